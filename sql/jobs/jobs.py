@@ -273,6 +273,16 @@ def is_any(session: Session) -> bool:
     return session.execute(select(Job.id).limit(1)).first() is not None
 
 
+def next_ticks(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
+    """Return the next unplanned tick of those of the jobs that are enabled, by id."""
+    enabled = select(Job.id, Job.next_tick_at).where(Job.is_enabled == 1)
+    return {
+        job_id: tick
+        for chunk in chunks(job_ids)
+        for job_id, tick in session.execute(enabled.where(Job.id.in_(chunk)))
+    }
+
+
 def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Job]:
     """Return those of the jobs that exist, by app id and name."""
     names: dict[int, list[str]] = defaultdict(list)

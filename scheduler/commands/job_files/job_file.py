@@ -2,12 +2,14 @@
 
 What a file changes is found out without a lock, and so are its mistakes; a dry run ends there.
 Then one transaction makes the changes: first what it creates, which nobody else waits for, and last
-what it changes of jobs that may be running, so that their rows are locked only briefly. It checks
-again what others may have changed meanwhile, under the lock that keeps two saves from making a
-circle. A job that is as described needs no second look: whoever changes it now comes later.
+what it changes of jobs that may be running, so that their rows are locked only briefly; those with
+the soonest ticks come last of all. It checks again what others may have changed meanwhile, under
+the lock that keeps two saves from making a circle. A job that is as described needs no second look:
+whoever changes it now comes later.
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from sqlalchemy.orm import Session
 
@@ -189,13 +191,19 @@ class JobFileCommands:
         job_ids: Mapping[int, int],
         created: set[int],
     ) -> dict[int, Applied]:
-        """Change the jobs that exist; return what was done to all that were to change."""
+        """Change the jobs that exist; return what was done to all that were to change.
+
+        Those with the soonest ticks come last, as a planner passes over jobs that are locked.
+        """
         applied = dict.fromkeys(created, CREATED)
-        changing = [
-            (number, file.specs[number])
+        numbers = [
+            number
             for number in sorted(job_ids)
             if number not in created and preview.applied[number] is not UNCHANGED
         ]
+        ticks = jobs.next_ticks(session, {job_ids[number] for number in numbers})
+        numbers.sort(key=lambda number: ticks.get(job_ids[number], inf), reverse=True)
+        changing = [(number, file.specs[number]) for number in numbers]
         for part in parts(changing):
             these = [(job_ids[number], spec) for number, spec in part]
             done = self._changes.change(session, these, self._context.now_ms())

@@ -12,6 +12,8 @@ from scheduler.actor import Right
 from scheduler.commands.job_files.file_changes import Change
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Code, Problem
+from sql.batch import CHUNK
+from sql.clock import database_now_ms
 from sql.engine import Database
 from sql.jobs import child_links, jobs
 from sql.run_status import Kind
@@ -262,11 +264,13 @@ class TestWhileADryRunReads:
         assert len(claimed) > 1
         assert set(map(tuple, claimed)) == {("tick",)}
 
-    def test_a_planner_claims_it_until_all_new_jobs_are_there(self, cluster: Cluster) -> None:
+    def test_a_planner_claims_it_until_all_else_is_written(self, cluster: Cluster) -> None:
         if cluster.database.dialect.is_embedded:
             pytest.skip("SQLite locks no single rows")
-        apply(cluster.commands(), [spec("tick", enabled=True, **EACH_SECOND)])
-        changed = [spec("tick", enabled=True, param="new", **EACH_SECOND), *new(600)]
+        before = [spec("tick", enabled=True, **EACH_SECOND), *slow(CHUNK, param="old")]
+        apply(cluster.commands(), before)
+        edited = replace(before[0], param="new")
+        changed = [edited, *slow(CHUNK, param="new"), *new(600)]
 
         with statements(cluster.database) as sent:
             claimed = self.during(cluster, changed, claim(cluster), dry_run=False)
@@ -274,8 +278,9 @@ class TestWhileADryRunReads:
         texts = [text for text, _ in sent if "xxl_job_info" in text]
         last_new = max(n for n, text in enumerate(texts) if text.startswith("INSERT"))
         ours = [n for n, text in enumerate(texts) if "FOR UPDATE" in text and "SKIP" not in text]
-        assert ours
+        assert len(ours) == 2
         assert min(ours) > last_new
+        assert len(claimed) > 2
         assert set(map(tuple, claimed)) == {("tick",)}
 
     @staticmethod
@@ -298,11 +303,17 @@ def new(count: int) -> list[JobSpec]:
     return [spec(f"new{number}") for number in range(count)]
 
 
+def slow(count: int, **fields: Any) -> list[JobSpec]:
+    hourly = {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True}
+    return [spec(f"slow{number}", **(hourly | fields)) for number in range(count)]
+
+
 def claim(cluster: Cluster) -> Callable[[], list[str]]:
-    """Return what a planner does: it locks the due jobs that nobody else has locked."""
+    """Return what a planner does: it locks the jobs due soon that nobody else has locked."""
 
     def claim_due(session: Session) -> list[str]:
-        return [job.name for job in jobs.claim_due(session, until_ms=2**53, limit=10)]
+        soon = database_now_ms(session) + 60_000
+        return [job.name for job in jobs.claim_due(session, until_ms=soon, limit=10)]
 
     return lambda: cluster.database.write(claim_due)
 
