@@ -1,5 +1,7 @@
 """Job files with many jobs: few statements, no lock on what stays as it is, all in order."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import select
 
@@ -57,6 +59,45 @@ def test_many_jobs_that_stay_as_they_are_take_few_statements(cluster: Cluster) -
 
     assert len(sent) < COUNT / 50
     assert {change.action for change in changes} == {"unchanged"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "action"),
+    [
+        ({}, "create"),
+        ({"param": "new", "schedule_value": "0 0 3 * * ?"}, "update"),
+        ({"enabled": False}, "stop"),
+        ({"handler": "", "script_language": "shell", "script_source": "echo 2"}, "update"),
+    ],
+)
+def test_a_dry_run_of_many_jobs_takes_few_statements_whatever_it_would_do(
+    cluster: Cluster, fields: dict[str, object], action: str
+) -> None:
+    if action != "create":
+        script = {"handler": "", "script_language": "shell", "script_source": "echo 1"}
+        apply(cluster, specs(COUNT, **(script if "script_source" in fields else {})))
+
+    with statements(cluster.database) as sent:
+        changes = apply(cluster, specs(COUNT, **fields), dry_run=True)
+
+    assert len(sent) < COUNT / 50
+    assert {change.action for change in changes} == {action}
+
+
+def test_a_dry_run_of_a_long_chain_of_jobs_takes_few_statements(cluster: Cluster) -> None:
+    *others, last = specs(COUNT)
+    chain = [*(replace(one, children=(f"job{n}",)) for n, one in enumerate(others, 1)), last]
+    turned = [replace(one, children=(f"job{n - 1}",) if n else ()) for n, one in enumerate(chain)]
+
+    with statements(cluster.database) as sent_for_new:
+        apply(cluster, chain, dry_run=True)
+    apply(cluster, chain)
+    with statements(cluster.database) as sent_for_turned:
+        changes = apply(cluster, turned, dry_run=True)
+
+    assert len(sent_for_new) < COUNT / 50
+    assert len(sent_for_turned) < COUNT / 50
+    assert {change.action for change in changes} == {"update"}
 
 
 def test_a_job_that_stays_as_it_is_is_not_locked(cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.jobs.dependencies import find_circle
+from scheduler.jobs.dependencies import circling, find_circle
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,20 @@ def test_the_shortest_way_back_is_named(children: dict[int, list[int]], circle: 
 )
 def test_no_way_back_is_no_circle(children: dict[int, list[int]]) -> None:
     assert find_circle(1, children) is None
+
+
+def test_a_chain_has_no_links_that_circle() -> None:
+    assert circling({number: [number + 1] for number in range(10_000)}) == {}
+
+
+def test_what_leads_to_a_circle_and_what_it_leads_to_is_left_out() -> None:
+    children = {1: [2, 9], 2: [3, 4], 3: [5, 2], 4: [2], 5: [6], 9: []}
+
+    assert circling(children) == {2: [3, 4], 3: [2], 4: [2]}
+
+
+def test_the_way_between_two_circles_is_kept_and_is_no_circle() -> None:
+    children = circling({1: [2], 2: [1, 3], 3: [4], 4: [5], 5: [4]})
+
+    assert children == {1: [2], 2: [1, 3], 3: [4], 4: [5], 5: [4]}
+    assert find_circle(3, children) is None
