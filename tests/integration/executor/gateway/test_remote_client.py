@@ -186,8 +186,10 @@ def test_refused_connection_is_a_call_that_did_not_arrive() -> None:
 
 def test_peer_that_is_silent_may_have_heard() -> None:
     async def ask() -> None:
-        def hold(_reader: object, _writer: object) -> None:
-            """Take the connection and say nothing."""
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """Listen until the caller hangs up, and say nothing."""
+            await reader.read()
+            writer.close()
 
         server = await asyncio.start_server(hold, "127.0.0.1", 0)
         async with server:
