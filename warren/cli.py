@@ -57,9 +57,12 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import a command."""
+        """Import a command, in a process whose settings others cannot read from now on."""
         if cmd_name not in COMMANDS:
             return None
+        from executor.fork_server.linux import hide_from_others  # noqa: PLC0415 - `warren --help` needs no ctypes
+
+        hide_from_others()
         module, name, _ = COMMANDS[cmd_name]
         command: click.Command = getattr(import_module(module), name)
         return command

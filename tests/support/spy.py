@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-#: Starts a process of root's without capabilities, which has no more power than other users.
-_POWERLESS = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+_NO_CAPABILITIES = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+#: What to put before a program of ours, so that it has no more power than other users have.
+POWERLESS = _NO_CAPABILITIES if os.geteuid() == 0 else ()
 
 SOURCE = r"""
 import ctypes, json, os, re
@@ -104,9 +105,8 @@ def spy_on_executor(
 
     `outside` starts it with our rights, `wrapper` with its own.
     """
-    powerless = _POWERLESS if os.geteuid() == 0 else ()
     done = subprocess.run(
-        [*outside, *powerless, *wrapper, sys.executable, "-c", _EXECUTOR, str(folder)],
+        [*outside, *POWERLESS, *wrapper, sys.executable, "-c", _EXECUTOR, str(folder)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
         capture_output=True,
         text=True,
