@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from admin_web.api.bodies import FieldErrors
+from scheduler.alarms.channels.webhook_url import without_secret
 from scheduler.jobs.fields import Field, in_group
 from scheduler.jobs.spec import JobSpec
 from scheduler.schedules.no_schedule import NoSchedule
@@ -224,12 +224,6 @@ def _webhook(spec: JobSpec, *, with_secrets: bool) -> Any:
     if not with_secrets:
         found.url = without_secret(found.url)
     return found
-
-
-def without_secret(url: str) -> str:
-    """Return a webhook's URL without what may be secret: scheme and host only."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or '?'}/…"
 
 
 def _known(schedule: Mapping[str, str | int]) -> dict[str, Any]:

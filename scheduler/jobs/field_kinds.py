@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
-from urllib.parse import urlsplit
+
+from scheduler.alarms.channels.webhook_url import without_secret
 
 #: Characters shown of a changed value, and how many of them before the first difference.
 SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15
@@ -69,7 +70,7 @@ class Webhook(Text):
 
     def change(self, before: str, after: str) -> tuple[str, str]:
         """Return both without the secret part."""
-        return _origin(before), _origin(after)
+        return _shown_webhook(before), _shown_webhook(after)
 
 
 class Texts(Text):
@@ -174,9 +175,6 @@ def _cut(text: str, start: int) -> str:
     return f"{'…' if start else ''}{text[start:end]!r}{'…' if len(text) > end else ''}"
 
 
-def _origin(url: str) -> str:
+def _shown_webhook(url: str) -> str:
     """Return the part of a webhook's URL that is not secret."""
-    if not url:
-        return "none"
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}/…"
+    return without_secret(url) if url else "none"

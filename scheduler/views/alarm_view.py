@@ -1,8 +1,8 @@
 """An alarm as shown to users: without the secret part of its target."""
 
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
+from scheduler.alarms.channels.webhook_url import without_secret
 from sql.alarms.alarms import MAIL, AlarmStatus, ListedAlarm
 
 _WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
@@ -43,7 +43,4 @@ def alarm_view(alarm: ListedAlarm) -> AlarmView:
 
 def _shown(alarm: ListedAlarm) -> str:
     """Return a target without the secret part of a webhook's URL."""
-    if alarm.channel == MAIL:
-        return alarm.target
-    parts = urlsplit(alarm.target)
-    return f"{parts.scheme}://{parts.hostname or '?'}/…"
+    return alarm.target if alarm.channel == MAIL else without_secret(alarm.target)

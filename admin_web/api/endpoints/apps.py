@@ -17,8 +17,8 @@ from admin_web.api.endpoints.pauses import (
     pause,
     pause_answer,
 )
-from admin_web.api.job_bodies import without_secret
 from admin_web.api.paging import PageQuery, page, place_of
+from scheduler.alarms.channels.webhook_url import without_secret
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.jobs.spec import AppSpec

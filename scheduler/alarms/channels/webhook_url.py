@@ -41,6 +41,13 @@ def check_webhook(url: str, field: str = "alarm/webhook") -> None:
         raise Problem(Code.WEBHOOK_LINK_LOCAL, field, got=url[:100])
 
 
+def without_secret(url: str) -> str:
+    """Return a webhook's URL without what may be secret: scheme and host only."""
+    parts = urlsplit(url)
+    host = parts.hostname or "?"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}/…"
+
+
 def may_be_reached(address: str) -> bool:
     """Return whether an IP address is allowed; private and loopback ones are."""
     ip = ip_address(address.partition("%")[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.alarms.channels.mail_server import MailServer, Security, is_email
-from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
+from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached, without_secret
 
 GOOD = [
     "https://example.com/hook?token=x",
@@ -140,3 +140,15 @@ class TestMailServer:
     def test_what_is_no_address_is_told(self, text: str) -> None:
         assert not is_email(text)
         assert is_email("ops+alarm@example.com")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example.com:8443/hush?token=hush", "https://hooks.example.com/…"),
+        ("http://127.0.0.1/hush", "http://127.0.0.1/…"),
+        ("http://[::ffff:127.0.0.1]:8080/hush", "http://[::ffff:127.0.0.1]/…"),
+    ],
+)
+def test_of_a_webhook_only_scheme_and_host_are_shown(url: str, shown: str) -> None:
+    assert without_secret(url) == shown
