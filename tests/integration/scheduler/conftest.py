@@ -58,7 +58,7 @@ def seat_at(cluster: Cluster, still: SchedulerNode) -> Seat:
         who = {"app": app, "address": address, "boot_id": boot_id}
         heartbeat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
         still.roster.hear(heartbeat)
-        still.registrar.greet(heartbeat)
+        still.registrar.greet(heartbeat, "")
         still.registrar.tick(still.clock.now_ms())
         return boot_id
 

@@ -95,7 +95,7 @@ def test_an_app_has_a_thousand_addresses_and_not_one_more(
     def beat(node: SchedulerNode, address: str, app: str = APP) -> str | None:
         """Let an executor send a heartbeat; return the boot that holds its address then."""
         who = {"app": app, "address": address, "boot_id": "b"}
-        node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who))
+        node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
         node.registrar.tick(cluster.now_ms())
         return node.roster.holder(app, address)
 
