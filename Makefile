@@ -43,8 +43,9 @@ test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tes
 		CI=true $(BIN)/pytest --basetemp "$$folder/all" --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) && \
 		rm -rf "$$folder"
 
+# Unit tests wait for nothing: a worker for each core.
 test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
-	@$(BIN)/pytest tests/unit --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/pytest tests/unit --numprocesses logical --dist worksteal $(PYTEST_ARGS)
 
 check: test ## The same as test
 
