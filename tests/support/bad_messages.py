@@ -13,11 +13,12 @@ BAD_BODIES: dict[str, bytes] = {
     "byte order mark": b'\xef\xbb\xbf{"type":"Kill","run_id":1,"reason":""}',
     "lone surrogate": _START + b'\\ud800"}',
     "arrays nested 10,000 deep": b"[" * 10_000 + b"]" * 10_000,
-    "arrays nested 10,000 deep in an unknown field": (
-        b'{"type":"Kill","run_id":1,"reason":"","x":' + b"[" * 10_000 + b"]" * 10_000 + b"}"
+    # Python 3.14 skips what is unknown as deep as its stack allows.
+    "arrays nested 400,000 deep in an unknown field": (
+        b'{"type":"Kill","run_id":1,"reason":"","x":' + b"[" * 400_000 + b"]" * 400_000 + b"}"
     ),
-    "objects nested 10,000 deep in an unknown field": (
-        b'{"type":"Kill","run_id":1,"reason":"","x":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_001
+    "objects nested 160,000 deep in an unknown field": (
+        b'{"type":"Kill","run_id":1,"reason":"","x":' + b'{"a":' * 160_000 + b"1" + b"}" * 160_001
     ),
     "never closed": b'{"a":' * 10_000,
     "cut short": b'{"type":"Kill","run_id":1,"rea',

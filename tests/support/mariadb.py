@@ -38,6 +38,7 @@ class _Product:
     """A database server, and how it creates a data folder whose root has no password."""
 
     server: str
+    dump: str
     installer: str
     install: Sequence[str]
     options: Sequence[str] = ()
@@ -45,12 +46,14 @@ class _Product:
 
 _MARIADB = _Product(
     server="mariadbd",
+    dump="mariadb-dump",
     installer="mariadb-install-db",
     # --force: otherwise it fails if this machine's own name cannot be resolved.
     install=("--auth-root-authentication-method=normal", "--skip-test-db", "--force"),
 )
 _MYSQL = _Product(
     server="mysqld",
+    dump="mysqldump",
     installer="mysqld",
     install=("--initialize-insecure",),
     # The folder of its default for files need not exist.
@@ -59,6 +62,8 @@ _MYSQL = _Product(
 _PRODUCT = {"mariadb": _MARIADB, "mysql": _MYSQL}[os.environ.get("TEST_DATABASE", "mariadb")]
 #: The name of the server's process.
 SERVER = _PRODUCT.server
+#: The program that writes dumps.
+DUMP_PROGRAM = _PRODUCT.dump
 
 
 class PrivateMariaDB:

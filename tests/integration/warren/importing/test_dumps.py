@@ -17,7 +17,7 @@ from sql.ids import take_block
 from sql.imports import origins
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.integration.warren.importing.test_xxl_job import counts
-from tests.support.mariadb import PrivateMariaDB
+from tests.support.mariadb import DUMP_PROGRAM, PrivateMariaDB
 from tests.support.xxl_job_tables import XxlJobDatabase
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.source_tables import INFO
@@ -47,8 +47,8 @@ def fill(xxl: XxlJobDatabase) -> None:
 
 def dump(xxl: XxlJobDatabase, folder: Path, *options: str) -> Path:
     """Dump a database with the real program."""
-    program = shutil.which("mariadb-dump")
-    assert program is not None, "mariadb-dump is not installed: make services"
+    program = shutil.which(DUMP_PROGRAM)
+    assert program is not None, f"{DUMP_PROGRAM} is not installed: make services"
     url = make_url(xxl.url)
     path = folder / "dump.sql"
     account = ["--no-defaults", f"--host={url.host}", f"--port={url.port}", "--user=root"]
