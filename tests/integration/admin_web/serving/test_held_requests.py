@@ -31,6 +31,7 @@ class Caller:
     def __init__(self, port: int, token: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
         self._head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"
+        self._received = b""
 
     def send(self, path: str, wait: str = "", method: str = "GET") -> None:
         """Ask without looking for an answer."""
@@ -40,14 +41,15 @@ class Caller:
 
     def answer(self) -> tuple[int, dict[str, str], Any]:
         """Return status, headers and body of the next answer."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += self._more()
-        head, _, body = data.partition(b"\r\n\r\n")
+        while b"\r\n\r\n" not in self._received:
+            self._receive()
+        head, _, self._received = self._received.partition(b"\r\n\r\n")
         lines = head.decode().split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines[1:])
-        while len(body) < int(headers["content-length"]):
-            body += self._more()
+        length = int(headers["content-length"])
+        while len(self._received) < length:
+            self._receive()
+        body, self._received = self._received[:length], self._received[length:]
         return int(lines[0].split()[1]), headers, msgspec.json.decode(body)
 
     def ask(self, path: str, wait: str = "", method: str = "GET") -> Any:
@@ -59,10 +61,10 @@ class Caller:
         """Close the connection."""
         self._socket.close()
 
-    def _more(self) -> bytes:
+    def _receive(self) -> None:
         piece = self._socket.recv(65_536)
         assert piece, "the connection was closed"
-        return piece
+        self._received += piece
 
 
 @pytest.fixture
