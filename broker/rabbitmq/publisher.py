@@ -4,8 +4,9 @@
 
 A confirm is UNKNOWN if the connection or channel is lost before it arrives. Readiness is proven by
 a probe that must come back first, as a broker that is short of memory accepts connections and
-blocks only those that publish. Probes also tell a broker that is silent from a queue that confirms
-nothing, such as a quorum queue that has lost its majority.
+blocks only those that publish. More probes follow while no confirm comes by itself. So a publisher
+with nothing to send notices a broker's silence as soon as a busy one, and a silent broker is told
+from a queue that confirms nothing, such as a quorum queue that has lost its majority.
 """
 
 import threading
@@ -67,7 +68,6 @@ class AmqpPublisher:
         self._in_flight: dict[int, tuple[AmqpBatch, int]] = {}
         self._returned: set[int] = set()
         self._progress_at = time.monotonic()
-        self._is_watched = False
         self._link = Link(name, settings, self)
         self._link.start()
 
@@ -109,7 +109,6 @@ class AmqpPublisher:
         self._connection = connection
         self._user = connection.params.credentials.username
         self._is_blocked = False
-        self._is_watched = False  # what was to be called later on the last connection will not be
         self._open()
 
     def blocked(self, *, is_blocked: bool) -> None:
@@ -144,6 +143,16 @@ class AmqpPublisher:
 
     def _on_confirm_mode(self, _frame: Any) -> None:
         self._probe()
+        self._watch(self._channel)
+
+    def _watch(self, channel: Any) -> None:
+        """Probe whenever nothing was confirmed for half the time that is silence, in a loop."""
+        if channel is not self._channel or not channel.is_open:
+            return
+        is_probing = self._is_blocked or self._probe_tag in self._in_flight
+        if not is_probing and self._silence_seconds() > self._silent_seconds / 2:
+            self._probe()
+        self._link.call_later(self._silent_seconds / 4, lambda: self._watch(channel))
 
     def _probe(self) -> None:
         """Send a message that every broker answers at once, as nothing is bound to its key."""
@@ -205,7 +214,6 @@ class AmqpPublisher:
         if not self._in_flight:
             self._progress_at = time.monotonic()
         self._in_flight[self._last_tag] = (batch, index)
-        self._watch()
         self._channel.basic_publish(
             message.exchange,
             message.routing_key,
@@ -214,23 +222,8 @@ class AmqpPublisher:
             mandatory=True,
         )
 
-    def _watch(self) -> None:
-        """Have the silence looked at while anything is unconfirmed."""
-        if not self._is_watched:
-            self._is_watched = True
-            self._link.call_later(self._silent_seconds / 2, self._on_watch)
-
-    def _on_watch(self) -> None:
-        self._is_watched = False
-        if not self._in_flight or self._channel is None or not self._channel.is_open:
-            return
-        is_asked = self._is_blocked or self._probe_tag in self._in_flight
-        if not is_asked and self._silence_seconds() > self._silent_seconds / 2:
-            self._probe()
-        self._watch()
-
     def _silence_seconds(self) -> float:
-        """Return how long the broker has confirmed nothing while something was unconfirmed."""
+        """Return how long the broker has confirmed nothing, or let a first message wait for it."""
         return time.monotonic() - self._progress_at
 
     def _on_return(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:

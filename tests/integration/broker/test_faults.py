@@ -341,6 +341,19 @@ def test_publisher_that_may_not_wait_long_is_not_ready_while_the_broker_is_silen
     assert eventually(lambda: impatient.is_ready)
 
 
+def test_publisher_with_nothing_to_send_notices_that_the_broker_is_silent(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    publisher = through_proxy.publisher("p", silent_seconds=0.3)
+    eventually(lambda: publisher.is_ready)
+
+    proxy.freeze()
+
+    eventually(lambda: not publisher.is_ready)
+    proxy.thaw()
+    eventually(lambda: publisher.is_ready)
+
+
 def test_queue_that_confirms_nothing_is_told_from_a_silent_broker(
     own_rabbitmq: PrivateRabbit, transport: AmqpTransport
 ) -> None:
