@@ -24,6 +24,7 @@ from sql.dialects.dialect import Connecting
 from sql.dialects.fair_lock import FairLock
 from sql.dialects.outage import Outage
 from sql.dialects.supported import named
+from sql.writing_session import WritingSession
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ class Database:
         """
 
         def commit() -> T:
-            with self._write_lock, Session(self._writing, expire_on_commit=False) as session:
+            with self._write_lock, WritingSession(self._writing, expire_on_commit=False) as session:
                 result = unit(session)
                 session.commit()
                 return result

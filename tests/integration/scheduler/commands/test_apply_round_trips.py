@@ -20,9 +20,12 @@ FEW, MANY = 3, 40
 HOURLY, SOON = "0 0 * * * ?", "* * * * * ?"
 
 
-@pytest.fixture
-def database(mariadb_schema_url: str) -> Iterator[Database]:
+@pytest.fixture(params=["MariaDB", "as on MySQL"])
+def database(mariadb_schema_url: str, request: pytest.FixtureRequest) -> Iterator[Database]:
     database = Database(mariadb_schema_url)
+    database.read(next_tick)  # the first connection tells what the server can do
+    if request.param == "as on MySQL":  # which has no INSERT … RETURNING
+        database.engine.dialect.insert_returning = False
     yield database
     database.close()
 
