@@ -12,7 +12,7 @@ from benchmarks.peers.peer import BIN, PEERS
 from benchmarks.peers.private_redis import PrivateRedis
 from scheduler.routing.routes import Route
 from tests.support.command import Command
-from tests.support.mariadb import PrivateMariaDB
+from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,9 @@ MEASURED = (
 )
 
 
+pytestmark = pytest.mark.skipif(
+    SERVER != "mariadbd", reason="measures MariaDB, and fills its tables from MariaDB's sequences"
+)
 needs_services = pytest.mark.skipif(
     not (PrivateRabbit.is_installed() and PrivateMariaDB.is_installed()),
     reason="the services are not installed: make services",
