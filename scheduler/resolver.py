@@ -3,7 +3,7 @@
 from sql.accounts import tokens, users
 from sql.engine import Database
 from sql.errors import LookupFailure, NotFound
-from sql.jobs import jobs
+from sql.jobs import job_names
 from sql.registry import apps, drains
 
 
@@ -15,7 +15,7 @@ class Resolver:
 
     def job(self, name: str) -> int:
         """Return the id of a job, given as NAME, or as APP/NAME if two apps share the name."""
-        return self._read(lambda session: jobs.find(session, name).id)
+        return self._read(lambda session: job_names.find(session, name).id)
 
     def app(self, name: str) -> int:
         """Return the id of an app."""

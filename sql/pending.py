@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sql.alarms.alarms import Kind, is_ready
 from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
-from sql.jobs.jobs import earliest_tick
+from sql.jobs.due_jobs import earliest_tick
 from sql.models import Run, Uptime
 from sql.registry.drains import IS_REQUESTED
 from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES

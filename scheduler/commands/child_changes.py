@@ -12,7 +12,7 @@ from scheduler.jobs.dependencies import Family, KnownJobs, Link
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Code, Problem
 from sql.instants import at
-from sql.jobs import child_links, jobs
+from sql.jobs import child_links, job_names, jobs
 
 
 class ChildChanges:
@@ -33,7 +33,7 @@ class ChildChanges:
             Problem: a child is unknown, or the job is its own descendant.
 
         """
-        job = jobs.find_in_app(session, app_id, spec.name)
+        job = job_names.find_in_app(session, app_id, spec.name)
         assert job is not None
         family = Family(job.id, app_id, spec.app, spec.name, spec.children)
         links = self.changes(KnownJobs(session), [family])

@@ -17,7 +17,7 @@ from scheduler.jobs.dependencies import KnownJobs
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import fingerprint, job_spec
 from scheduler.problems import Code, Problem, Refused
-from sql.jobs import child_links, history, jobs
+from sql.jobs import child_links, history, job_names
 from sql.models import App, Job
 from sql.registry import apps
 
@@ -187,7 +187,7 @@ class JobCommands:
         problems = rules.problems(
             spec, now_ms=self._context.now_ms(), added_routes=self._context.added_routes
         )
-        namesake = jobs.find_in_app(session, app_id, spec.name)
+        namesake = job_names.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}
             problems.append(Problem(Code.JOB_NAME_TAKEN, "name", **facts))

@@ -16,9 +16,9 @@ from scheduler.completion.tick_end import TickEnd, tick_end
 from scheduler.routing.routes import planned_shards
 from scheduler.schedules.registry import WAITING_KINDS, read_schedule
 from sql.ids import RunIds
-from sql.jobs import child_links, jobs, parked
+from sql.jobs import child_links, due_jobs, parked
 from sql.jobs.child_links import Followed
-from sql.jobs.jobs import JobToPlan
+from sql.jobs.due_jobs import JobToPlan
 from sql.jobs.parked import ParkedJob
 from sql.run_status import Kind, RunStatus
 from sql.runs import planning, queries, ticks, transitions
@@ -70,7 +70,7 @@ class FollowUps:
         ]
         if not wanted:
             return []
-        known = jobs.to_plan(session, {child_id for child_id, _ in wanted})
+        known = due_jobs.to_plan(session, {child_id for child_id, _ in wanted})
         for child_id, end in wanted:
             if child_id not in known:
                 log.warning("child_skipped", job_id=end.tick.job_id, child_id=child_id)
@@ -100,7 +100,7 @@ class FollowUps:
             job for job in parked.lock(session, over) if _is_last(session, job, over[job.id].tick)
         ]
         if waiting:
-            jobs.advance(
+            due_jobs.advance(
                 session,
                 [
                     {"id": job.id, "next_tick_at": _next_tick(job, over[job.id], now_ms)}

@@ -24,8 +24,8 @@ from scheduler.membership.uptime import SendingUptime, due_times
 from scheduler.node_context import NodeContext
 from scheduler.schedules.misfire import MisfirePolicy
 from sql.batch import chunks
-from sql.jobs import history, jobs
-from sql.jobs.jobs import MissedJob
+from sql.jobs import due_jobs, history
+from sql.jobs.due_jobs import MissedJob
 from sql.models import SkippedTicks
 from sql.registry import pauses, uptimes
 from sql.registry.uptimes import Downtime
@@ -164,7 +164,7 @@ def _judge(
     verdicts: _Verdicts,
     now_ms: int,
 ) -> None:
-    known = jobs.claim_by_ids(session, job_ids)
+    known = due_jobs.claim_by_ids(session, job_ids)
     held = _hold(session, [job.id for job in known], spans)
     first_ms = min((row.scheduled_at for rows in held.values() for row in rows), default=0)
     later = due_runs.last_misfires(session, held, since_ms=first_ms) if held else {}

@@ -23,8 +23,8 @@ from scheduler.routing.routes import planned_shards
 from scheduler.schedules.misfire import MisfirePolicy, Plan, decide
 from scheduler.schedules.registry import read_schedule
 from sql.errors import DatabaseUnavailable
-from sql.jobs import history, jobs
-from sql.jobs.jobs import JobToPlan
+from sql.jobs import due_jobs, history
+from sql.jobs.due_jobs import JobToPlan
 from sql.jobs.parked import PARKED_MS
 from sql.models import SkippedTicks
 from sql.run_status import LATE_MS, Kind
@@ -55,7 +55,7 @@ class _Batch:
     advanced: list[dict[str, int]]
     skips: list[SkippedTicks]
     overdue: list[tuple[SkippedTicks, int]]
-    stops: list[jobs.JobStop]
+    stops: list[due_jobs.JobStop]
 
 
 class Planner:
@@ -84,7 +84,7 @@ class Planner:
         """
         if not self._context.clock.is_steady:
             return 0.5
-        next_ms = self._context.database.read(jobs.next_tick)
+        next_ms = self._context.database.read(due_jobs.next_tick)
         if next_ms is None or next_ms > now_ms + BEGIN_MS:
             return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
         self._count_overdue(now_ms)
@@ -107,7 +107,7 @@ class Planner:
         """Plan a failed batch in ever smaller parts; stop the jobs at fault."""
 
         def claim(session: Session) -> list[JobToPlan]:
-            return list(jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH))
+            return list(due_jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH))
 
         def plan(part: Sequence[JobToPlan]) -> None:
             self._plan_batch(now_ms, {job.id for job in part})
@@ -127,7 +127,7 @@ class Planner:
     def _plan(self, session: Session, now_ms: int, only: Collection[int] | None) -> tuple[int, int]:
         claimed = [
             job
-            for job in jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
+            for job in due_jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
             if only is None or job.id in only
         ]
         batch = _Batch([], [], [], [], [])
@@ -142,7 +142,7 @@ class Planner:
         history.record_skips(session, batch.skips)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
-            jobs.advance(session, batch.advanced)
+            due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
         return len(claimed), len(batch.planned)
 
@@ -214,8 +214,10 @@ class Planner:
             }
         )
 
-    def _write_stops(self, session: Session, stops: Sequence[jobs.JobStop], now_ms: int) -> None:
-        jobs.stop(session, stops)
+    def _write_stops(
+        self, session: Session, stops: Sequence[due_jobs.JobStop], now_ms: int
+    ) -> None:
+        due_jobs.stop(session, stops)
         history.record_stops(session, stops, by="scheduler", now_ms=now_ms)
 
     def _count_overdue(self, now_ms: int) -> None:
@@ -232,11 +234,11 @@ class Planner:
 
 def _stop(
     job: JobToPlan, reason: Reason, watermark_ms: int | None = None, error: str | None = None
-) -> jobs.JobStop:
+) -> due_jobs.JobStop:
     """Return the stop of a job, and log it: as a fault, unless its schedule has simply ended."""
     if reason.code is Why.NO_FURTHER_TIME:
         log.info("job_ended", job_id=job.id, job=job.name)
     else:
         log.warning("job_stopped", job_id=job.id, job=job.name, reason=str(reason), error=error)
     watermark = job.last_tick_at if watermark_ms is None else watermark_ms
-    return jobs.JobStop(job_id=job.id, watermark_ms=watermark, reason=explanation(reason))
+    return due_jobs.JobStop(job_id=job.id, watermark_ms=watermark, reason=explanation(reason))

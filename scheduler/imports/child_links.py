@@ -9,7 +9,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.imports.decisions import JOB, JobStep, job_fingerprint
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.jobs.audit_records import record_of_children
-from scheduler.jobs.dependencies import find_circle
+from scheduler.jobs.circles import find_circle
 from sql.imports import origins
 from sql.imports.origins import Origin
 from sql.jobs import child_links

@@ -4,15 +4,16 @@ It only reads. Whoever writes what it returns holds `child_links.lock` from befo
 people who save at the same time cannot make a circle together.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from scheduler.jobs.circles import circling, find_circle
 from scheduler.jobs.rules import CHILDREN
 from scheduler.problems import Code, Problem
-from sql.jobs import child_links, jobs
+from sql.jobs import child_links, job_names
 from sql.registry import apps
 
 #: App and name of a job.
@@ -78,7 +79,7 @@ class KnownJobs:
             elif app_ids.get(app, -1) > 0:
                 by_app[app].append(name)
         for app, wanted in by_app.items():
-            stored = jobs.ids_in_app(self._session, app_ids[app], wanted)
+            stored = job_names.ids_in_app(self._session, app_ids[app], wanted)
             known |= {(app, name): job_id for name, job_id in stored.items()}
         return known
 
@@ -153,7 +154,7 @@ def find(
     for place, name in places:
         if place is not None:
             wanted[place].append(name)
-    known = {place: jobs.ids_in_app(session, place, names) for place, names in wanted.items()}
+    known = {place: job_names.ids_in_app(session, place, names) for place, names in wanted.items()}
     return [known[place].get(name) if place is not None else None for place, name in places]
 
 
@@ -181,67 +182,6 @@ def refuse_orphans(known: KnownJobs, job_ids: Collection[int]) -> None:
     children = ", ".join(sorted("/".join(name) for name in known.names(orphans).values()))
     parents = ", ".join(f"{row.app}/{row.name}" for row in staying)
     raise Problem(Code.STILL_A_CHILD, job=children, parents=parents)
-
-
-def circling(children: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    """Return the links that may be part of a circle: none for jobs that form no circle.
-
-    Linear in the number of links, so that long chains of jobs are cheap to check.
-    """
-    parents: dict[int, list[int]] = defaultdict(list)
-    for parent, ids in children.items():
-        for child in ids:
-            parents[child].append(parent)
-    # First all that leads to no circle, then all that no circle leads to.
-    left = _without_ends(children.keys() | parents.keys(), children, parents)
-    left = _without_ends(left, parents, children)
-    return {
-        parent: [child for child in ids if child in left]
-        for parent, ids in children.items()
-        if parent in left
-    }
-
-
-def _without_ends(
-    job_ids: Collection[int],
-    onwards: Mapping[int, Sequence[int]],
-    backwards: Mapping[int, Sequence[int]],
-) -> set[int]:
-    """Return the jobs without those from which every way ends."""
-    left = set(job_ids)
-    ways = Counter({one: sum(other in left for other in onwards.get(one, ())) for one in left})
-    ends = [one for one in left if not ways[one]]
-    while ends:
-        end = ends.pop()
-        left.discard(end)
-        for other in backwards.get(end, ()):
-            ways[other] -= 1
-            if other in left and not ways[other]:
-                ends.append(other)
-    return left
-
-
-def find_circle(start: int, children: Mapping[int, Sequence[int]]) -> list[int] | None:
-    """Return the shortest path from a job back to itself, both ends included; None without one."""
-    came_from: dict[int, int] = {}
-    waiting = deque([start])
-    while waiting:
-        parent = waiting.popleft()
-        for child in children.get(parent, ()):
-            if child == start:
-                return _path(start, parent, came_from)
-            if child not in came_from:
-                came_from[child] = parent
-                waiting.append(child)
-    return None
-
-
-def _path(start: int, last: int, came_from: Mapping[int, int]) -> list[int]:
-    backwards = [start]
-    while last != start:
-        backwards.append(last)
-        last = came_from[last]
-    return [start, *reversed(backwards)]
 
 
 def _descendants(known: KnownJobs, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:

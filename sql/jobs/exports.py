@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from sql.jobs import jobs as jobs_table
+from sql.jobs import job_names
 from sql.models import App, Job
 from sql.registry import apps as apps_table
 
@@ -37,7 +37,7 @@ def jobs(
         statement = statement.where(Job.app_id == apps_table.find(session, app).id)
     if names:
         wanted = [
-            jobs_table.find(session, f"{app}/{name}" if app and "/" not in name else name).id
+            job_names.find(session, f"{app}/{name}" if app and "/" not in name else name).id
             for name in names
         ]
         statement = statement.where(Job.id.in_(wanted))

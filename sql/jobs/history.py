@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from sql.explanation import Explanation
 from sql.job_choices import NO_SCHEDULE
-from sql.jobs.jobs import JobStop
+from sql.jobs.due_jobs import JobStop
 from sql.models import History, Job, SkippedTicks
 
 #: Most characters of the reason in the record of a skip.

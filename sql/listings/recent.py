@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.errors import LookupFailure, NotFound
 from sql.instants import at
-from sql.jobs import jobs as jobs_table
+from sql.jobs import job_names
 from sql.models import App, Job, Run, ScriptVersion
 from sql.rows import Query, fetch, fetch_plain, query
 from sql.run_status import IN_FLIGHT
@@ -115,7 +115,7 @@ def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
         Ambiguous: several apps have a job of that name.
 
     """
-    job_id = jobs_table.find(session, name).id
+    job_id = job_names.find(session, name).id
     return fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id == job_id))[0]
 
 
@@ -131,7 +131,7 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
     if wanted.tick_of is not None:
         statement = statement.where(*_same_tick(run(session, wanted.tick_of)))
     if wanted.job is not None:
-        statement = statement.where(Run.job_id == jobs_table.find(session, wanted.job).id)
+        statement = statement.where(Run.job_id == job_names.find(session, wanted.job).id)
     if wanted.status is not None:
         statement = statement.where(Run.status == wanted.status)
     if wanted.since_ms is not None:

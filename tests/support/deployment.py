@@ -16,7 +16,7 @@ from broker.signing import Sealer
 from broker.transport import BrokerSettings, Confirm, Outgoing, Transport
 from scheduler.jobs.spec import JobSpec
 from sql.engine import Database
-from sql.jobs.jobs import find as find_job
+from sql.jobs.job_names import find as find_job
 from sql.models import App, Job, Run, SkippedTicks
 from sql.registry import apps, cluster
 from sql.run_status import FINAL, RunStatus

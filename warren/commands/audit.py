@@ -11,7 +11,7 @@ from scheduler.audit.integrity_check import AuditReport, audit
 from scheduler.audit.tally import JobTally
 from scheduler.membership.schedulers_zone import cluster_zone
 from sql.instants import iso
-from sql.jobs import jobs
+from sql.jobs import job_names
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.settings.settings import Settings
@@ -42,7 +42,7 @@ def audit_command(
         now = now_ms(database)
         since_ms = read_instant(since, now_ms=now, zone=settings.zone) if since else 0
         until_ms = read_instant(until, now_ms=now, zone=settings.zone) if until else now
-        job = database.read(lambda session: jobs.find(session, name)) if name else None
+        job = database.read(lambda session: job_names.find(session, name)) if name else None
         report = audit(
             database,
             since_ms=since_ms,

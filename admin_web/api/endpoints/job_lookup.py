@@ -9,7 +9,7 @@ from admin_web.api.refusals import PreconditionFailed
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import lookup_problem
 from sql.errors import LookupFailure, NotFound
-from sql.jobs import jobs as jobs_table
+from sql.jobs import job_names
 from sql.listings import job_search
 from sql.listings.recent import ListedJob
 
@@ -24,7 +24,7 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
         NotFound: there is no such job.
 
     """
-    found = services.database.read_autocommit(lambda session: jobs_table.named(session, app, name))
+    found = services.database.read_autocommit(lambda session: job_names.named(session, app, name))
     if found is None or not call.actor.knows_job(*found):
         app_id_of(services, call, app)  # raises if it is the app that does not exist
         raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])

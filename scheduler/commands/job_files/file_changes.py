@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from scheduler.commands.job_changes import Applied, ChangeAction
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.batch import CHUNK
-from sql.jobs import jobs
+from sql.jobs import job_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class JobFile:
             return {}
         kept = {(app_ids[spec.app], spec.name) for spec in self.specs}
         apps = {app_id: app for app, app_id in app_ids.items()}
-        stored = jobs.names_in_apps(session, apps)
+        stored = job_names.names_in_apps(session, apps)
         gone = [
             (apps[app_id], name, one) for one, app_id, name in stored if (app_id, name) not in kept
         ]

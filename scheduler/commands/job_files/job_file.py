@@ -34,7 +34,7 @@ from scheduler.jobs.dependencies import KnownJobs, Name
 from scheduler.jobs.rules import check_new_app_name
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Code, Problem
-from sql.jobs import child_links, jobs
+from sql.jobs import child_links, due_jobs, jobs
 from sql.models import App
 from sql.registry import apps
 
@@ -201,7 +201,7 @@ class JobFileCommands:
             for number in sorted(job_ids)
             if number not in created and preview.applied[number] is not UNCHANGED
         ]
-        ticks = jobs.next_ticks(session, {job_ids[number] for number in numbers})
+        ticks = due_jobs.next_ticks(session, {job_ids[number] for number in numbers})
         numbers.sort(key=lambda number: ticks.get(job_ids[number], inf), reverse=True)
         changing = [(number, file.specs[number]) for number in numbers]
         for part in parts(changing):

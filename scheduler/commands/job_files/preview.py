@@ -25,7 +25,7 @@ from scheduler.jobs.dependencies import Family, KnownJobs, Name
 from scheduler.jobs.rules import check_new_app_name
 from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Code, Problem
-from sql.jobs import child_links, exports, jobs
+from sql.jobs import child_links, exports, job_names, jobs
 from sql.models import Job
 
 
@@ -135,7 +135,7 @@ class JobFilePreview:
         self, session: Session, app_ids: Mapping[str, int], specs: Sequence[JobSpec]
     ) -> dict[Name, Job]:
         keys = {(app_ids[spec.app], spec.name): spec for spec in specs if app_ids[spec.app] > 0}
-        found = jobs.find_many(session, keys)
+        found = job_names.find_many(session, keys)
         jobs.read_sources(session, [job for key, job in found.items() if keys[key].script_language])
         return {(keys[key].app, keys[key].name): job for key, job in found.items()}
 

@@ -17,7 +17,7 @@ from sql.alarms.alarms import MAIL, AlarmStatus
 from sql.engine import Database
 from sql.explanation import Explanation
 from sql.instants import at
-from sql.jobs import child_links, history, jobs, parked
+from sql.jobs import child_links, due_jobs, history, jobs, parked
 from sql.listings import (
     app_listing,
     dashboard,
@@ -203,7 +203,7 @@ def _explain(session: Session, words: str, values: Any) -> list[Step]:
 LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     (
         "claim_due",
-        lambda s: jobs.claim_due(s, until_ms=NOW_MS + 50_000, limit=200),
+        lambda s: due_jobs.claim_due(s, until_ms=NOW_MS + 50_000, limit=200),
         "i_status_next",
         60,
     ),
@@ -280,7 +280,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         "PRIMARY",
         500,
     ),
-    ("to_plan", lambda s: jobs.to_plan(s, MINE), "PRIMARY", 500),
+    ("to_plan", lambda s: due_jobs.to_plan(s, MINE), "PRIMARY", 500),
     ("parked", lambda s: parked.lock(s, MINE), "PRIMARY", 500),
     ("heads", lambda s: ticks.first_run_ids(s, TICKS), "i_tick", 500),
     ("attempts", lambda s: ticks.attempts(s, TICKS), "i_tick", 500),
@@ -309,7 +309,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ),
     (
         "advance",
-        lambda s: jobs.advance(s, [{"id": i, "next_tick_at": 1} for i in MINE]),
+        lambda s: due_jobs.advance(s, [{"id": i, "next_tick_at": 1} for i in MINE]),
         "PRIMARY",
         1,
     ),

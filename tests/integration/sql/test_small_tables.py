@@ -12,7 +12,7 @@ from sql.engine import Database
 from sql.errors import NotFound
 from sql.explanation import Explanation
 from sql.ids import LARGEST_BLOCK, RunIds
-from sql.jobs import history, jobs, route_memory
+from sql.jobs import due_jobs, history, route_memory
 from sql.models import Job, SkippedTicks
 from sql.registry import apps
 from sql.runs import tick_rows
@@ -156,7 +156,9 @@ class TestHistory:
                 session, job, timezone="UTC", by="ops", now_ms=NOW_MS + 1, anchor_ms=3
             )
             session.flush()
-            stop = jobs.JobStop(job_id=job_id, watermark_ms=NOW_MS + 2, reason=Explanation("done"))
+            stop = due_jobs.JobStop(
+                job_id=job_id, watermark_ms=NOW_MS + 2, reason=Explanation("done")
+            )
             history.record_stops(session, [stop], by="scheduler", now_ms=NOW_MS + 3)
 
         database.write(record)
@@ -176,7 +178,9 @@ class TestHistory:
 
         def record(session: Session) -> None:
             for job_id in (*jobs_of_changes, *reversed(jobs_of_changes), jobs_of_changes[1]):
-                stop = jobs.JobStop(job_id=job_id, watermark_ms=NOW_MS, reason=Explanation("done"))
+                stop = due_jobs.JobStop(
+                    job_id=job_id, watermark_ms=NOW_MS, reason=Explanation("done")
+                )
                 history.record_stops(session, [stop], by="scheduler", now_ms=NOW_MS)
 
         database.write(record)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from sql.engine import Database
 from sql.errors import NotFound
-from sql.jobs import history, jobs
+from sql.jobs import history, job_names
 from sql.models import Job, Run
 from sql.registry import apps, presence
 from sql.registry.presence import Beat
@@ -98,10 +98,10 @@ def test_names_differ_by_case(database: Database) -> None:
     add_job(database, "Nightly")
 
     assert len(set(ids)) == 3
-    found = database.read(lambda session: jobs.find_in_app(session, 1, "Nightly"))
+    found = database.read(lambda session: job_names.find_in_app(session, 1, "Nightly"))
     assert found is not None
     assert found.name == "Nightly"
-    assert database.read(lambda session: jobs.find_in_app(session, 1, "NIGHTLY")) is None
+    assert database.read(lambda session: job_names.find_in_app(session, 1, "NIGHTLY")) is None
     with pytest.raises(NotFound):
         database.read(lambda session: apps.find(session, "DEMO"))
 

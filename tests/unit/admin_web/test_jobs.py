@@ -12,8 +12,7 @@ from sqlalchemy import delete, select
 from scheduler.commands.jobs import JobCommands
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.engine import Database
-from sql.jobs import child_links
-from sql.jobs import jobs as jobs_table
+from sql.jobs import child_links, job_names
 from sql.listings import job_search, recent
 from sql.listings.recent import ListedJob
 from sql.models import App, AuditEntry, Job
@@ -129,7 +128,7 @@ def operator(app: Flask) -> Visit:
 
 def job_of(database: Database, name: str) -> Job:
     """Return a job's row by name."""
-    return database.read(lambda session: jobs_table.find(session, name))
+    return database.read(lambda session: job_names.find(session, name))
 
 
 def shown(database: Database, name: str) -> ListedJob:

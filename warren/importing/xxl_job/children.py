@@ -7,7 +7,7 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.imports.findings import Finding, Verdict
 from scheduler.imports.items import ImportedJob
-from scheduler.jobs.dependencies import find_circle
+from scheduler.jobs.circles import find_circle
 from warren.importing.xxl_job.source_rows import Row
 
 _COLUMN = "child_jobid"

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.engine import Database
-from sql.jobs.jobs import next_tick
+from sql.jobs.due_jobs import next_tick
 from sql.models import AuditEntry, History, Job, Run
 from sql.run_status import Kind, RunStatus
 from tests.support.acting import NamedCommands

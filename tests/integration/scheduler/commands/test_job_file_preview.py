@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from scheduler.actor import Right
@@ -15,7 +16,8 @@ from scheduler.problems import Code, Problem
 from sql.batch import CHUNK
 from sql.clock import database_now_ms
 from sql.engine import Database
-from sql.jobs import child_links, jobs
+from sql.jobs import child_links, due_jobs
+from sql.models import App, Job
 from sql.run_status import Kind
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
@@ -84,10 +86,12 @@ def apply(
 def rows(cluster: Cluster) -> list[tuple[Any, ...]]:
     """Return what is stored of all jobs."""
 
+    listed = select(Job, App.name).join(App, App.id == Job.app_id).order_by(App.name, Job.name)
+
     def read(session: Session) -> list[tuple[Any, ...]]:
         return [
             (app, job.name, job.handler, job.param, job.is_enabled, job.script_version, children)
-            for job, app in jobs.listing(session)
+            for job, app in session.execute(listed)
             for children in [child_links.children_of(session, job.id)]
         ]
 
@@ -313,7 +317,7 @@ def claim(cluster: Cluster) -> Callable[[], list[str]]:
 
     def claim_due(session: Session) -> list[str]:
         soon = database_now_ms(session) + 60_000
-        return [job.name for job in jobs.claim_due(session, until_ms=soon, limit=10)]
+        return [job.name for job in due_jobs.claim_due(session, until_ms=soon, limit=10)]
 
     return lambda: cluster.database.write(claim_due)
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from sql.engine import Database
 from sql.errors import Ambiguous, NotFound
 from sql.explanation import Explanation
-from sql.jobs import jobs
+from sql.jobs import due_jobs, job_names, jobs
 from sql.models import Job
 from sql.registry import apps
 from tests.support.sql_rows import NOW_MS, add_job, side_by_side
@@ -37,7 +37,7 @@ class TestClaimDue:
         def claim(limit: int) -> list[int]:
             return database.write(
                 lambda session: [
-                    row.id for row in jobs.claim_due(session, until_ms=NOW_MS + 10, limit=limit)
+                    row.id for row in due_jobs.claim_due(session, until_ms=NOW_MS + 10, limit=limit)
                 ]
             )
 
@@ -49,7 +49,7 @@ class TestClaimDue:
         claimed, let_go = threading.Event(), threading.Event()
 
         def hold(session: Session) -> list[int]:
-            rows = jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
+            rows = due_jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             claimed.set()
             assert let_go.wait(20)
             return [row.id for row in rows]
@@ -57,7 +57,7 @@ class TestClaimDue:
         def take(session: Session) -> list[int]:
             assert claimed.wait(30)
             session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
-            rows = jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
+            rows = due_jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             let_go.set()
             return [row.id for row in rows]
 
@@ -73,7 +73,7 @@ class TestClaimDue:
         empty, inserted = threading.Event(), threading.Event()
 
         def claim(session: Session) -> int:
-            rows = jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
+            rows = due_jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             empty.set()
             assert inserted.wait(20)
             return len(rows)
@@ -89,11 +89,11 @@ class TestClaimDue:
         assert found == 0
 
     def test_the_next_tick_is_the_earliest_of_an_enabled_job(self, database: Database) -> None:
-        assert database.read(jobs.next_tick) is None
+        assert database.read(due_jobs.next_tick) is None
         add_job(database, "resting", next_tick_at=5)
         add_due(database, 3)
 
-        assert database.read(jobs.next_tick) == NOW_MS
+        assert database.read(due_jobs.next_tick) == NOW_MS
 
 
 class TestAdvance:
@@ -105,7 +105,7 @@ class TestAdvance:
             for job_id in job_ids
         ]
 
-        database.write(lambda session: jobs.advance(session, rows))
+        database.write(lambda session: due_jobs.advance(session, rows))
 
         for job_id in job_ids:
             job = get(database, job_id)
@@ -115,7 +115,7 @@ class TestAdvance:
         job_id = add_job(database, last_tick_at=3)
         row = {"id": job_id, "last_tick_at": 9, "next_tick_at": 9}
 
-        database.write(lambda session: jobs.advance(session, [row]))
+        database.write(lambda session: due_jobs.advance(session, [row]))
 
         assert get(database, job_id).last_tick_at == 3
 
@@ -123,10 +123,10 @@ class TestAdvance:
         [job_id] = add_due(database, 1)
 
         database.write(
-            lambda session: jobs.stop(
+            lambda session: due_jobs.stop(
                 session,
                 [
-                    jobs.JobStop(
+                    due_jobs.JobStop(
                         job_id=job_id, reason=Explanation("🛑" * 600, "{}"), watermark_ms=NOW_MS
                     )
                 ],
@@ -158,7 +158,7 @@ class TestLock:
         def advance() -> int:
             assert read.wait(30)
             row = {"id": job_id, "last_tick_at": NOW_MS, "next_tick_at": NOW_MS + 1}
-            mariadb_database.write(lambda session: jobs.advance(session, [row]))
+            mariadb_database.write(lambda session: due_jobs.advance(session, [row]))
             moved.set()
             return 0
 
@@ -186,7 +186,7 @@ class TestFind:
         ("name", "app"), [("single", "two"), ("one/shared", "one"), ("two/shared", "two")]
     )
     def test_a_job_is_found_by_its_name(self, two_apps: Database, name: str, app: str) -> None:
-        job = two_apps.read(lambda session: jobs.find(session, name))
+        job = two_apps.read(lambda session: job_names.find(session, name))
 
         app_ids = two_apps.read(apps.ids_by_name)
         assert (job.name, job.app_id) == (name.rpartition("/")[2], app_ids[app])
@@ -194,20 +194,11 @@ class TestFind:
     @pytest.mark.parametrize("name", ["absent", "one/single", "three/single", "", "/", "%"])
     def test_a_name_that_no_job_has_is_said_so(self, two_apps: Database, name: str) -> None:
         with pytest.raises(NotFound, match="NO_JOB_NAMED"):
-            two_apps.read(lambda session: jobs.find(session, name))
+            two_apps.read(lambda session: job_names.find(session, name))
 
     def test_a_name_that_two_apps_share_must_name_its_app(self, two_apps: Database) -> None:
         with pytest.raises(Ambiguous, match="SEVERAL_JOBS_NAMED name='shared'"):
-            two_apps.read(lambda session: jobs.find(session, "shared"))
-
-    def test_jobs_are_listed_by_app_and_name(self, two_apps: Database) -> None:
-        found = two_apps.read(jobs.listing)
-
-        assert [(app, job.name) for job, app in found] == [
-            ("one", "shared"),
-            ("two", "shared"),
-            ("two", "single"),
-        ]
+            two_apps.read(lambda session: job_names.find(session, "shared"))
 
     def test_one_app_has_no_two_jobs_of_one_name(self, database: Database) -> None:
         add_job(database, "same")

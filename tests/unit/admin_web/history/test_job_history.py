@@ -10,7 +10,7 @@ from scheduler.jobs.spec import JobSpec
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
 from sql.engine import Database
-from sql.jobs import jobs
+from sql.jobs import job_names
 from sql.models import Job
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
@@ -67,7 +67,7 @@ def text(page: str) -> str:
 
 
 def the_job(database: Database) -> Job:
-    return database.read(lambda session: jobs.find(session, "nightly"))
+    return database.read(lambda session: job_names.find(session, "nightly"))
 
 
 def test_each_change_is_told_by_the_names_of_fields(admin: Visit, job_id: int) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.jobs.dependencies import circling, find_circle
+from scheduler.jobs.circles import circling, find_circle
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Jobs whose ticks are due: claims them, moves their watermarks, and stops their schedules."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from sql.batch import Guard, chunks, update_each
+from sql.dialects.hints import PRIMARY_KEY, use_index
+from sql.explanation import Explanation
+from sql.models import Job
+from sql.rows import fetch, query
+
+_IS_ENABLED = Guard(f"{Job.is_enabled.expression} = 1")
+
+
+class JobToPlan(NamedTuple):
+    """The columns of a job needed to plan its runs."""
+
+    id: int
+    app_id: int
+    name: str
+    schedule_kind: str
+    schedule_value: str | None
+    timezone: str | None
+    misfire: str
+    handler: str | None
+    param: str | None
+    retries: int
+    route: str
+    script_version: int | None
+    last_tick_at: int
+    next_tick_at: int
+
+
+class MissedJob(NamedTuple):
+    """The columns of a job needed to decide about its misfires."""
+
+    id: int
+    misfire: str
+    is_enabled: int
+    next_tick_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStop:
+    """A job whose schedule ends after its watermark, and why."""
+
+    job_id: int
+    watermark_ms: int
+    reason: Explanation
+
+
+def claim_due(session: Session, *, until_ms: int, limit: int) -> list[JobToPlan]:
+    """Lock and return enabled jobs with a tick up to `until_ms`; skip those locked by others."""
+    due = (
+        query(JobToPlan, Job)
+        .where(Job.is_enabled == 1, Job.next_tick_at <= until_ms)
+        .order_by(Job.next_tick_at)
+        .limit(limit)
+    )
+    # Without the index, MySQL locks all jobs of a small table before it takes the first.
+    due = use_index(due, Job, "i_status_next").with_for_update(skip_locked=True)
+    return fetch(session, JobToPlan, due)
+
+
+def claim_by_ids(session: Session, job_ids: Sequence[int]) -> list[MissedJob]:
+    """Lock and return those of the jobs that are not locked by others."""
+    wanted = use_index(query(MissedJob, Job), Job, PRIMARY_KEY).where(Job.id.in_(job_ids))
+    return fetch(session, MissedJob, wanted.with_for_update(skip_locked=True))
+
+
+def next_tick(session: Session) -> int | None:
+    """Return the earliest unplanned tick of all enabled jobs; None without enabled jobs."""
+    return session.scalar(earliest_tick())
+
+
+def next_ticks(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
+    """Return the next unplanned tick of those of the jobs that are enabled, by id."""
+    enabled = select(Job.id, Job.next_tick_at).where(Job.is_enabled == 1)
+    return {
+        job_id: tick
+        for chunk in chunks(job_ids)
+        for job_id, tick in session.execute(enabled.where(Job.id.in_(chunk)))
+    }
+
+
+def earliest_tick() -> Select[int]:
+    """Return the SELECT of `next_tick`."""
+    return select(func.min(Job.next_tick_at)).where(Job.is_enabled == 1)
+
+
+def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, JobToPlan]:
+    """Return the jobs by id, with what is needed to plan runs."""
+    return {
+        row.id: row
+        for chunk in chunks(job_ids)
+        for row in fetch(session, JobToPlan, query(JobToPlan, Job).where(Job.id.in_(chunk)))
+    }
+
+
+def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Move the watermark and next tick of claimed jobs: `id, last_tick_at, next_tick_at`."""
+    update_each(session, Job, rows, guard=_IS_ENABLED)
+
+
+def stop(session: Session, stops: Sequence[JobStop]) -> None:
+    """Stop claimed jobs whose schedules have ended or cannot be computed."""
+    rows = [
+        {
+            "id": one.job_id,
+            "is_enabled": 0,
+            "last_tick_at": one.watermark_ms,
+            "next_tick_at": 0,
+            "stop_reason": one.reason.text[:512],
+            "stop_why": one.reason.why,
+        }
+        for one in stops
+    ]
+    update_each(session, Job, rows, guard=_IS_ENABLED)
