@@ -76,5 +76,5 @@ def test_check_names_an_added_route_that_cannot_be_had(tmp_path: Path, env: dict
     (tmp_path / "site" / "sticky_route.py").write_text("raise RuntimeError('half installed')\n")
     bad = run_program("check", folder=tmp_path, env=env)
 
-    assert "XXL-JOB's ten and STICKY" in good.stdout + good.stderr
+    assert "the ten built-in ones and STICKY" in good.stdout + good.stderr
     assert "STICKY (sticky_route:STICKY): RuntimeError: half installed" in bad.stdout + bad.stderr

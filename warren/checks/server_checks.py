@@ -40,7 +40,8 @@ def check_routes() -> str:
     routers, faults = look_for_routes()
     if faults:
         raise ValueError("; ".join(f"{point.name} ({point.value}): {why}" for point, why in faults))
-    return " and ".join(["XXL-JOB's ten", ", ".join(routers)]) if routers else "XXL-JOB's ten"
+    built_in = "the ten built-in ones"
+    return f"{built_in} and {', '.join(routers)}" if routers else built_in
 
 
 def check_alive(settings: Settings, key: str) -> str:
