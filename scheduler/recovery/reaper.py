@@ -62,6 +62,7 @@ class Reaper:
         self._fresh_ms = int(context.timeouts.fresh * 1000)
         self._settle_seconds = context.timeouts.settle
         self._silence_seconds = context.timeouts.silence
+        self._dead_after_ms = int(context.timeouts.dead_after * 1000)
         self._found_empty_at: dict[_Boot, float] = {}
         self._proven: set[int] = set()
         self._forgot_at = self._context.monotonic()
@@ -70,7 +71,7 @@ class Reaper:
         """Settle the runs of dead boots; return the seconds until the next look."""
         if not self._roster.is_healthy:
             return POLL_SECONDS
-        dead = self._dead()
+        dead = self._dead(now_ms)
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._settle(boot, now_ms) for boot in dead)
         if self._context.monotonic() - self._forgot_at > FORGETTING_SECONDS:
@@ -80,23 +81,38 @@ class Reaper:
             return 0
         return self._settle_seconds / 2 if dead else POLL_SECONDS
 
-    def _dead(self) -> list[_Boot]:
+    def _dead(self, now_ms: int) -> list[_Boot]:
         """Return the dead boots that have runs in flight and no successor that could be asked."""
         boots = []
         for row in self._context.database.read(queries.in_flight):
             app = self._context.app_names(row.app_id).get(row.app_id, "")
             boot = (app, row.address, row.boot_id)
-            if self._is_dead(boot):
+            if self._is_dead(boot, now_ms):
                 boots.append(boot)
         return boots
 
-    def _is_dead(self, boot: _Boot) -> bool:
+    def _is_dead(self, boot: _Boot, now_ms: int) -> bool:
         app, address, boot_id = boot
         if self._roster.standing(app, address, boot_id) is not Standing.DEAD:
             return False
         holder = self._roster.holder(app, address)
         # The queue is the holder's, and the holder's journal knows more than we do.
-        return holder is None or self._roster.standing(app, address, holder) is Standing.DEAD
+        if holder is not None and self._roster.standing(app, address, holder) is not Standing.DEAD:
+            return False
+        return not self._is_heard_by_others(boot, now_ms)
+
+    def _is_heard_by_others(self, boot: _Boot, now_ms: int) -> bool:
+        """Whether who holds the address was heard of late, by the registry.
+
+        Another scheduler may have let an executor in, and sent it runs, before this one did.
+        """
+        app, address, boot_id = boot
+        seen = self._context.database.read(
+            lambda session: presence.last_beat(session, presence.EXECUTOR, app, address)
+        )
+        if seen is None or (seen[0] == boot_id and self._roster.has_left(*boot)):
+            return False
+        return abs(now_ms - seen[1]) <= self._dead_after_ms
 
     def _settle(self, boot: _Boot, now_ms: int) -> int:
         """Drain a dead boot's queue; once it stays empty, end what is left. Return how many."""
@@ -111,7 +127,7 @@ class Reaper:
         rows = self._in_flight(app, address, boot_id)
         lost = [row for row in rows if not self._is_fresh(row, now_ms)]
         # A scheduler that was frozen just now has lost its right to judge.
-        if not lost or not self._is_dead(boot):
+        if not lost or not self._is_dead(boot, now_ms):
             return 0
         log.warning("executor_lost", app=app, address=address, boot_id=boot_id, runs=len(lost))
         self._end([_lost(row, now_ms) for row in lost])

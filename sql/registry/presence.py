@@ -51,6 +51,14 @@ def holder(session: Session, group: str, key: str, address: str) -> str | None:
     ).scalar_one_or_none()
 
 
+def last_beat(session: Session, group: str, key: str, address: str) -> tuple[str, int] | None:
+    """Return the boot that holds an address, and when it was last heard; None if there is none."""
+    row = session.execute(
+        select(Registration.boot_id, Registration.beat_at).where(*_is(group, key, address))
+    ).one_or_none()
+    return None if row is None else (row.boot_id, row.beat_at)
+
+
 def claim(session: Session, beat: Beat) -> str | None:
     """Give a boot the account that sent this, unless it has one; return the account that it has.
 

@@ -288,6 +288,30 @@ def test_the_queue_of_a_living_successor_is_left_alone(
 
 
 @on_memory
+@pytest.mark.parametrize("before", ["nobody", "a predecessor that left"])
+def test_an_executor_that_only_another_scheduler_has_let_in_is_left_alone(
+    cluster: Cluster, still: SchedulerNode, before: str
+) -> None:
+    if before != "nobody":
+        still.roster.recall(APP, "one", before)
+        still.roster.dismiss(APP, "one", before)
+    other = new_still(cluster)
+    seat_at(cluster, other)()
+    cluster.job("work", retries=3)
+    run_id = cluster.trigger("work")
+    dispatch(cluster, other)
+    cluster.pass_time(still, 2 * still.context.timeouts.dead_after)
+
+    settle(cluster, still)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+    assert still.connections.admin.count_messages(f"warren.run.{APP}.one") == 1
+    silent_ms = int(1000 * still.context.timeouts.dead_after) + 1_000
+    still.reaper.tick(cluster.now_ms() + silent_ms)
+    assert cluster.run(run_id).status == RunStatus.UNDELIVERED
+
+
+@on_memory
 def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
     cluster: Cluster, still: SchedulerNode, dead: int
 ) -> None:
