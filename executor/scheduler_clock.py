@@ -3,10 +3,7 @@
 import time
 from collections.abc import Callable
 
-
-def boot_seconds() -> float:
-    """Return monotonic seconds that also count while the host is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+from broker.boot_time import boot_seconds
 
 
 class SchedulerClock:

@@ -8,9 +8,9 @@ wrong; load recorder and reporter keep statistics; cleaner deletes expired runs.
 """
 
 import secrets
-import time
 from collections.abc import Callable
 
+from broker.boot_time import boot_seconds
 from broker.keys import ClusterKeys
 from broker.signing import Sealer
 from broker.transport import Transport
@@ -74,7 +74,7 @@ class Roles:
         transport: connects to the broker.
         keys: sign and verify all messages.
         options: from the settings.
-        monotonic: the clock of elapsed time, in seconds.
+        monotonic: the clock of elapsed time, in seconds; it also counts what the host slept.
 
     Raises:
         SchemaMismatch: the database has another version of the schema.
@@ -91,7 +91,7 @@ class Roles:
         transport: Transport,
         keys: ClusterKeys,
         options: NodeOptions,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = boot_seconds,
     ) -> None:
         version.check(database)
         self.boot_id = secrets.token_hex(8)

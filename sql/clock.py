@@ -1,6 +1,5 @@
 """The database's clock: sampled every few seconds, and extrapolated by the monotonic clock."""
 
-import time
 from collections.abc import Callable
 
 from sqlalchemy import text
@@ -26,13 +25,11 @@ class DatabaseClock:
 
     Args:
         database: the database with the clock.
-        monotonic: the monotonic clock of this process, in seconds.
+        monotonic: seconds that never jump, and also pass while the host is suspended.
 
     """
 
-    def __init__(
-        self, database: Database, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, database: Database, *, monotonic: Callable[[], float]) -> None:
         self._database = database
         self._monotonic = monotonic
         self._offset_ms = self._sample()

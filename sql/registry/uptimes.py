@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
+from sql.clock import JUMP_MS, database_now_ms
 from sql.models import Uptime
 from sql.rows import fetch, query
 from sql.updates import modify
@@ -51,7 +52,8 @@ def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:
     """Record that a scheduler can send now; return how many milliseconds none could.
 
     A gap of up to `gap_ms` is no downtime. Two schedulers that end a downtime at the same time may
-    each begin an uptime; the downtime is then recorded twice, which is harmless.
+    each begin an uptime; the downtime is then recorded twice, which is harmless. A scheduler whose
+    clock is not the database's, as before it has noticed a jump, records nothing.
     """
     instants = extension_values(now_ms=now_ms, gap_ms=gap_ms)
     extended: Any = session.connection().execute(EXTENSION, instants)
@@ -63,6 +65,8 @@ def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:
     if last is not None and abs(now_ms - last.until_at) <= gap_ms:
         last.until_at = max(last.until_at, now_ms)
         return 0
+    if abs(database_now_ms(session) - now_ms) > JUMP_MS:
+        return 0  # the caller's clock is wrong, and so would be the gap
     # A clock that was set back also begins a new uptime, without a downtime before it.
     down_since = now_ms if last is None else min(last.until_at, now_ms)
     is_downtime = down_since < now_ms

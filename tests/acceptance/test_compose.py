@@ -17,6 +17,7 @@ import pika.exceptions
 import pytest
 
 from admin_web.serving.broker_link import ConsoleConnections
+from broker.boot_time import boot_seconds
 from broker.keys import ClusterKeys, app_key
 from broker.messages.to_executor import Beat
 from broker.messages.to_scheduler import BeatAnswer
@@ -262,7 +263,7 @@ def test_the_consoles_user_asks_an_executor_and_hears_the_answer(
     database = Database(host.environment(host.services["console"])["WARREN_DATABASE_URL"])
     boots = host.executors()
     transport = connect(BrokerSettings(urls=(url,)))
-    keys, clock = ClusterKeys(SECRET), DatabaseClock(database)
+    keys, clock = ClusterKeys(SECRET), DatabaseClock(database, monotonic=boot_seconds)
     connections = ConsoleConnections(transport, database, keys, clock.now_ms)
     eventually(connections.is_ready, 20.0)
 

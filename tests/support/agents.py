@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from broker.boot_time import boot_seconds
 from broker.keys import AppKeys
 from broker.memory.transport import MemoryBroker
 from broker.messages.to_scheduler import Finished
@@ -17,7 +18,7 @@ from executor.journal.records import AnyRecord, from_line
 from executor.logs.run_logs import RunLogs
 from executor.messaging.signed_sender import Identity
 from executor.processes.interface import SlotsFactory
-from executor.scheduler_clock import SchedulerClock, boot_seconds
+from executor.scheduler_clock import SchedulerClock
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots

@@ -5,6 +5,7 @@ import contextlib
 import click
 
 from admin_web.serving.broker_link import ConsoleConnections
+from broker.boot_time import boot_seconds
 from executor.fork_server.secrecy import keep_settings_secret
 from sql.clock import DatabaseClock
 from sql.schema import version
@@ -36,7 +37,7 @@ def console(settings: Settings) -> None:
         version.check(database)
         transport = connect_broker(settings)
         held.callback(transport.close)
-        secret, clock = needed_secret(settings), DatabaseClock(database)
+        secret, clock = needed_secret(settings), DatabaseClock(database, monotonic=boot_seconds)
         connections = ConsoleConnections(transport, database, cluster_keys(settings), clock.now_ms)
         held.callback(connections.close)
         try:

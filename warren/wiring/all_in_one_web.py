@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from admin_web.serving.broker_link import ConsoleConnections
+from broker.boot_time import boot_seconds
 from broker.keys import ClusterKeys
 from broker.transport import Transport
 from sql.clock import DatabaseClock
@@ -41,7 +42,7 @@ class WebResources:
 
     def connect(self) -> tuple[DatabaseClock, ConsoleConnections]:
         """Open the link to executors; return it after the database's clock."""
-        clock = DatabaseClock(self.database)
+        clock = DatabaseClock(self.database, monotonic=boot_seconds)
         self._connections = ConsoleConnections(
             self._transport, self.database, ClusterKeys(self._secret), clock.now_ms
         )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.boot_time import boot_seconds
 from sql.clock import DatabaseClock
 from sql.engine import Database
 from tests.support.console import SECRET
@@ -20,7 +21,9 @@ def test_a_process_hears_of_a_scheduler_that_comes_later(
     make: Any, secret: list[str], database: Database
 ) -> None:
     settings, link = Settings(timezone="UTC"), SimpleNamespace(is_ready=bool, requester=None)
-    process = make(settings, database, *secret, DatabaseClock(database), link, port=0)
+    process = make(
+        settings, database, *secret, DatabaseClock(database, monotonic=boot_seconds), link, port=0
+    )
     rows = Rows(database.url.render_as_string(hide_password=False))
     rows.scheduler("one", 1, zone="Asia/Kathmandu")
     assert process._zone.name() == "UTC"

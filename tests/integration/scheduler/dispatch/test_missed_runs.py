@@ -12,7 +12,7 @@ from scheduler.node import SchedulerNode
 from sql.clock import AGREEING_SAMPLES, JUMP_MS
 from sql.models import History, Job, Run, Uptime
 from sql.registry import uptimes
-from sql.run_status import Kind, RunStatus
+from sql.run_status import LATE_MS, Kind, RunStatus
 from sql.runs import queries, transitions
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import Cluster, on_memory
@@ -308,6 +308,36 @@ def uptime_now(cluster: Cluster) -> None:
 
 
 @on_memory
+def extend(cluster: Cluster, *, off_ms: int = 0) -> int:
+    """Say that a scheduler can send, by a clock that is `off_ms` ahead; return the gap found."""
+    now_ms = cluster.now_ms() + off_ms
+    return cluster.database.write(
+        lambda session: uptimes.extend(session, now_ms=now_ms, gap_ms=LATE_MS)
+    )
+
+
+@on_memory
+@pytest.mark.parametrize("off_ms", [-20_000, 20_000])
+def test_a_scheduler_with_a_wrong_clock_makes_no_downtime(cluster: Cluster, off_ms: int) -> None:
+    extend(cluster)
+
+    gaps = [extend(cluster, off_ms=off_ms), extend(cluster)]
+
+    assert gaps == [0, 0]
+    assert downtimes(cluster) == []
+
+
+@on_memory
+def test_once_the_databases_clock_was_set_back_a_new_uptime_begins(cluster: Cluster) -> None:
+    extend(cluster)
+    age(cluster, -60)
+
+    assert extend(cluster) == 0
+
+    assert abs(cluster.database.read(uptimes.newest) - cluster.now_ms()) < LATE_MS
+    assert downtimes(cluster) == []
+
+
 def test_a_paused_cluster_says_of_itself_that_it_cannot_send(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
