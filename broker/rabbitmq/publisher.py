@@ -149,10 +149,23 @@ class AmqpPublisher:
         """Probe whenever nothing was confirmed for half the time that is silence, in a loop."""
         if channel is not self._channel or not channel.is_open:
             return
+        if len(self._in_flight) >= WINDOW:
+            self._forget_given_up()
         is_probing = self._is_blocked or self._probe_tag in self._in_flight
         if not is_probing and self._silence_seconds() > self._silent_seconds / 2:
             self._probe()
         self._link.call_later(self._silent_seconds / 4, lambda: self._watch(channel))
+
+    def _forget_given_up(self) -> None:
+        """Let no messages fill the window whose confirms nobody awaits any more.
+
+        They may be in a queue that confirms nothing, and others must not wait for it.
+        """
+        given_up = [tag for tag, (batch, _) in self._in_flight.items() if batch.is_given_up]
+        for tag in given_up:
+            batch, index = self._in_flight.pop(tag)
+            batch.settle(index, Confirm.UNKNOWN)
+        self._pump()
 
     def _probe(self) -> None:
         """Send a message that every broker answers at once, as nothing is bound to its key."""

@@ -14,6 +14,7 @@ import pytest
 from broker import topology
 from broker.errors import BrokerUnavailable
 from broker.rabbitmq.link import Link
+from broker.rabbitmq.publisher import WINDOW
 from broker.rabbitmq.transport import AmqpTransport, connect
 from broker.transport import Batch, BrokerSettings, Confirm, Delivery, Outgoing, Publisher
 from tests.integration.broker.proxy import Proxy
@@ -370,6 +371,26 @@ def test_queue_that_confirms_nothing_is_told_from_a_silent_broker(
     assert not stuck.is_settled
     own_rabbitmq.ctl("eval", QUEUE_PROCESS % (OTHER.name, "resume"))
     assert stuck.wait(30) == [Confirm.CONFIRMED]
+
+
+def test_queues_that_confirm_nothing_do_not_keep_others_waiting(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    # RabbitMQ itself stops reading from who has some 400 messages under way to one such queue.
+    stuck = [topology.run_queue("app1", f"stuck-{number}") for number in range(5)]
+    transport.admin("b").declare_queues(stuck)
+    publisher = transport.publisher("p", silent_seconds=0.3)
+    eventually(lambda: publisher.is_ready)
+    for queue in stuck:
+        own_rabbitmq.ctl("eval", QUEUE_PROCESS % (queue.name, "suspend"))
+
+    for queue in stuck:
+        batch = publisher.publish([replace(message(), routing_key=queue.name)] * (WINDOW // 4))
+        batch.wait(0.1)
+
+    assert publisher.publish([message()]).wait(30) == [Confirm.CONFIRMED]
+    for queue in stuck:
+        own_rabbitmq.ctl("eval", QUEUE_PROCESS % (queue.name, "resume"))
 
 
 class Listener:
