@@ -10,7 +10,8 @@ the broker's account that was first heard for the boot; whoever uses another one
 
 import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -95,23 +96,35 @@ class Registrar:
         self._queues.forget_what_is_gone()
         welcome: list[Heartbeat] = []
         contested: list[tuple[_Greeting, str]] = []
-        for greeting in greetings:
-            holder = self._holder(greeting, now_ms)
-            if not holder or not self._queues.declare(greeting.boot):
-                continue
-            if holder == greeting.beat.boot_id:
-                welcome.append(greeting.beat)
-            else:
-                contested.append((greeting, holder))
-        # A challenge takes time, and welcome executors need not wait for it.
-        self._publish([self._welcome(beat) for beat in welcome])
+        try:
+            while greetings:
+                greeting = greetings.popleft()
+                holder = self._holder(greeting, now_ms)
+                if not holder or not self._queues.declare(greeting.boot):
+                    continue
+                if holder == greeting.beat.boot_id:
+                    welcome.append(greeting.beat)
+                else:
+                    contested.append((greeting, holder))
+        finally:
+            # The one that failed will ask again; the others must not wait for it.
+            self._put_back(greetings)
+            # A challenge takes time, and welcome executors need not wait for it.
+            self._publish([self._welcome(beat) for beat in welcome])
         self._publish(self._contest(contested, now_ms))
         return NAP_SECONDS
 
-    def _take(self) -> list[_Greeting]:
+    def _take(self) -> deque[_Greeting]:
         with self._lock:
-            greetings, self._waiting = list(self._waiting.values()), {}
+            greetings, self._waiting = deque(self._waiting.values()), {}
             return greetings
+
+    def _put_back(self, greetings: Iterable[_Greeting]) -> None:
+        untried = {greeting.boot: greeting for greeting in greetings}
+        if untried:
+            with self._lock:
+                self._waiting = untried | self._waiting
+            self.awake.set()
 
     def _holder(self, greeting: _Greeting, now_ms: int) -> str:
         """Return the boot that holds the address; for a known boot the roster is enough.

@@ -2,8 +2,10 @@
 
 import pytest
 
+from broker.errors import BrokerUnavailable
 from broker.messages.to_executor import Refused, Welcome
-from broker.topology import callback_queue, command_queue, run_queue
+from broker.messages.to_scheduler import Heartbeat, Load
+from broker.topology import Queue, callback_queue, command_queue, run_queue
 from scheduler.membership.roster import Standing
 from scheduler.node import SchedulerNode
 from sql.registry import presence
@@ -103,6 +105,32 @@ def test_a_challenge_keeps_no_other_newcomer_waiting(cluster: Cluster) -> None:
     eventually(other.is_routable, 5)
 
     assert registered(cluster)[1:] == [("two", other.boot_id)]
+
+
+@on_memory
+def test_an_executor_whose_queue_cannot_be_declared_keeps_no_other_out(
+    cluster: Cluster, still: SchedulerNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = still.connections.admin
+    declare = admin.declare_queues
+
+    def declare_all_but_one(queues: list[Queue]) -> None:
+        if any("faulty" in queue.name for queue in queues):
+            raise BrokerUnavailable("no answer")
+        declare(queues)
+
+    monkeypatch.setattr(admin, "declare_queues", declare_all_but_one)
+    cluster.add_app(APP)
+    for address in ("one", "faulty", "two"):
+        who = {"app": APP, "address": address, "boot_id": f"boot-{address}"}
+        still.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
+
+    with pytest.raises(BrokerUnavailable):
+        still.registrar.tick(cluster.now_ms())
+    assert list(still.roster.routable(APP)) == ["one"]
+    still.registrar.tick(cluster.now_ms())
+
+    assert list(still.roster.routable(APP)) == ["one", "two"]
 
 
 @on_memory
