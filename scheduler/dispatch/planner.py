@@ -39,6 +39,8 @@ BEGIN_MS = 4_700
 OVERDUE_LIMIT = 100
 #: Jobs claimed in one transaction.
 BATCH = 200
+#: A round that has waited this long, as for locks, decides by the present time.
+LONG_WAIT_SECONDS = 1.0
 #: How long the count of overdue rows is trusted: the longer of this, and this many times the
 #: duration of the count. During a long pause there may be a million rows.
 OVERDUE_AGE_MS = 1_000
@@ -73,6 +75,7 @@ class Planner:
         self._context = context
         self._timezone = timezone
         self._alarm_defaults = alarm_defaults
+        self._began_at, self._began_ms = context.monotonic(), 0
         self._overdue: dict[int, int] = {}
         self._overdue_at = 0
         self._overdue_age_ms = OVERDUE_AGE_MS
@@ -87,6 +90,7 @@ class Planner:
         next_ms = self._context.database.read(due_jobs.next_tick)
         if next_ms is None or next_ms > now_ms + BEGIN_MS:
             return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
+        self._began_at, self._began_ms = self._context.monotonic(), now_ms
         self._count_overdue(now_ms)
         try:
             claimed = self._plan_batch(now_ms)
@@ -130,6 +134,7 @@ class Planner:
             for job in due_jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
             if only is None or job.id in only
         ]
+        now_ms = self._present_ms()
         batch = _Batch([], [], [], [], [])
         for job in claimed:
             try:
@@ -145,6 +150,16 @@ class Planner:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
         return len(claimed), len(batch.planned)
+
+    def _present_ms(self) -> int:
+        """Return when this round began, or the time now if it has waited long.
+
+        A tick that was in time then may be so late by now that the misfire policy decides.
+        """
+        waited_seconds = self._context.monotonic() - self._began_at
+        if waited_seconds <= LONG_WAIT_SECONDS:
+            return self._began_ms
+        return self._began_ms + int(waited_seconds * 1000)
 
     def _decide(self, job: JobToPlan, now_ms: int) -> Plan:
         schedule = read_schedule(

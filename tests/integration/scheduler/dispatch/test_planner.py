@@ -17,8 +17,10 @@ from sql.jobs.parked import PARKED_MS
 from sql.models import Alarm
 from sql.run_status import RunStatus
 from sql.runs import planning
+from tests.integration.scheduler.conftest import new_still
 from tests.support.cluster import APP, Cluster
 from tests.support.invariants import assert_sound
+from tests.support.moved_clock import MovedClock
 from tests.support.sql_rows import statements
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
@@ -251,7 +253,21 @@ def test_after_a_time_without_schedulers_one_misfire_stands_for_all(
     assert len(cluster.runs(scheduled_at=misfire.scheduled_at)) == 1
 
 
-def test_ticks_up_to_five_seconds_late_fire_at_once(cluster: Cluster, still: SchedulerNode) -> None:
+def test_ticks_that_grow_late_while_the_planner_waits_for_a_lock_are_skipped(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("each", **EACH_SECOND)
+    now_ms = cluster.now_ms()
+    cluster.mortals[id(still)].before_next_write = lambda: cluster.clocks[id(still)].advance(60)
+
+    still.planner.tick(now_ms)
+
+    assert [run for run in cluster.runs() if run.scheduled_at < now_ms + 55_000] == []
+    assert cluster.skips() != []
+
+
+def test_ticks_up_to_five_seconds_late_fire_at_once(cluster: Cluster) -> None:
+    still = new_still(cluster, clock=MovedClock())
     now_ms = cluster.now_ms()
     cluster.job("each", **EACH_SECOND)
     _sleep_all_schedulers(cluster, "each", seconds=4)
