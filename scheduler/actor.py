@@ -20,11 +20,11 @@ class Right(StrEnum):
     ACCOUNT = "ACCOUNT"
     #: See one's apps: every role.
     VIEW = "VIEW"
-    #: Start, stop, trigger, kill and edit: operators for their apps, and administrators.
+    #: Start, stop, trigger, kill, edit, pause apps: operators for theirs, and administrators.
     OPERATE = "OPERATE"
     #: Change scripts: operators who were given this right, and administrators.
     EDIT_GLUE = "EDIT_GLUE"
-    #: Users, apps, the audit log, pauses: administrators.
+    #: Users, apps, the audit log, pausing everything: administrators.
     ADMINISTER = "ADMINISTER"
 
 

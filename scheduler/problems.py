@@ -127,8 +127,8 @@ class Code(Enum):
     WEBHOOK_USER = "expected webhook to contain no user name or password"
     WEBHOOK_LINK_LOCAL = "expected webhook not to point to a link-local address, got: %(got)r"
     UNKNOWN_STYLE = "unknown %(what)s %(got)r; expected one of %(known)s"
-    STYLE_ALONE = "expected a webhook beside style"
-    WHEN_ALONE = "expected a URL beside when"
+    STYLE_ALONE = "expected a webhook, because style is set"
+    WHEN_ALONE = "expected a url, because when is set"
 
     # Changes to jobs.
     NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"
@@ -215,7 +215,7 @@ class Code(Enum):
     )
     NO_TOKEN = "no token with id %(id)s", ProblemKind.UNKNOWN
     NO_TOKEN_NAMED = "no token named %(name)r", ProblemKind.UNKNOWN
-    NO_RIGHT = "%(who)s has no right to do this", ProblemKind.FORBIDDEN
+    NO_RIGHT = "%(who)s is not allowed to do this", ProblemKind.FORBIDDEN
 
 
 class Refused(ValueError):

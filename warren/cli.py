@@ -29,7 +29,7 @@ COMMANDS = {
         "Import jobs from XXL-JOB, cron or Celery.",
     ),
     "runs": ("warren.commands.runs", "runs", "List, show, kill and clear runs; read logs."),
-    "executors": ("warren.commands.nodes", "executors", "List and drain executors."),
+    "executors": ("warren.commands.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
     "alarms": ("warren.commands.alarms", "alarms", "List unsent alarms."),

@@ -100,7 +100,7 @@ class ProblemAnswers:
         """Answer that the database is unavailable; the client may try again."""
         number = _number()
         log.warning("api_call_not_served", path=_path(), number=number, error=str(error))
-        words = "the database does not answer; look whether it was done before you send it again"
+        words = "the database does not answer; check whether it was done before you send it again"
         if request.method in ("GET", "HEAD"):
             words = "the database does not answer"
         return problem(503, words, number=number, headers={"Retry-After": str(RETRY_SECONDS)})

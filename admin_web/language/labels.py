@@ -79,7 +79,7 @@ SCOPE = {
     "read": lazy_gettext("read: view everything except logs"),
     "logs": lazy_gettext("logs: read run logs"),
     "trigger": lazy_gettext("trigger: run jobs"),
-    "operate": lazy_gettext("operate: start, stop, kill, drain"),
+    "operate": lazy_gettext("operate: start, stop, kill, drain, pause apps"),
     "write": lazy_gettext("write: create, edit and delete jobs"),
     "scripts": lazy_gettext("scripts: edit scripts"),
     "admin": lazy_gettext("admin: manage apps, pause dispatch, read the audit log"),

@@ -72,7 +72,7 @@ class Why(Sentence):
     REMOTE_UNREACHED = "cannot reach %(url)s: %(fault)s"
     REMOTE_REFUSED = "%(url)s refused it: %(words)s"
     REMOTE_SCRIPTS_OFF = (
-        "%(language)s scripts are not sent to %(url)s: %(setting)s is not set to it"
+        "%(language)s scripts are not sent to %(url)s: %(setting)s does not list that language"
     )
     REMOTE_CODE = "it ended with code %(code)s"
     REMOTE_STOPPED = "%(stop)s; told to stop, but whether it ended is unknown"

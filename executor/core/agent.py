@@ -206,7 +206,7 @@ class Executor:
     def _refused(self, reason: str) -> None:
         address = self.identity.address
         self.was_refused = True
-        self.failure = f"address {address} is held by another living executor"
+        self.failure = f"address {address} is in use by another running executor"
         self._log.error("executor_refused", why=reason)
         self._end(hurry=True)
 

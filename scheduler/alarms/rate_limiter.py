@@ -1,6 +1,6 @@
 """Decides which alarms are sent: a limited number per hour, then a summary of the rest.
 
-All schedulers do this, one at a time by a lock's row.
+All schedulers do this, one at a time: a row serves as the lock.
 """
 
 from collections import defaultdict

@@ -221,7 +221,7 @@ def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
 
 @contextmanager
 def _naming(spec: JobSpec) -> Iterator[None]:
-    """Have a problem of a job say whose it is."""
+    """Add the job's app and name to a problem of the block."""
     try:
         yield
     except Problem as problem:

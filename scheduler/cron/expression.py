@@ -2,7 +2,7 @@
 
 Six or seven fields: second minute hour day-of-month month day-of-week [year]. croniter expands
 the plain fields, handed to it in the spellings on which it agrees with Quartz; L, W, #, weekday
-numbers, years and daylight saving are ours (`cron_fields`, `cron_days`, `wall_clock`).
+numbers, years and daylight saving are ours (`cron_fields`, `days`, `wall_clock`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What languages call the parts of a cron expression; `cron_words` puts them together."""
+"""What languages call the parts of a cron expression; `words` puts them together."""
 
 # ruff: noqa: RUF001 - Chinese has commas and parentheses of its own
 

@@ -37,7 +37,7 @@ class ExecutorQueues:
             self._missing.add((app, address))
 
     def forget_what_is_gone(self) -> None:
-        """Take what may be gone for not declared."""
+        """Forget the declarations of queues that may be gone."""
         with self._lock:
             missing, self._missing = self._missing, set()
         if self._beats.generation != self._generation:

@@ -209,13 +209,13 @@ class Registrar:
 
     def _refuse(self, beat: Heartbeat) -> Command:
         log.warning("executor_refused", app=beat.app, address=beat.address, boot_id=beat.boot_id)
-        reason = f"address {beat.address} is held by another living executor"
+        reason = f"address {beat.address} is in use by another running executor"
         return _word(beat, Refused(boot_id=beat.boot_id, reason=reason))
 
     def _replace(self, greeting: _Greeting, old_boot_id: str, now_ms: int) -> Command | None:
         """Give the address to the new boot, unless another scheduler has decided meanwhile.
 
-        Without an answer where that boot has the address, but another account.
+        Returns None if that boot has the address, but with another account.
         """
         beat = greeting.beat
         registered = registration(beat, now_ms, greeting.account)

@@ -13,7 +13,8 @@ ZONE_KEY = "timezone"
 class ClusterZone:
     """The cluster's zone, for processes that need it often; read at construction and by `tick`.
 
-    Once a scheduler was seen, its zone stays until another one is, also while none is registered.
+    Once a scheduler was seen, its zone is kept until another one is seen, even while none is
+    registered.
 
     Args:
         database: where schedulers are registered.

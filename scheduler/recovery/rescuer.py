@@ -175,7 +175,7 @@ def _with_jobs(
 
 
 def _unsent(run_id: int, why: Words, now_ms: int) -> End:
-    """End a run whose first copy may have arrived, and been started, nevertheless."""
+    """End a run that cannot be sent again; its first copy may have arrived and started."""
     return End(
         run_id=run_id,
         status=RunStatus.LOST,

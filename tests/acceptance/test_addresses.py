@@ -14,7 +14,7 @@ def test_held_address_is_refused_while_its_executor_lives_and_given_away_after_i
     second = fleet.executor("contested", state_dir=fleet.folder / "other-state")
     assert second.wait() == 1
     assert second.text().splitlines()[-1] == (
-        "error: address contested is held by another living executor"
+        "error: address contested is in use by another running executor"
     )
     fleet.job("proof")
     fleet.await_status(fleet.trigger("proof"), RunStatus.SUCCEEDED)

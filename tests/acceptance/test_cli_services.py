@@ -108,7 +108,7 @@ def test_address_of_a_living_executor_is_refused(tmp_path: Path, env: dict[str, 
         with executor(tmp_path, other, "--address", "shop-1") as second:
             assert second.wait(30.0) == 1
 
-        assert "error: address shop-1 is held by another living executor" in second.text()
+        assert "error: address shop-1 is in use by another running executor" in second.text()
         assert first.is_running
 
 

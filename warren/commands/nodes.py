@@ -161,7 +161,10 @@ def pause(
 @_of_app
 @takes_settings("database_url")
 def resume(settings: Settings, app: str | None) -> None:
-    """Resume dispatching runs, everywhere or of one app. Those that waited are sent now."""
+    """Resume dispatching runs, everywhere or of one app.
+
+    Ticks over 5 s late are left to their job's misfire policy. All else that waited is sent now.
+    """
     with open_client(settings) as client:
         changed = client.commands.cluster.resume(_paused_id(client, app))
     print("resumed" if changed else "it was not paused")

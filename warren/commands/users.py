@@ -56,7 +56,7 @@ def add(  # noqa: PLR0917 - click passes its parameters by name
 @click.argument("name")
 @takes_settings("database_url")
 def passwd(settings: Settings, name: str) -> None:
-    """Set a user's password, and end their sessions."""
+    """Set a user's password, end their sessions and revoke their API tokens."""
     with open_client(settings) as client:
         client.commands.users.set_password(client.ids.user(name), read_password())
     print(f"changed the password of {name}")
@@ -66,7 +66,7 @@ def passwd(settings: Settings, name: str) -> None:
 @click.argument("name")
 @takes_settings("database_url")
 def disable(settings: Settings, name: str) -> None:
-    """Disable a user, and end their sessions."""
+    """Disable a user, end their sessions and revoke their API tokens."""
     with open_client(settings) as client:
         client.commands.users.disable(client.ids.user(name))
     print(f"disabled {name}")

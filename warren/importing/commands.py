@@ -38,7 +38,7 @@ def import_group() -> None:
     "--watch",
     type=click.IntRange(QUIET_SECONDS, 3_600),
     metavar="SECONDS",
-    help="With --take-over: how long nothing may change there before. 6 by default.",
+    help="With --take-over: how long XXL-JOB's database must stay unchanged first. Default: 6.",
 )
 @click.option(
     "--runs",

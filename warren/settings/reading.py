@@ -1,8 +1,8 @@
 """Reads the settings from all sources and reports all problems at once.
 
 Sources in order of precedence: command-line flags, `WARREN_…` variables, `warren.toml` in the
-current folder. Nothing else in Warren reads the environment. Secrets may be in files (see
-`secret_files`).
+current folder. No other setting comes from the environment, except the default time zone (`TZ`) and
+OpenTelemetry's variables. Secrets may be in files (see `secret_files`).
 """
 
 import difflib

@@ -156,8 +156,8 @@ class Settings:
     )
     gateway_allow: str | None = setting(
         text(check_gateway_allow),
-        "networks like 10.0.0.0/8, addresses and host names, each with a port or without, parted "
-        "by commas",
+        "networks like 10.0.0.0/8, addresses and host names, each with or without a port, "
+        "separated by commas",
     )
     gateway_host: str = setting(text(some_text), "an address of this machine", "127.0.0.1")
     gateway_port: int = setting(whole(0, 65_535), "a port from 1 to 65535, or 0 for any", 8082)

@@ -150,7 +150,7 @@ class AppEndpoints:
 
     @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, needs_whole_apps=True)
     def resume(self, call: Call, app: str) -> Changed:
-        """Resume sending runs of an app; those that waited are sent now."""
+        """Resume an app's runs; for ticks over 5 s late, the job's misfire policy decides."""
         commands = self._services.commands(call.actor).cluster
         return Changed(changed=commands.resume(self._id(call, app)))
 

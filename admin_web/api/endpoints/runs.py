@@ -242,7 +242,7 @@ class RunEndpoints:
         app, _, name = query.job.rpartition("/")
         app = app or query.app or ""
         if not app:
-            raise at_parameter("job", "expected APP/NAME, or a parameter app besides")
+            raise at_parameter("job", "expected APP/NAME, or the parameter app as well")
         return job_id_of(self._services, call, app, name)
 
 

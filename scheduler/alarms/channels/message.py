@@ -147,7 +147,7 @@ def _summary(news: Summary, context: MessageContext) -> tuple[str, str]:
         "job" if news.job else "app": name,
         "first": context.when(news.first_at),
         "last": context.when(news.last_at),
-        "runs": ", ".join(map(str, news.run_ids)) + (" are the last" if news.run_ids else ""),
+        "runs": ", ".join(map(str, news.run_ids)) + (" (the latest)" if news.run_ids else ""),
         "see": context.link(news.run_ids[-1]) if news.run_ids else "",
     }
     lead = f"{news.count} more alarms were held back because there were too many in one hour."

@@ -50,14 +50,14 @@ def refusal(style: str, answer: bytes) -> str:
     try:
         body = msgspec.json.decode(answer)
     except ValueError:
-        return "it answered no JSON"
+        return "its answer is not JSON"
     if not isinstance(body, dict):
-        return "it answered no JSON object"
+        return "its answer is not a JSON object"
     code = next((body[key] for key in ("errcode", "code", "StatusCode") if key in body), None)
     if code == 0:
         return ""
     is_number = isinstance(code, int) and abs(code) <= _LARGEST_CODE
-    return f"it answered code {code}" if is_number else "it answered no code 0"
+    return f"it answered code {code}" if is_number else "its answer has no code 0"
 
 
 def _generic(message: Message, alarm_id: int) -> dict[str, Any]:

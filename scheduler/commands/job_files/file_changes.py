@@ -57,7 +57,7 @@ class JobFile:
 
 
 def parts(specs: Iterable[tuple[int, JobSpec]]) -> Iterator[list[tuple[int, JobSpec]]]:
-    """Give numbered jobs in order, some at a time; no part names a job twice."""
+    """Yield the numbered jobs in order, in parts; no job is twice in a part."""
     part: dict[tuple[str, str], tuple[int, JobSpec]] = {}
     for number, spec in specs:
         if len(part) == CHUNK or (spec.app, spec.name) in part:

@@ -18,13 +18,13 @@ class Scope(StrEnum):
     LOGS = "logs"
     #: Run jobs.
     TRIGGER = "trigger"
-    #: Start and stop jobs, kill runs, drain executors.
+    #: Start and stop jobs, kill runs, drain executors, pause apps.
     OPERATE = "operate"
     #: Create, change and delete jobs.
     WRITE = "write"
     #: Change scripts too, and so run any program.
     SCRIPTS = "scripts"
-    #: Apps, pauses, the audit log.
+    #: Apps, pausing everything, the audit log.
     ADMIN = "admin"
 
 

@@ -289,7 +289,7 @@ def test_refused_executor_ends_with_one_line(tmp_path: Path) -> None:
     executor = case.boot(welcomed=False)
 
     assert executor.join(30)
-    assert executor.failure == "address exec-1 is held by another living executor"
+    assert executor.failure == "address exec-1 is in use by another running executor"
     assert executor.exit_status == 1
     assert case.slots.started == []
     case.close()

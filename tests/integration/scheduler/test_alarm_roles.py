@@ -511,7 +511,7 @@ class TestTooMany:
         assert desk.subjects()[3:] == [
             "ops@example.com: [warren] reports/nightly: 7 more alarms",
         ]
-        assert f"{run_ids[-2]}, {run_ids[-1]} are the last" in desk.sent[3][1].text
+        assert f"{run_ids[-2]}, {run_ids[-1]} (the latest)" in desk.sent[3][1].text
         assert [desk.alarm_status(run_id) for run_id in run_ids] == [2] * 10
 
     def test_a_summary_is_told_once(self, desk: Desk) -> None:

@@ -143,7 +143,7 @@ def test_a_webhook_hears_of_the_ends_that_it_was_given_for(when: str, heard: lis
         (RunWebhook(url="ftp://example.com"), "webhook/url", "an http"),
         (RunWebhook(url="http://169.254.169.254/"), "webhook/url", "link-local"),
         (RunWebhook(url="https://a:b@example.com/"), "webhook/url", "no user name"),
-        (RunWebhook(when="success"), "webhook/when", "a URL beside when"),
+        (RunWebhook(when="success"), "webhook/when", "a url, because when is set"),
         (RunWebhook(url="https://example.com", when="sucess"), "webhook/when", "'success'"),
     ],
 )

@@ -99,8 +99,8 @@ class _QuietCheck:
         """
         if self._activity() != self._before:
             raise CommandError(
-                f"{self._source.name} changed within {self._seconds} s: XXL-JOB's admin is at "
-                "work; stop it before --take-over, or both start every run"
+                f"{self._source.name} changed within {self._seconds} s: XXL-JOB's admin is "
+                "still running; stop it before --take-over, or both start every run"
             )
 
     def _activity(self) -> object:

@@ -128,10 +128,10 @@ def check_tables(columns: Mapping[str, Sequence[str]], where: str) -> None:
     missing = [table for table in RULES if table not in columns]
     if len(missing) == len(RULES):
         raise CommandError(
-            f"{where} is no database of XXL-JOB: it has no table {INFO}, or none to read"
+            f"{where} is not an XXL-JOB database: table {INFO} does not exist or cannot be read"
         )
     if missing:
-        raise CommandError(f"{where} has only a part of XXL-JOB: no {', '.join(missing)} to read")
+        raise CommandError(f"{where} is incomplete: cannot read {', '.join(missing)}")
     for table, rules in RULES.items():
         there = {known_as(table, column) for column in columns[table]}
         for column in rules.keys() - OPTIONAL.get(table, set()) - there:

@@ -403,7 +403,10 @@ def test_script_is_sent_if_its_language_is_allowed(case: Case) -> None:
     assert case.outcomes == [
         (
             Outcome.FAILED,
-            "python scripts are not sent to http://jobs:9999: WARREN_GLUE is not set to it",
+            (
+                "python scripts are not sent to http://jobs:9999: "
+                "WARREN_GLUE does not list that language"
+            ),
         )
     ]
     assert case.begun_at_ms == []

@@ -47,7 +47,7 @@ def test_a_second_boot_is_refused_while_the_first_answers(cluster: Cluster) -> N
     second = FakeExecutor(cluster)
     refused = second.expect(Refused)
 
-    assert refused.reason == "address one is held by another living executor"
+    assert refused.reason == "address one is in use by another running executor"
     assert node.roster.holder(APP, "one") == first.boot_id
     assert registered(cluster) == [("one", first.boot_id)]
     assert second.of(Welcome) == []

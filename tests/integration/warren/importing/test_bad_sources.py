@@ -23,7 +23,7 @@ def case(case: ImportCase) -> ImportCase:
     [
         (
             "DROP TABLE xxl_job_user, xxl_job_logglue",
-            "has only a part of XXL-JOB: no xxl_job_logglue, xxl_job_user to read",
+            "is incomplete: cannot read xxl_job_logglue, xxl_job_user",
         ),
         (
             "ALTER TABLE xxl_job_info DROP executor_timeout",
@@ -58,8 +58,8 @@ def test_database_of_something_else_is_refused(case: ImportCase, mariadb_url: st
     [line] = case.run("--password-file", str(case.password_file), place=place).splitlines()
 
     assert line == (
-        f"error: database {url.database} is no database of XXL-JOB: "
-        "it has no table xxl_job_info, or none to read"
+        f"error: database {url.database} is not an XXL-JOB database: "
+        "table xxl_job_info does not exist or cannot be read"
     )
 
 

@@ -151,9 +151,9 @@ class TestCutDumps:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda _: "", "is no database of XXL-JOB: it has no table xxl_job_info"),
+        (lambda _: "", "is not an XXL-JOB database: table xxl_job_info does not exist"),
         (lambda _: "hello, world", "a statement has no end"),
-        (lambda text: text.replace("xxl_job_user", "users"), "only a part of XXL-JOB: no xxl_job"),
+        (lambda text: text.replace("xxl_job_user", "users"), "is incomplete: cannot read xxl_job"),
         (lambda text: text + text, "makes xxl_job_group twice"),
         (lambda text: text.replace("NAMES utf8mb4", "NAMES gbk"), "expected a dump in UTF-8"),
     ],

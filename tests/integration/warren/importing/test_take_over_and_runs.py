@@ -60,7 +60,7 @@ class TestTakeOver:
 
         assert said == (
             f"error: database {case.xxl.name} changed within {seconds} s: "
-            "XXL-JOB's admin is at work; stop it before --take-over, or both start every run"
+            "XXL-JOB's admin is still running; stop it before --take-over, or both start every run"
         )
         assert case.outcomes("--dry-run")["job shop-jobs/ran"] == "create"
 

@@ -202,7 +202,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("alarm: {webhook: 'http://169.254.169.254/x'}", "not to point to a link-local address"),
         ("alarm: {webhook: 'http://0xa9fea9fe/x'}", "not to point to a link-local address"),
         ("alarm: {webhook: 'http://x', style: slck}", "unknown style 'slck', did you mean 'slack'"),
-        ("alarm: {style: slack}", "expected a webhook beside style"),
+        ("alarm: {style: slack}", "expected a webhook, because style is set"),
         (f"param: {'é' * 32769}", "expected param to be up to 65536 bytes, got: 65538 bytes"),
         (f"author: {'x' * 65}", "expected author to be a line of up to 64 characters"),
     ],
