@@ -7,7 +7,7 @@ from flask import current_app, request, url_for
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BuildError
 
-from admin_web.access.gate import local_path
+from admin_web.access.gate import local_path, parts_of
 from admin_web.url_routes import FORMS
 
 
@@ -44,7 +44,7 @@ def came_from() -> str:
     """
     if request.method in ("GET", "HEAD"):
         return "" if _opens(request.path) else page_of(request.path)
-    page = urlsplit(request.referrer or "")
+    page = parts_of(request.referrer or "")
     if page.netloc != request.host:
         return ""
     return page_of(f"{page.path}?{page.query}" if page.query else page.path)

@@ -16,6 +16,12 @@ class IdConverter(IntegerConverter):
         super().__init__(url_map, max=LARGEST)
 
 
+def read_id(text: str) -> int | None:
+    """Return the id that a text is; None if it cannot be one."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST))
+    return int(text) if is_number and 0 < int(text) <= LARGEST else None
+
+
 def id_argument(name: str) -> int | None:
     """Return an id from the query; None if it is missing or invalid."""
     found = request.args.get(name, type=int)

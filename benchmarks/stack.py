@@ -12,6 +12,7 @@ from benchmarks import cpu
 from benchmarks.servers import Servers
 from benchmarks.simulated import APP as SIMULATED
 from benchmarks.simulated import SimulatedExecutors
+from broker.boot_time import boot_seconds
 from broker.keys import ClusterKeys
 from broker.signing import Sealer
 from scheduler.audit.integrity_check import audit
@@ -57,7 +58,7 @@ class Stack:
         migration.upgrade(self.database)
         for app in (APP, SIMULATED):
             self.database.write(lambda session, app=app: apps.ensure(session, app))  # type: ignore[misc]
-        self.clock = DatabaseClock(self.database)
+        self.clock = DatabaseClock(self.database, monotonic=boot_seconds)
         self._commands = NamedCommands(self.database, self.clock.now_ms, who="bench")
         self._ids = RunIds(self.database)
         self._services: list[Service] = []

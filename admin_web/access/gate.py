@@ -1,6 +1,7 @@
 """Checks before every view who is calling and whether they have the right."""
 
 from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
 
 from flask import Flask, abort, g, redirect, request, session, url_for
 from werkzeug.wrappers import Response
@@ -69,6 +70,14 @@ class Gate:
 def origin() -> str:
     """Return the IP address that the request comes from."""
     return request.remote_addr or ""
+
+
+def parts_of(url: str) -> SplitResult:
+    """Return the parts of a URL that a client sent; of none where it is not a URL."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def local_path(target: str | None) -> str:

@@ -9,6 +9,7 @@ from flask import Flask, abort, request
 from werkzeug.exceptions import Forbidden
 from werkzeug.wrappers import Response
 
+from admin_web.access.gate import parts_of
 from admin_web.console_services import ConsoleServices
 from admin_web.visitors import known_visitor
 
@@ -102,7 +103,7 @@ class Security:
         return response
 
     def _is_own(self, host: str) -> bool:
-        name = urlsplit(f"//{host}").hostname or ""
+        name = parts_of(f"//{host}").hostname or ""
         return name in self._hosts or _is_address(name)
 
     def _is_own_page(self) -> bool:
@@ -111,7 +112,7 @@ class Security:
         origin = request.headers.get("Origin")
         if origin is None:
             return True
-        page = urlsplit(origin)
+        page = parts_of(origin)
         if page.netloc == self._public != "":
             # A page that came by http may have been changed on its way to the browser.
             return page.scheme == self._scheme

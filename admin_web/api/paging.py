@@ -92,7 +92,8 @@ def place_of(query: Any, kind: Any) -> Any:
         mark, place = msgspec.json.decode(raw, type=tuple[str, kind])
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
         raise at_parameter("cursor", "expected what `next` of a page said") from error
-    if isinstance(place, int) and not 0 <= place < LARGEST_ID:
+    parts = place if isinstance(place, tuple) else (place,)
+    if any(isinstance(part, int) and not 0 <= part < LARGEST_ID for part in parts):
         raise at_parameter("cursor", "expected what `next` of a page said")
     if mark != _mark(query):
         raise at_parameter("cursor", "it belongs to a list with another filter")

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from flask import abort, request, url_for
 
-from admin_web.url_ids import LARGEST
+from admin_web.url_ids import LARGEST, read_id
 
 #: Rows that can be ticked on one page at most.
 MOST_TICKED = 200
@@ -50,8 +50,8 @@ def sent_key() -> str:
 def ticked_ids() -> Sequence[int]:
     """Return the ticked ids without duplicates."""
     sent = request.values.getlist("id")[:MOST_TICKED]
-    ids = (int(text) for text in sent if text.isascii() and text.isdecimal())
-    return list(dict.fromkeys(one for one in ids if one <= LARGEST))
+    ids = (read_id(text) for text in sent)
+    return list(dict.fromkeys(one for one in ids if one is not None))
 
 
 def is_about_all() -> bool:
@@ -61,7 +61,8 @@ def is_about_all() -> bool:
 
 def sent_filter() -> str:
     """Return the filter of the list that the form came from, as a query string."""
-    return request.values.get("filter", "")[:LONGEST_FILTER]
+    query = request.values.get("filter", "")[:LONGEST_FILTER]
+    return query if query.isprintable() else ""
 
 
 def sent_action(allowed: Collection[BulkAction]) -> BulkAction:

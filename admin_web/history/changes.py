@@ -12,7 +12,7 @@ from admin_web.forms.jobs import FORM_FIELDS, JobForm
 from admin_web.history import record_fields
 from admin_web.history.record_fields import Names, Shown
 from admin_web.language.job_labels import OPTIONS, label_of
-from scheduler.jobs.audit_records import CHILDREN, FIELD_OF
+from scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN
 from scheduler.jobs.field_kinds import Choice, YesOrNo
 from scheduler.jobs.fields import Field
 from sql.models import AuditEntry
@@ -110,6 +110,8 @@ def _in_words(field: Field, stored: Any) -> str | None:
     if field.name == "enabled":
         return str(gettext("yes") if stored else gettext("no"))
     value = field.kind.value(stored)
+    if field.kind.is_secret and value:
+        return HIDDEN
     if isinstance(field.kind, YesOrNo):
         return None if value is None else str(gettext("yes") if value else gettext("no"))
     if isinstance(field.kind, Choice) or field.name in OPTIONS:

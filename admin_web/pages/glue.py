@@ -9,6 +9,7 @@ from wtforms.validators import InputRequired, Length
 
 from admin_web.console_services import ConsoleServices
 from admin_web.forms.console_form import ConsoleForm
+from admin_web.forms.once import sent_once
 from admin_web.url_ids import id_argument
 from admin_web.url_routes import route
 from admin_web.views.script_diff import difference, side_by_side
@@ -162,8 +163,11 @@ class GluePages:
         address = request.form.get("address", "")
         param = request.form.get("param", "")
         try:
-            run_id = self._services.commands(visitor().actor).runs.trigger(
-                job_id, param=param, addresses=[address] if address else []
+            run_id, _is_new = self._services.commands(visitor().actor).runs.trigger_once(
+                job_id,
+                param=param,
+                addresses=[address] if address else [],
+                once=sent_once(visitor().user_id),
             )
         except Problem as problem:
             if problem.code is not Code.WANTED_ADDRESS:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from scheduler.actor import CLI
-from scheduler.jobs.audit_records import SECRETS
+from scheduler.jobs.audit_records import HIDDEN, SECRETS
 from sql.accounts import audit_log
 from sql.models import AuditEntry
 
@@ -113,7 +113,7 @@ def _json(values: Mapping[str, Any] | None) -> str | None:
 
 def _shown(key: str, value: Any) -> Any:
     if key in SECRETS and value:
-        return "***"
+        return HIDDEN
     if isinstance(value, str) and len(value) > LONGEST_VALUE:
         return value[:LONGEST_VALUE] + "…"
     return value

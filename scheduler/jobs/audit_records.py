@@ -13,6 +13,8 @@ _COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()
 #: Fields by the columns of a record.
 FIELD_OF: Mapping[str, Field] = {_COLUMNS[one.column]: one for one in (*WRITTEN, FIELDS["enabled"])}
 CHILDREN = _COLUMNS["child_ids"]
+#: What stands for a secret.
+HIDDEN = "***"
 #: Columns whose values are secret: the audit log notes only that they are set.
 SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)
 

@@ -163,3 +163,10 @@ def signed_in(app: Flask, name: str) -> Visit:
     visit = Visit(app)
     assert visit.sign_in(name).status_code == 303
     return visit
+
+
+def once_of(page: str) -> str:
+    """Return the key by which a page's first form that has one is told from its copy."""
+    found = re.search(r'name="once" value="([^"]+)"', page)
+    assert found, page
+    return found[1]

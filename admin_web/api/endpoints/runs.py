@@ -25,7 +25,7 @@ from admin_web.api.runs.run_answers import (
     run_with_tick,
     tick_end,
 )
-from admin_web.api.runs.wait import LONGEST_SECONDS, Wait, preferred_wait_seconds
+from admin_web.api.runs.wait import LONGEST_SECONDS, Wait, applied, preferred_wait_seconds
 from admin_web.logs.log_source import log_source
 from scheduler.commands.runs import KillOutcome
 from scheduler.commands.tokens.scopes import Scope
@@ -194,7 +194,8 @@ class RunEndpoints:
 
         def later(is_last: bool) -> Reply | None:
             run, answer = self._read_log(call, run_id)
-            return log_reply(answer) if is_last or answer.text or run.status in FINAL else None
+            is_ready = is_last or answer.text or run.status in FINAL
+            return log_reply(answer, applied(seconds)) if is_ready else None
 
         at_once = log_reply(answer)
         return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_polled=True)
@@ -219,7 +220,7 @@ class RunEndpoints:
         at_once, is_over = reply({})
         if is_over or not seconds:
             return at_once
-        waited = {"Preference-Applied": f"wait={int(seconds)}"}
+        waited = applied(seconds)
         return Wait(
             run_id=run_id, seconds=seconds, at_once=at_once, later=lambda _is_last: reply(waited)[0]
         )

@@ -1,5 +1,7 @@
 """A run's log, as the API returns it: from its executor, or the end that is stored with the run."""
 
+from collections.abc import Mapping
+
 import msgspec
 from flask import request
 
@@ -56,11 +58,15 @@ class RunLogAnswers:
         return LogPart(status=part.status, lines=lines, is_end=True), KEPT
 
 
-def log_reply(answer: LogAnswer) -> Reply:
-    """Return lines of a log as JSON, or as text if the client prefers that."""
+def log_reply(answer: LogAnswer, waited: Mapping[str, str] | None = None) -> Reply:
+    """Return lines of a log as JSON, or as text if the client prefers that.
+
+    `waited` are headers that say that the request was held.
+    """
+    headers = dict(waited or {})
     if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
-        return Reply(value=answer)
-    headers = {
+        return Reply(value=answer, headers=headers)
+    headers |= {
         "Warren-Next-Line": str(answer.next_line),
         "Warren-Is-End": str(answer.is_end).lower(),
     }

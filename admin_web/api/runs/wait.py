@@ -34,6 +34,11 @@ class Wait:
     is_polled: bool = False
 
 
+def applied(seconds: float) -> dict[str, str]:
+    """Return the header of an answer to a request that was held, for at most so long."""
+    return {"Preference-Applied": f"wait={int(seconds)}"}
+
+
 def preferred_wait_seconds() -> float:
     """Return how long the client is willing to wait (`Prefer: wait=30`); 0 by default."""
     for preference in request.headers.get("Prefer", "").split(","):

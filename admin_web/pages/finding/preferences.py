@@ -32,12 +32,12 @@ class PreferencePages:
         name = " ".join(request.form.get("name", "").split())
         if page not in PAGES:
             abort(400)
-        back = url_for(PAGES[page]) + (f"?{query}" if query else "")
+        is_query = len(query) <= LONGEST_QUERY and query.isprintable()
+        back = url_for(PAGES[page]) + (f"?{query}" if query and is_query else "")
         if not name or len(name) > LONGEST_NAME:
             flash(gettext("Enter a name of up to %(n)s characters.", n=LONGEST_NAME), "error")
-        elif len(query) > LONGEST_QUERY or not query.isprintable():
+        elif not is_query:
             flash(gettext("This filter is too long to be saved."), "error")
-            back = url_for(PAGES[page])
         elif self._services.database.write(
             lambda s: preferences.save_filter(s, visitor().user_id, page, name, query)
         ):

@@ -1,6 +1,7 @@
 """Actions on jobs: start, stop, trigger, delete."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -18,7 +19,7 @@ from admin_web.forms.once import sent_once
 from admin_web.language import job_labels
 from admin_web.language.problem_text import problem_text
 from admin_web.pages.bulk.bulk_jobs import ask_about_all
-from admin_web.url_ids import LARGEST
+from admin_web.url_ids import read_id
 from admin_web.url_routes import route
 from admin_web.views import trigger_preview
 from admin_web.views.bulk_work import BulkWork, Work
@@ -81,10 +82,16 @@ class JobActions:
 
     @route("/jobs/trigger", Right.OPERATE, methods=("POST",))
     def trigger(self) -> Response | str:
-        """Run jobs once, each with its own parameter."""
+        """Run jobs once, each with its own parameter; a form sent twice runs them once."""
         if bulk.is_about_all():
             return ask_about_all(BulkAction.TRIGGER)
-        done, wrong = self._each(self._commands.runs.trigger, self._chosen())
+        once = sent_once(visitor().user_id)
+
+        def act(job_id: int) -> object:
+            own = once and replace(once, key=f"{once.key}:job/{job_id}")
+            return self._commands.runs.trigger_once(job_id, once=own)
+
+        done, wrong = self._each(act, self._chosen())
         flash(gettext("Runs queued: %(n)s", n=done))
         return self._back(wrong)
 
@@ -179,7 +186,7 @@ class JobActions:
     def _chosen(self) -> dict[int, str]:
         """Return the selected jobs as APP/NAME; `only` is the button of one row."""
         sent = request.values.getlist("only") or request.values.getlist("id")
-        wanted = {int(text) for text in sent[:MOST] if text.isdecimal() and int(text) <= LARGEST}
+        wanted = {one for text in sent[:MOST] if (one := read_id(text)) is not None}
         known = visitor()
         found = self._services.database.read(
             lambda session: job_search.names(session, wanted, known.app_ids)

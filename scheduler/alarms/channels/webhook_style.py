@@ -49,7 +49,7 @@ def refusal(style: str, answer: bytes) -> str:
         return ""
     try:
         body = msgspec.json.decode(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "its answer is not JSON"
     if not isinstance(body, dict):
         return "its answer is not a JSON object"

@@ -12,7 +12,7 @@ from sql.jobs import script_versions
 from sql.listings import recent
 from sql.models import AuditEntry, Job
 from sql.registry import apps, presence
-from tests.support.console import Clock, Visit, signed_in
+from tests.support.console import Clock, Visit, once_of, signed_in
 
 SOURCE = 'echo "<b>one</b>"\n'
 
@@ -391,6 +391,17 @@ class TestTrying:
         assert f"Run {run.id}" in page
         assert 'data-live="1"' in page
         assert "<option>host-1</option>" in page
+
+    def test_a_form_that_is_sent_twice_runs_the_version_once(
+        self, scripter: Visit, database: Database, job_id: int
+    ) -> None:
+        page = scripter.get(f"/glue/{job_id}").text
+        form = {"param": "hello", "once": once_of(page[page.index('id="try"') :])}
+
+        went_to = {scripter.post(f"/glue/{job_id}/try", form).headers["Location"] for _ in "12"}
+
+        assert len(went_to) == 1
+        assert len(database.read(lambda session: recent.runs(session, recent.RunFilter()))) == 1
 
     def test_executor_that_is_not_there_is_told(
         self, scripter: Visit, database: Database, job_id: int

@@ -17,7 +17,7 @@ from sql.listings import job_search, recent
 from sql.listings.recent import ListedJob
 from sql.models import App, AuditEntry, Job
 from tests.support.acting import NamedCommands
-from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.console import Clock, Visit, make_app, once_of, signed_in
 from tests.support.stored_rows import Rows
 from warren.jobfile.export import job_file
 
@@ -624,6 +624,21 @@ class TestActions:
             )
             assert [run.kind for run in runs] == ["MANUAL"]
 
+    def test_a_form_that_is_sent_twice_triggers_the_ticked_jobs_once(
+        self, operator: Visit, database: Database, rows: Rows, clock: Clock
+    ) -> None:
+        one, two, _ = self.jobs(rows)
+        form = {"id": [one, two], "once": once_of(operator.get("/jobs").text)}
+
+        answers = [operator.post("/jobs/trigger", form, follow_redirects=True) for _ in range(2)]
+
+        assert ["Runs queued: 2" in answer.text for answer in answers] == [True, True]
+        for job_id in (one, two):
+            runs = database.read(
+                lambda s, j=job_id: job_search.last_runs(s, j, now_ms=clock.now, limit=5)
+            )
+            assert len(runs) == 1
+
     def test_deleting_asks_first(self, operator: Visit, database: Database, rows: Rows) -> None:
         one, two, three = self.jobs(rows)
 
@@ -712,7 +727,7 @@ class TestActions:
         assert kept.location == "/jobs?app=reports"
 
     def test_what_is_no_id_is_not_found(self, operator: Visit) -> None:
-        for sent in ["x", "-1", "9" * 30, "1.5", "1 OR 1=1"]:
+        for sent in ["x", "-1", "9" * 30, "9" * 5_000, "1.5", "1 OR 1=1", "²"]:
             assert operator.post("/jobs/start", {"id": sent}).status_code == 404, sent
 
     def test_what_is_done_stands_in_the_trail(

@@ -210,6 +210,7 @@ class TestBodies:
             ("feishu", '{"code":19021,"msg":"sign"}', "it answered code 19021"),
             ("wecom", '{"errcode":93000}', "code 93000"),
             ("wecom", "<html>", "its answer is not JSON"),
+            ("wecom", "[" * 60_000, "its answer is not JSON"),
             ("wecom", "[]", "its answer is not a JSON object"),
             ("wecom", "{}", "no code 0"),
             ("slack", "ok", ""),

@@ -61,6 +61,29 @@ def pages(app: Flask, made: SampleApp) -> list[tuple[str, set[str]]]:
     return found
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"/jobs/ask-delete?id={'9' * 5_000}",
+        f"/runs/bulk/ask?action=kill&id={'9' * 5_000}",
+        "/jobs/bulk/ask?action=stop&filter=name%3Dzzz%0A",
+        "/runs/bulk/ask?action=kill&filter=job%3Dzzz%0D%0Ax",
+    ],
+)
+def test_a_selection_that_is_none_has_an_answer(app: Flask, address: str) -> None:
+    assert signed_in(app, "admin").get(address, buffered=True).status_code < 500
+
+
+@pytest.mark.parametrize("name", ["", "mine"])
+def test_a_filter_with_a_line_break_is_not_saved(app: Flask, name: str) -> None:
+    form = {"page": "runs", "name": name, "query": "status=FAILED\nx"}
+
+    answer = signed_in(app, "admin").post("/filters/save", form)
+
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == "/runs"
+
+
 @pytest.mark.parametrize("values", NASTY.values(), ids=NASTY)
 def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
     app: Flask, rows: Rows, made: SampleApp, values: list[str]

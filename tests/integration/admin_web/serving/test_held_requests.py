@@ -164,6 +164,19 @@ def test_a_trigger_that_waits_makes_one_run_and_tells_how_its_whole_tick_ended(
     assert len(body["tick"]["run_ids"]) == 2
 
 
+def test_who_waits_for_lines_of_a_log_is_told_that_it_was_held(
+    caller: Callable[..., Caller], run: int, rows: Rows, polling: LongPolling
+) -> None:
+    one = caller()
+    one.send(f"/runs/{run}/log", "60")
+    held(polling, 1)
+    rows.set_run(run, status="SUCCEEDED")
+
+    status, headers, _ = one.answer()
+
+    assert (status, headers["preference-applied"]) == (200, "wait=60")
+
+
 def test_who_has_waited_long_enough_is_told_how_it_stands(
     caller: Callable[..., Caller], run: int
 ) -> None:

@@ -121,6 +121,14 @@ class TestForgery:
         facts = {"method": "POST", "path": path, "who": who, "origin": "127.0.0.1"}
         assert told == [{"event": "request_refused", "log_level": "warning"} | facts]
 
+    @pytest.mark.parametrize("header", ["Origin", "Referer"])
+    def test_an_address_that_is_none_is_refused_like_a_foreign_one(
+        self, app: Flask, header: str
+    ) -> None:
+        answer = signed_in(app, "viewer").post("/users/add", headers={header: "http://["})
+
+        assert answer.status_code == 403
+
     def test_no_header_turns_a_get_into_a_change(self, admin: Visit) -> None:
         answer = admin.get("/account/theme", headers={"X-HTTP-Method-Override": "POST"})
 

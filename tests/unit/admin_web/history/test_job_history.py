@@ -79,15 +79,20 @@ def test_each_change_is_told_by_the_names_of_fields(admin: Visit, job_id: int) -
     assert page.count("<tr>") > 5
 
 
-def test_two_versions_are_compared(admin: Visit, database: Database, job_id: int) -> None:
+def test_two_versions_are_compared(
+    admin: Visit, app: Flask, database: Database, job_id: int
+) -> None:
     made, stopped = entries(database)["job.create"], entries(database)["job.stop"]
+    address = f"/jobs/{job_id}/history?from={made}&to={stopped}"
 
-    page = text(admin.get(f"/jobs/{job_id}/history?from={made}&to={stopped}").text)
+    page = text(admin.get(address).text)
 
     compared = page[page.index("Compared") : page.index("Compare selected")]
     assert "Retries 1 5" in compared
     assert "Parameter y" in compared
     assert "Handler" not in compared
+    assert "webhook" in compared
+    assert HOOK not in page + signed_in(app, "viewer").get(address).text
 
 
 def test_a_version_is_restored_through_the_form(
