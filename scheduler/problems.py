@@ -187,6 +187,7 @@ class Code(Enum):
     )
     USER_NAME = "expected the user's name to be like %(pattern)s, got: %(got)r"
     USER_NAME_TAKEN = "there is already a user named %(name)r", ProblemKind.CONFLICT
+    USER_CHANGED = "user %(name)s has been changed in the meantime", ProblemKind.CONFLICT
     OWN_USER = "%(name)s cannot do this to their own user", ProblemKind.CONFLICT
     LAST_ADMINISTRATOR = "%(name)s is the only administrator", ProblemKind.CONFLICT
     ADMINISTRATOR_WITH_APPS = "an administrator has all apps; leave them out"

@@ -107,11 +107,16 @@ class SignIns:
         self._database.write(lambda session: sign_in_attempts.refund(session, limits))
         return user
 
-    def reopen(self, visitor: Visitor, *, agent: str) -> str:
-        """Sign a visitor in again after a change of password; return the new token."""
+    def reopen(self, visitor: Visitor, generation: int, *, agent: str) -> str | None:
+        """Sign a visitor in again after a change of password; return the new token.
 
-        def unit(session: Session) -> str:
+        `generation` is what that change returned. Returns None if the user has changed since.
+        """
+
+        def unit(session: Session) -> str | None:
             user = users.find(session, visitor.name)
+            if user.generation != generation:
+                return None
             return self._add(session, user, origin=visitor.actor.origin, agent=agent)
 
         return self._database.write(unit)

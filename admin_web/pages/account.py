@@ -18,6 +18,7 @@ from admin_web.url_routes import route
 from admin_web.visitors import Visitor, visitor
 from scheduler.actor import Right
 from scheduler.commands.passwords import password_problem
+from scheduler.problems import Code, Problem
 from sql.accounts import sessions, users
 from sql.models import User
 
@@ -43,10 +44,15 @@ class AccountPages:
     def change_password(self) -> Response | tuple[str, int]:
         """Change the password; all other sign-ins of this user end."""
         known, form = visitor(), PasswordForm(request.form)
-        if not (form.validate() and self._is_right(known, form) and self._changed(known, form)):
+        user = self._checked(known, form) if form.validate() else None
+        if user is None or not _is_fit(known, form):
             return self._page(form, _preferences(known)), 422
+        generation = self._change(known, user, form.fresh.data or "")
+        token = self._sign_ins.reopen(known, generation, agent=request.user_agent.string)
         session.clear()
-        session[TOKEN] = self._sign_ins.reopen(known, agent=request.user_agent.string)
+        if token is None:
+            return redirect(url_for("sign_in.login"), 303)
+        session[TOKEN] = token
         flash(gettext("Password changed. Your other sessions have ended."))
         if not known.must_change_password:
             return redirect(url_for("account.show"), 303)
@@ -91,30 +97,31 @@ class AccountPages:
         self._sign_ins.end(visitor(), sign_in_id)
         return redirect(url_for("account.show"), 303)
 
-    def _is_right(self, known: Visitor, form: PasswordForm) -> bool:
-        """Check the current password, with the same limits as at sign-in."""
+    def _checked(self, known: Visitor, form: PasswordForm) -> User | None:
+        """Return the user if the current password is right, with the same limits as at sign-in."""
         answer = self._sign_ins.check(
             known.name, form.present.data or "", origin=known.actor.origin
         )
         if isinstance(answer, User):
-            return True
+            return answer
         problem = gettext("This is not your current password.")
         if isinstance(answer, TooManyAttempts):
             problem = gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds)
         form.present.errors = (problem,)
-        return False
+        return None
 
-    def _changed(self, known: Visitor, form: PasswordForm) -> bool:
-        fresh = form.fresh.data or ""
-        if fresh == form.present.data:
-            form.fresh.errors = (gettext("This is already your password."),)
-            return False
-        flaw = password_problem(fresh, known.name)
-        if flaw is not None:
-            form.fresh.errors = (labels.PASSWORD_FLAW[flaw],)
-            return False
-        self._services.commands(known.actor).users.set_password(known.user_id, fresh)
-        return True
+    def _change(self, known: Visitor, checked: User, fresh: str) -> int:
+        """Set the password and return the user's new generation.
+
+        Aborts with 401 if the user has changed since the check: that has ended this sign-in too.
+        """
+        commands = self._services.commands(known.actor).users
+        try:
+            return commands.set_password(known.user_id, fresh, generation=checked.generation)
+        except Problem as problem:
+            if problem.code is not Code.USER_CHANGED:
+                raise
+            abort(401)
 
     def _page(self, password: PasswordForm, preferences: PreferencesForm) -> str:
         known = visitor()
@@ -124,6 +131,18 @@ class AccountPages:
         return render_template(
             "pages/account.html", password=password, preferences=preferences, sign_ins=found
         )
+
+
+def _is_fit(known: Visitor, form: PasswordForm) -> bool:
+    """Return whether the new password may be taken; if not, its field says why."""
+    fresh = form.fresh.data or ""
+    if fresh == form.present.data:
+        form.fresh.errors = (gettext("This is already your password."),)
+        return False
+    flaw = password_problem(fresh, known.name)
+    if flaw is not None:
+        form.fresh.errors = (labels.PASSWORD_FLAW[flaw],)
+    return flaw is None
 
 
 def _preferences(known: Visitor, *, submitted: bool = False) -> PreferencesForm:

@@ -85,14 +85,28 @@ class UserCommands:
 
         return self._context.write(Right.ADMINISTER, unit)
 
-    def set_password(self, user_id: int, password: str, *, must_change: bool = False) -> None:
+    def set_password(
+        self,
+        user_id: int,
+        password: str,
+        *,
+        must_change: bool = False,
+        generation: int | None = None,
+    ) -> int:
         """Set a user's password; users may set their own, administrators everybody's.
 
-        With `must_change`, the user must choose another one at the next sign-in.
+        Args:
+            user_id: the user.
+            password: the new password.
+            must_change: the user must choose another one at the next sign-in.
+            generation: the user's, when the present password was checked; None = it was not.
+
+        Returns:
+            The user's new generation.
 
         Raises:
             Problem: there is no such user, nobody may sign in with its name, the password is
-                invalid, or the actor has no right.
+                invalid, the actor has no right, or the user is of another generation by now.
 
         """
         user = self._context.database.read(lambda session: session.get(User, user_id))
@@ -105,15 +119,18 @@ class UserCommands:
         check_password(password, user.name)
         password_hash = hash_password(password)
 
-        def unit(session: Session) -> None:
+        def unit(session: Session) -> int:
             user = _user(session, user_id, lock=True)
+            if generation not in (None, user.generation):
+                raise Problem(Code.USER_CHANGED, name=user.name)
             users.set_password(user, password_hash)
             user.must_change_password = int(must_change)
             self._note(session, Action.USER_PASSWORD, user.name, user.id)
             if user.name != self._context.actor.who:
                 self._revoke_tokens(session, user)
+            return user.generation
 
-        self._context.write(Right.ACCOUNT, unit)
+        return self._context.write(Right.ACCOUNT, unit)
 
     def set_rights(self, user_id: int, rights: Rights) -> None:
         """Change a user's rights.
