@@ -28,12 +28,11 @@ class Visitor:
     @classmethod
     def of(cls, sign_in: SignIn, user: User, *, origin: str) -> "Visitor":
         """Return the visitor of a valid sign-in."""
-        rights, is_limited = rights_of(user), bool(user.must_change_password)
         return cls(
             user_id=user.id,
-            actor=Actor.of(user.name, rights, origin=origin, is_limited=is_limited),
-            role=rights.role,
-            must_change_password=is_limited,
+            actor=actor_of(user, origin=origin),
+            role=rights_of(user).role,
+            must_change_password=bool(user.must_change_password),
             sign_in_id=sign_in.id,
             locale=user.locale or "",
             timezone=user.timezone or "",
@@ -58,6 +57,12 @@ class Visitor:
     def may(self, right: str) -> bool:
         """Return whether the visitor has a right; templates pass its name."""
         return self.actor.may(right)
+
+
+def actor_of(user: User, *, origin: str) -> Actor:
+    """Return a user as an actor, with the rights that the row has."""
+    is_limited = bool(user.must_change_password)
+    return Actor.of(user.name, rights_of(user), origin=origin, is_limited=is_limited)
 
 
 def visitor() -> Visitor:

@@ -5,7 +5,7 @@ from admin_web.console_services import ConsoleServices
 from admin_web.pages.account import AccountPages
 from admin_web.pages.apps import AppPages
 from admin_web.pages.audit_log import AuditPages
-from admin_web.pages.bulk.bulk_jobs import BulkJobPages
+from admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
 from admin_web.pages.bulk.bulk_runs import BulkRunPages
 from admin_web.pages.clearing import ClearingPages
 from admin_web.pages.dashboard import DashboardPages
@@ -32,7 +32,7 @@ from admin_web.views.bulk_work import BulkWork
 
 def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]:
     """Return every page group."""
-    job_work = BulkWork(services.now_ms)
+    job_work = BulkWork(services, job_parts)
     return [
         SignInPages(services, sign_ins),
         DashboardPages(services),

@@ -8,17 +8,21 @@ from enum import StrEnum
 
 import structlog
 
+from admin_web.console_services import ConsoleServices
 from admin_web.forms.bulk import BulkAction
+from admin_web.visitors import Visitor, actor_of
+from scheduler.actor import Actor
 from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from scheduler.commands.commands import Commands
 from scheduler.problems import Problem
+from sql.accounts.idempotency import FormKey
 from sql.errors import DatabaseUnavailable
+from sql.models import User
 
 log = structlog.get_logger()
 
-#: Actions remembered at most, and problems kept of each.
-KNOWN, REASONS = 200, 10
-
-Parts = Callable[[], Iterator[Part]]
+#: Ended actions remembered of each user at most, and problems kept of each.
+KNOWN, REASONS = 50, 10
 
 
 class WorkState(StrEnum):
@@ -27,27 +31,44 @@ class WorkState(StrEnum):
     RUNNING = "RUNNING"
     DONE = "DONE"
     FAILED = "FAILED"
+    #: The user was disabled or has other rights than at the start.
+    REVOKED = "REVOKED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A bulk action and its progress.
+    """A bulk action on the objects with these ids, and its progress.
 
-    `key` is that of the form that started it. `is_all` is False if more than these `total` objects
-    match. `ids` are those of the objects, if the action can be undone.
+    `key` is that of the form that started it. `is_all` is False if more objects match. `undone` is
+    the time of the action that this one undoes, if it does.
     """
 
     key: str
     action: BulkAction
     user_id: int
-    total: int
+    ids: Sequence[int]
     began_at: int
     ended_at: int = 0
-    ids: Sequence[int] = ()
     is_all: bool = True
+    undone: range = range(0)
     counts: Counts = field(default_factory=Counts)
     problems: tuple[Problem, ...] = ()
     state: WorkState = WorkState.RUNNING
+
+    @property
+    def total(self) -> int:
+        """How many objects it is about."""
+        return len(self.ids)
+
+    @property
+    def form(self) -> FormKey:
+        """The form that started it, by which commands recognize what it has done before."""
+        return FormKey(user_id=self.user_id, key=self.key)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether it ended before it was done."""
+        return self.state in (WorkState.FAILED, WorkState.REVOKED)
 
     @property
     def time(self) -> range:
@@ -65,78 +86,101 @@ class Work:
         return self.counts.total()
 
 
+#: Does an action with the commands of whoever wants it, part by part.
+Parts = Callable[[Commands, Work], Iterator[Part]]
+
+
 class BulkWork:
     """The bulk actions of this console process; after a restart only the audit log has them."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self, services: ConsoleServices, parts: Parts) -> None:
+        self._services = services
+        self._parts = parts
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        self._known: OrderedDict[str, tuple[Work, Parts]] = OrderedDict()
+        self._known: OrderedDict[str, Work] = OrderedDict()
 
-    def start(self, work: Work, parts: Parts) -> bool:
-        """Start an action; return False if its form was already sent, unless that action failed."""
+    def start(self, work: Work, actor: Actor) -> bool:
+        """Start an action; return False if its form was already sent, unless it was interrupted."""
         with self._lock:
             known = self._known.get(work.key)
-            if known is not None and (
-                known[0].state is not WorkState.FAILED or known[0].user_id != work.user_id
-            ):
+            if known is not None and not (known.is_interrupted and known.user_id == work.user_id):
                 return False
-            self._keep(work, parts)
+            self._keep(work)
         # A daemon thread: the console may stop in between, as each part is complete in itself.
-        threading.Thread(target=self._do, args=(work.key,), name="bulk-work", daemon=True).start()
+        threading.Thread(target=self._do, args=(work, actor), name="bulk-work", daemon=True).start()
         return True
 
-    def resume(self, key: str, user_id: int) -> bool:
-        """Start a failed action again from the beginning; it skips what was already done."""
-        with self._lock:
-            known = self._known.get(key)
-        if known is None or known[0].user_id != user_id:
+    def resume(self, key: str, visitor: Visitor) -> bool:
+        """Start an interrupted action again from the beginning; it skips what was already done.
+
+        It may do what the visitor may at present, whatever it could when it began.
+        """
+        known = self.find(key, visitor.user_id)
+        if known is None:
             return False
-        fresh = replace(known[0], counts=Counts(), problems=(), state=WorkState.RUNNING)
-        return self.start(fresh, known[1])
+        fresh = replace(known, counts=Counts(), problems=(), state=WorkState.RUNNING)
+        return self.start(fresh, visitor.actor)
 
     def add_done(self, work: Work) -> None:
         """Store a finished action, so that it can be undone."""
         with self._lock:
-            ended = replace(work, state=WorkState.DONE, ended_at=self._now_ms())
-            self._keep(ended, lambda: iter(()))
+            self._keep(replace(work, state=WorkState.DONE, ended_at=self._services.now_ms()))
 
     def find(self, key: str, user_id: int) -> Work | None:
         """Return an action of this user; None if there is none."""
         with self._lock:
             known = self._known.get(key)
-        return known[0] if known is not None and known[0].user_id == user_id else None
+        return known if known is not None and known.user_id == user_id else None
 
-    def _keep(self, work: Work, parts: Parts) -> None:
-        self._known[work.key] = (work, parts)
-        while len(self._known) > KNOWN:
-            self._known.popitem(last=False)
+    def _keep(self, work: Work) -> None:
+        """Store an action as it is now, and forget those of its user that ended long ago."""
+        self._known[work.key] = work
+        self._known.move_to_end(work.key)
+        ended = [
+            one.key
+            for one in self._known.values()
+            if one.user_id == work.user_id and one.state is not WorkState.RUNNING
+        ]
+        for key in ended[:-KNOWN]:
+            del self._known[key]
 
-    def _do(self, key: str) -> None:
+    def _do(self, work: Work, actor: Actor) -> None:
         with self._turn:
             try:
-                for part in self._known[key][1]():
-                    self._note(key, part)
+                state = self._run(work, actor)
             except DatabaseUnavailable as error:
                 log.warning("bulk_work_interrupted", error=str(error))
-                self._end(key, WorkState.FAILED)
+                state = WorkState.FAILED
             except Exception:
                 log.exception("bulk_work_failed")
-                self._end(key, WorkState.FAILED)
-            else:
-                self._end(key, WorkState.DONE)
+                state = WorkState.FAILED
+            self._end(work.key, state)
+
+    def _run(self, work: Work, actor: Actor) -> WorkState:
+        """Do part after part while the user may; return how it ended."""
+        parts = self._parts(self._services.commands(actor), work)
+        while self._has_rights(work.user_id, actor):
+            part = next(parts, None)
+            if part is None:
+                return WorkState.DONE
+            self._note(work.key, part)
+        return WorkState.REVOKED
+
+    def _has_rights(self, user_id: int, actor: Actor) -> bool:
+        """Return whether the user is enabled and still has exactly the actor's rights."""
+        user = self._services.database.read(lambda session: session.get(User, user_id))
+        if user is None or user.is_disabled:
+            return False
+        return actor_of(user, origin=actor.origin) == actor
 
     def _note(self, key: str, part: Part) -> None:
         with self._lock:
-            work, parts = self._known[key]
+            work = self._known[key]
             problems = (*work.problems, *part.problems)[:REASONS]
-            self._known[key] = (
-                replace(work, counts=work.counts + part.counts, problems=problems),
-                parts,
-            )
+            self._keep(replace(work, counts=work.counts + part.counts, problems=problems))
 
     def _end(self, key: str, state: WorkState) -> None:
         with self._lock:
-            work, parts = self._known[key]
-            self._known[key] = (replace(work, state=state, ended_at=self._now_ms()), parts)
+            work = self._known[key]
+            self._keep(replace(work, state=state, ended_at=self._services.now_ms()))

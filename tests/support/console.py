@@ -78,8 +78,8 @@ class Clock:
         self.now += int(seconds * 1000)
 
 
-def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
-    """Return a console; `parts` replace the default services."""
+def make_services(database: Database, clock: Clock, **parts: Any) -> ConsoleServices:
+    """Return the services of a console; `parts` replace the default ones."""
     given = {
         "database": database,
         "now_ms": clock.now_ms,
@@ -88,8 +88,13 @@ def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
         "is_broker_up": lambda: True,
         "metrics_token": METRICS_TOKEN,
     }
+    return ConsoleServices(**given | parts)
+
+
+def make_app(database: Database, clock: Clock, **parts: Any) -> Flask:
+    """Return a console; `parts` replace the default services."""
     with patch.object(Flask, "url_map_class", staticmethod(_the_routes)):
-        app = create_app(ConsoleServices(**given | parts))
+        app = create_app(make_services(database, clock, **parts))
     app.jinja_env.bytecode_cache = _COMPILED
     return app
 

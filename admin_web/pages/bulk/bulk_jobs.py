@@ -18,7 +18,6 @@ from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.commands.bulk.bulk_outcomes import Part
 from scheduler.commands.commands import Commands
-from sql.accounts.idempotency import FormKey
 from sql.listings import job_search
 from sql.registry.apps import ids_by_name
 
@@ -76,14 +75,11 @@ class BulkJobPages:
                 key=key,
                 action=action,
                 user_id=known.user_id,
-                total=len(chosen.job_ids),
-                began_at=self._services.now_ms(),
                 ids=chosen.job_ids,
+                began_at=self._services.now_ms(),
                 is_all=chosen.is_all,
             )
-            form = FormKey(user_id=known.user_id, key=key)
-            commands = self._services.commands(known.actor)
-            self._work.start(work, _parts(commands, action, chosen.job_ids, form))
+            self._work.start(work, known.actor)
         return redirect(url_for("bulk_jobs.show", key=key), 303)
 
     @route("/jobs/bulk/work", Right.OPERATE)
@@ -96,9 +92,9 @@ class BulkJobPages:
 
     @route("/jobs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
-        """Continue work that stopped when the database was lost."""
+        """Continue work that was interrupted, with the visitor's present rights."""
         key = bulk.sent_key()
-        self._work.resume(key, visitor().user_id)
+        self._work.resume(key, visitor())
         return redirect(url_for("bulk_jobs.show", key=key), 303)
 
     @route("/jobs/bulk/undo", Right.OPERATE, methods=("POST",))
@@ -112,13 +108,26 @@ class BulkJobPages:
             key=bulk.undo_key(key),
             action=BulkAction.UNDO_STOP,
             user_id=known.user_id,
-            total=len(stop.ids),
+            ids=stop.ids,
             began_at=self._services.now_ms(),
+            undone=stop.time,
         )
-        jobs = self._services.commands(known.actor).bulk_jobs
-        if not self._work.start(undo, lambda: jobs.undo_stop(stop.ids, stop.time)):
+        if not self._work.start(undo, known.actor):
             flash(gettext("This was undone already. Nothing was started again."), "error")
         return redirect(url_for("bulk_jobs.show", key=undo.key), 303)
+
+
+def job_parts(commands: Commands, work: Work) -> Iterator[Part]:
+    """Do to jobs what a bulk action is about, and return the outcomes part by part."""
+    jobs, ids = commands.bulk_jobs, work.ids
+    ways: dict[BulkAction, Callable[[], Iterator[Part]]] = {
+        BulkAction.START: lambda: jobs.start(ids),
+        BulkAction.STOP: lambda: jobs.stop(ids),
+        BulkAction.UNDO_STOP: lambda: jobs.undo_stop(ids, work.undone),
+        BulkAction.TRIGGER: lambda: jobs.trigger(ids, work.form),
+        BulkAction.DELETE: lambda: jobs.delete(ids),
+    }
+    return ways[work.action]()
 
 
 def ask_about_all(action: BulkAction) -> Response:
@@ -135,16 +144,3 @@ def _chosen(services: ConsoleServices) -> Chosen:
     asked = wanted(form, known)
     found = services.database.read(lambda session: job_search.ids(session, asked, most=MOST + 1))
     return Chosen(found[:MOST], len(found) <= MOST)
-
-
-def _parts(
-    commands: Commands, action: BulkAction, job_ids: Sequence[int], form: FormKey
-) -> Callable[[], Iterator[Part]]:
-    jobs = commands.bulk_jobs
-    ways: dict[BulkAction, Callable[[], Iterator[Part]]] = {
-        BulkAction.START: lambda: jobs.start(job_ids),
-        BulkAction.STOP: lambda: jobs.stop(job_ids),
-        BulkAction.TRIGGER: lambda: jobs.trigger(job_ids, form),
-        BulkAction.DELETE: lambda: jobs.delete(job_ids),
-    }
-    return ways[action]

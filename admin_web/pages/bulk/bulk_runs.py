@@ -1,6 +1,6 @@
 """Re-runs or kills the ticked runs, or all that match the filter."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flask import abort, flash, redirect, render_template, request, url_for
@@ -18,7 +18,6 @@ from admin_web.visitors import visitor
 from scheduler.actor import Right
 from scheduler.commands.bulk.bulk_outcomes import Part
 from scheduler.commands.commands import Commands
-from sql.accounts.idempotency import FormKey
 
 ACTIONS = (BulkAction.RUN_AGAIN, BulkAction.KILL)
 Page = Response | str | tuple[str, int]
@@ -40,7 +39,7 @@ class BulkRunPages:
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._finder = RunFinder(services)
-        self._work = BulkWork(services.now_ms)
+        self._work = BulkWork(services, _parts)
 
     @route("/runs/bulk/ask", Right.OPERATE)
     def ask(self) -> Page:
@@ -79,13 +78,11 @@ class BulkRunPages:
                 key=key,
                 action=action,
                 user_id=known.user_id,
-                total=len(chosen.run_ids),
+                ids=chosen.run_ids,
                 began_at=self._services.now_ms(),
                 is_all=chosen.is_all,
             )
-            commands = self._services.commands(known.actor)
-            form = FormKey(user_id=known.user_id, key=key)
-            self._work.start(work, _parts(commands, action, chosen.run_ids, form))
+            self._work.start(work, known.actor)
         return redirect(url_for("bulk_runs.show", key=key), 303)
 
     @route("/runs/bulk/work", Right.OPERATE)
@@ -97,9 +94,9 @@ class BulkRunPages:
 
     @route("/runs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
-        """Continue work that stopped when the database was lost."""
+        """Continue work that was interrupted, with the visitor's present rights."""
         key = bulk.sent_key()
-        self._work.resume(key, visitor().user_id)
+        self._work.resume(key, visitor())
         return redirect(url_for("bulk_runs.show", key=key), 303)
 
     def _chosen(self, asked_at: int) -> Chosen:
@@ -113,9 +110,8 @@ class BulkRunPages:
         return Chosen(found.run_ids, found.is_all)
 
 
-def _parts(
-    commands: Commands, action: BulkAction, run_ids: Sequence[int], form: FormKey
-) -> Callable[[], Iterator[Part]]:
-    if action is BulkAction.KILL:
-        return lambda: commands.bulk_runs.kill(run_ids)
-    return lambda: commands.bulk_runs.again(run_ids, form)
+def _parts(commands: Commands, work: Work) -> Iterator[Part]:
+    """Do to runs what a bulk action is about, and return the outcomes part by part."""
+    if work.action is BulkAction.KILL:
+        return commands.bulk_runs.kill(work.ids)
+    return commands.bulk_runs.again(work.ids, work.form)

@@ -166,9 +166,8 @@ class JobActions:
             key=bulk.fresh_key(),
             action=BulkAction.STOP,
             user_id=visitor().user_id,
-            total=len(job_ids),
-            began_at=began_at,
             ids=job_ids,
+            began_at=began_at,
         )
         self._work.add_done(stop)
         return stop.key

@@ -32,18 +32,27 @@ def hidden(page: str) -> dict[str, str]:
     return {name: value for name, value in found if name != "csrf_token"}
 
 
-def do(visit: Visit, action: str, query: str) -> str:
-    """Ask, from the list with all jobs chosen, confirm, and return the page of the result."""
+def begin(visit: Visit, action: str, query: str) -> str:
+    """Ask, from the list with all jobs chosen, confirm, and return the path of the result."""
     visit.get("/jobs")
     form = {"all": "1", "filter": query}
     if action == "ask-delete":
         asked = visit.get(f"/jobs/{action}", query_string=form, follow_redirects=True)
     else:
         asked = visit.post(f"/jobs/{action}", form, follow_redirects=True)
-    path = visit.post("/jobs/bulk/start", hidden(asked.text)).location
+    return str(visit.post("/jobs/bulk/start", hidden(asked.text)).location)
+
+
+def ended(visit: Visit, path: str, how: str = "done") -> str:
+    """Return the page of the result when it says how the work ended."""
     return str(
-        eventually(lambda: (page := visit.get(path).text) and "done</span>" in page and page)
+        eventually(lambda: (page := visit.get(path).text) and f"{how}</span>" in page and page)
     )
+
+
+def do(visit: Visit, action: str, query: str) -> str:
+    """Begin, and return the page of the result."""
+    return ended(visit, begin(visit, action, query))
 
 
 def states(database: Database) -> dict[str, int]:
