@@ -17,6 +17,7 @@ from admin_web.conditions.banners import ConditionPages
 from admin_web.conditions.cluster_conditions import ClusterConditions
 from admin_web.conditions.pausing import PausePages
 from admin_web.console_services import ConsoleServices
+from admin_web.downloads.places import DownloadPlaces
 from admin_web.errors import ErrorPages
 from admin_web.language import catalogues, reason_text
 from admin_web.page_cache import PageCache
@@ -28,7 +29,8 @@ from admin_web.url_routes import mount
 def create_app(services: ConsoleServices) -> Flask:
     """Return the console as a WSGI application.
 
-    Checks before a view, in order: host and origin, sign-in and right, the form's token.
+    Checks before a view, in order: host and origin, sign-in and right, the user's place for a
+    download, the form's token.
     """
     app = Flask("admin_web")
     app.session_interface = CookiePerPort()
@@ -53,6 +55,7 @@ def create_app(services: ConsoleServices) -> Flask:
     rights = mount(app, [*page_groups(services, sign_ins), conditions, PausePages(services)])
     Security(services).guard(app)
     Gate(sign_ins, rights).guard(app)
+    DownloadPlaces().guard(app)
     MaskedTokens(app)
     page_cache = PageCache(services.now_ms, services.page_cache)
     page_cache.install(app)

@@ -12,11 +12,11 @@ from typing import Any
 
 from flask import Response, request
 
+from admin_web.downloads.file_requests import FORMAT, FORMATS
 from scheduler.views.to_json import plain
 
 #: Rows of a file at most, rows read before the first is sent, and rows read at a time after that.
 MOST, FIRST, AT_ONCE = 10_000, 100, 500
-FORMATS = ("csv", "json")
 #: Spreadsheets treat a text that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 def is_asked() -> bool:
     """Return whether the request asks for a list as a file."""
-    return request.args.get("format") in FORMATS
+    return request.args.get(FORMAT) in FORMATS
 
 
 def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
@@ -35,7 +35,7 @@ def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
     """
     lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
     few = islice(lines, MOST)
-    is_csv = request.args.get("format") == "csv"
+    is_csv = request.args.get(FORMAT) == "csv"
     text = _csv(columns, few) if is_csv else _json(few)
     kind, mimetype = ("csv", "text/csv") if is_csv else ("json", "application/json")
     headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}

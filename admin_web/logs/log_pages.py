@@ -1,7 +1,7 @@
 """A run's log as a page, as JSON for the page's script, and as a file, read from its executor."""
 
+import threading
 from collections.abc import Iterator
-from functools import partial
 
 from flask import Response, get_template_attribute, jsonify, render_template, request
 from sqlalchemy.orm import Session
@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from admin_web.console_services import ConsoleServices
 from admin_web.local_times import LocalTimes
 from admin_web.logs.colours import Piece, pieces
-from admin_web.logs.downloads import Downloads
 from admin_web.logs.log_reader import LogMatches, LogPart, LogReader, ReadStatus
 from admin_web.logs.log_source import Source, log_source
 from admin_web.logs.text import shown_text, whole_lines
@@ -39,7 +38,8 @@ class LogPages:
         self._services = services
         self._reader = reader
         self._limits = services.run_logs
-        self._downloads = Downloads()
+        #: Held while a piece of a download is read: one at a time, as pages need the executors too.
+        self._reading_piece = threading.Lock()
         self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
 
     def show(self, known: Visitor, run_id: int) -> str:
@@ -99,12 +99,9 @@ class LogPages:
         )
 
     def download(self, known: Visitor, run_id: int) -> Response:
-        """Send the raw log piece by piece; one download at a time for each user."""
+        """Send the raw log piece by piece."""
         run, source = self._find(known, run_id)
-        if not self._downloads.begin(known.user_id):
-            return _later()
         answer = Response(self._pieces(run, source), content_type="text/plain; charset=utf-8")
-        answer.call_on_close(lambda: self._downloads.end(known.user_id))
         answer.headers["Content-Disposition"] = f'attachment; filename="run-{run.id}.log"'
         return answer
 
@@ -121,15 +118,10 @@ class LogPages:
     def _pieces(self, run: DetailedRun, source: Source) -> Iterator[bytes]:
         line, size = 1, 0
         while size < self._limits.file_bytes:
-            part = self._downloads.piece(
-                partial(
-                    self._reader.read,
-                    source,
-                    line,
-                    limit=self._limits.piece_lines,
-                    wait_seconds=WAIT_SECONDS,
+            with self._reading_piece:
+                part = self._reader.read(
+                    source, line, limit=self._limits.piece_lines, wait_seconds=WAIT_SECONDS
                 )
-            )
             if part.status is not ReadStatus.LINES:
                 yield _broken_off(run, part.status, is_first=line == 1).encode()
                 return
@@ -181,13 +173,3 @@ def _broken_off(run: DetailedRun, answer: ReadStatus, *, is_first: bool) -> str:
     if not is_first:
         return "[the rest is missing: the executor does not answer]\n"
     return _KEPT.format(_WHY[answer]) + (run.log_tail or "")
-
-
-def _later() -> Response:
-    answer = Response(
-        "You are downloading another log. Try again when you have it.\n",
-        status=429,
-        content_type="text/plain; charset=utf-8",
-    )
-    answer.headers["Retry-After"] = "5"
-    return answer

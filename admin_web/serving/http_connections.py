@@ -130,6 +130,11 @@ class TimedChannel(HoldableChannel):
         return str(getattr(self.requests[0], "path", ""))
 
     @property
+    def query(self) -> str:
+        """What follows the `?` of the URL; empty if it could not be parsed."""
+        return str(getattr(self.requests[0], "query", ""))
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it has neither a complete request nor unread bytes of an answer."""
         return not self.requests and not self.total_outbufs_len

@@ -1,7 +1,7 @@
 """The server's threads in separate pools, so that slow requests of one kind do not delay others.
 
-Health checks (`/healthz` and `/metrics`) have their own pool, and so have downloads, which occupy a
-thread for as long as the client reads.
+Health checks (`/healthz` and `/metrics`) have their own pool, and so have downloads of logs and
+lists, which occupy a thread for as long as the client reads.
 """
 
 import time
@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from waitress.task import ThreadedTaskDispatcher
 
+from admin_web.downloads.file_requests import is_for_file
+
 #: Requests at a time in each pool; more are queued.
 PAGE_THREADS, FILE_THREADS, HEALTH_THREADS = 6, 8, 2
 HEALTH_PATHS = frozenset({"/healthz", "/metrics"})
-_FILE = "/log/download"
 
 
 class Task(Protocol):
@@ -21,6 +22,10 @@ class Task(Protocol):
     @property
     def path(self) -> str:
         """The requested path."""
+
+    @property
+    def query(self) -> str:
+        """What follows the `?` of the URL."""
 
     @property
     def is_for_health(self) -> bool:
@@ -45,7 +50,7 @@ class ThreadPools:
         """Serve a request as soon as a thread of its pool is free."""
         if task.is_for_health or task.path in HEALTH_PATHS:
             self._health.add_task(task)
-        elif task.path.endswith(_FILE):
+        elif is_for_file(task.path, task.query):
             self._files.add_task(task)
         else:
             self._pages.add_task(task)

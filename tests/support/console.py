@@ -161,6 +161,7 @@ class Visit:
     def _learn(self, answer: TestResponse) -> None:
         if found := re.search(r'<meta name="csrf-token" content="([^"]+)"', answer.text):
             self.token = found[1]
+        answer.close()  # it has been read to its end
 
 
 def signed_in(app: Flask, name: str) -> Visit:

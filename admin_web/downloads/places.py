@@ -1,0 +1,58 @@
+"""Limits downloads to one at a time for each user."""
+
+import threading
+
+from flask import Flask, g, request
+from werkzeug.wrappers import Response
+
+from admin_web.downloads.file_requests import is_for_file
+from admin_web.visitors import known_visitor
+
+_BUSY = "You are downloading another file. Try again when you have it.\n"
+#: After this many seconds, a refused download may be tried again.
+RETRY_SECONDS = 5
+
+
+class DownloadPlaces:
+    """The users who are downloading; thread-safe."""
+
+    def __init__(self) -> None:
+        self._users: set[int] = set()
+        self._lock = threading.Lock()
+
+    def guard(self, app: Flask) -> None:
+        """Limit an app's downloads from now on; the visitor must be known before."""
+        app.before_request(self.take)
+        app.after_request(self.give_back_at_end)
+
+    def take(self) -> Response | None:
+        """Take the visitor's place if a file is asked for; return a refusal if it is taken."""
+        known = known_visitor()
+        if known is None or not is_for_file(request.path, request.query_string.decode("latin-1")):
+            return None
+        with self._lock:
+            if known.user_id in self._users:
+                return _refusal()
+            self._users.add(known.user_id)
+        g.download_of = known.user_id
+        return None
+
+    def give_back_at_end(self, response: Response) -> Response:
+        """Give the place back when the file has been sent, or at once if there is none to send."""
+        user_id: int | None = g.pop("download_of", None)
+        if user_id is None:
+            return response
+        if response.is_streamed:
+            response.call_on_close(lambda: self._give_back(user_id))
+        else:
+            self._give_back(user_id)
+        return response
+
+    def _give_back(self, user_id: int) -> None:
+        with self._lock:
+            self._users.discard(user_id)
+
+
+def _refusal() -> Response:
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return Response(_BUSY, status=429, headers=headers, content_type="text/plain; charset=utf-8")
