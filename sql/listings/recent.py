@@ -1,11 +1,11 @@
 """Lists of jobs and runs for command line, API and console, newest first."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ScalarSelect, bindparam, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, null, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.errors import LookupFailure, NotFound
@@ -14,6 +14,9 @@ from sql.jobs import job_names
 from sql.models import App, Job, Run, ScriptVersion
 from sql.rows import Query, fetch, fetch_plain, query
 from sql.run_status import IN_FLIGHT
+
+#: Runs of a tick that are listed at most, and the bytes of their texts.
+TICK_RUNS, TICK_BYTES = 1_000, 4_000_000
 
 
 class ListedJob(NamedTuple):
@@ -159,8 +162,9 @@ def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
-    """Return those of a few runs that exist, in the given order."""
-    runs = fetch(session, DetailedRun, _runs().where(Run.id.in_(run_ids))) if run_ids else []
+    """Return those of a few runs that exist, in the given order, without their logs' ends."""
+    wanted = _runs(log_tail=null()).where(Run.id.in_(run_ids))
+    runs = fetch(session, DetailedRun, wanted) if run_ids else []
     known = {run.id: run for run in runs}
     return [known[run_id] for run_id in run_ids if run_id in known]
 
@@ -176,6 +180,23 @@ def tick(session: Session, run_id: int) -> list[DetailedRun]:
     """Return all shards and attempts of a run's tick, in order."""
     statement = _runs().where(*_same_tick(run(session, run_id)))
     return fetch(session, DetailedRun, statement.order_by(Run.shard_index, Run.attempt))
+
+
+def last_of_tick(
+    session: Session, of: DetailedRun, *, most: int = TICK_RUNS, most_bytes: int = TICK_BYTES
+) -> list[DetailedRun]:
+    """Return a run's tick as `tick` does, without the ends of the logs, up to a limit.
+
+    Of a larger tick, these are the last attempts whose texts have `most_bytes`, but at least one.
+    """
+    sizes = (
+        select(Run.id, _bytes(Run.param) + _bytes(Run.message) + _bytes(Run.trigger_message))
+        .where(*_same_tick(of))
+        .order_by(Run.attempt.desc(), Run.shard_index)
+        .limit(most)
+    )
+    run_ids = list(_fitting(session.execute(sizes), most_bytes))
+    return sorted(by_ids(session, run_ids), key=lambda run: (run.shard_index, run.attempt))
 
 
 def listed_jobs(now_ms: int) -> Query:
@@ -213,7 +234,22 @@ def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelec
     )
 
 
-def _runs() -> Query:
+def _bytes(text: InstrumentedAttribute[str | None]) -> ColumnElement[int]:
+    return func.coalesce(func.length(text), 0)
+
+
+def _fitting(sizes: Iterable[tuple[int, int]], most_bytes: int) -> Iterator[int]:
+    """Yield ids for as long as their sizes fit; the first in any case."""
+    left = most_bytes
+    for number, (run_id, size) in enumerate(sizes):
+        left -= size
+        if number and left < 0:
+            return
+        yield run_id
+
+
+def _runs(**others: ColumnElement[Any]) -> Query:
+    """Return the query of DetailedRun rows; `others` are columns to select instead."""
     return (
         query(
             DetailedRun,
@@ -226,6 +262,7 @@ def _runs() -> Query:
             param=func.coalesce(Run.param, ""),
             message=func.coalesce(Run.message, ""),
             trigger_message=func.coalesce(Run.trigger_message, ""),
+            **others,
         )
         .outerjoin(Job, Job.id == Run.job_id)
         .outerjoin(App, App.id == Run.app_id)

@@ -82,7 +82,11 @@ class LogQuery(msgspec.Struct, kw_only=True):
 
 
 class TickAnswer(msgspec.Struct, kw_only=True):
-    """A tick: every attempt of every shard, and its state."""
+    """A tick: its state, and the attempts of its shards.
+
+    `items` are at most 1,000, and have at most 4 MB of texts; of a larger tick, they are the last
+    attempts. `tick.run_ids` are all.
+    """
 
     tick: TickEnd
     items: list[RunAnswer]
@@ -166,10 +170,16 @@ class RunEndpoints:
 
     @endpoint("GET", "/runs/<id:run_id>/tick", Scope.READ, TickAnswer)
     def tick(self, call: Call, run_id: int) -> TickAnswer:
-        """Show every attempt of every shard of a run's tick."""
-        self._read(call, run_id)
-        rows = self._services.database.read(lambda session: recent.tick(session, run_id))
-        return TickAnswer(tick=tick_end(rows), items=[run_answer(row) for row in rows])
+        """Show every attempt of every shard of a run's tick.
+
+        Of a tick with more than 1,000 attempts or 4 MB of texts, the last attempts are shown. The
+        others are named in `tick.run_ids`; each can be read as `/runs/{run_id}`.
+        """
+        run, rows = self._read(call, run_id)
+        shown = self._services.database.read(lambda session: recent.last_of_tick(session, run))
+        # Rows that were read together describe one moment.
+        whole = shown if len(shown) >= len(rows) else rows
+        return TickAnswer(tick=tick_end(whole), items=[run_answer(row) for row in shown])
 
     @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
     def kill(self, call: Call, run_id: int) -> Killed:

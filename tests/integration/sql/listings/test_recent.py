@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy.orm import Session
 
 from sql.errors import Ambiguous, NotFound
 from sql.listings import recent, run_lines
-from sql.listings.recent import RunFilter
+from sql.listings.recent import DetailedRun, RunFilter
 from sql.run_status import RunStatus
 from tests.support.stored_rows import Rows
 
@@ -97,6 +98,43 @@ def test_tick_is_all_shards_and_attempts_and_nothing_else(rows: Rows) -> None:
 
     assert [row.id for row in found] == [shards[0], shards[1], retry]
     assert set(ids(rows, tick_of=retry)) == {*shards, retry}
+
+
+def test_of_a_large_tick_the_last_attempts_are_listed_in_order_without_logs(rows: Rows) -> None:
+    job = rows.job("a")
+    made = {
+        (shard, attempt): rows.run(
+            *(job, NOON), shard_index=shard, shard_total=3, attempt=attempt, log_tail="the end"
+        )
+        for attempt in (0, 1)
+        for shard in (2, 1, 0)
+    }
+
+    def last(**limits: int) -> list[DetailedRun]:
+        def read(session: Session) -> list[DetailedRun]:
+            return recent.last_of_tick(session, recent.run(session, made[0, 0]), **limits)
+
+        return rows.database.read(read)
+
+    assert [run.id for run in last()] == [made[place] for place in sorted(made)]
+    few = [made[0, 0], made[0, 1], made[1, 1], made[2, 1]]
+    assert [run.id for run in last(most=4)] == few
+    assert {run.log_tail for run in last()} == {None}
+
+
+@pytest.mark.parametrize(("most_bytes", "attempts"), [(30, [0, 1, 2]), (29, [1, 2]), (1, [2])])
+def test_a_tick_is_listed_up_to_the_size_of_its_texts_but_never_nothing(
+    rows: Rows, most_bytes: int, attempts: list[int]
+) -> None:
+    job = rows.job("a")
+    texts = {"param": "four", "message": "three", "trigger_message": "1"}
+    made = [rows.run(job, NOON, attempt=attempt, **texts) for attempt in range(3)]
+
+    def read(session: Session) -> list[DetailedRun]:
+        run = recent.run(session, made[0])
+        return recent.last_of_tick(session, run, most_bytes=most_bytes)
+
+    assert [run.attempt for run in rows.database.read(read)] == attempts
 
 
 def test_run_of_a_deleted_job_is_kept_without_its_name(rows: Rows) -> None:

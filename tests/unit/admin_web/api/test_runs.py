@@ -188,6 +188,22 @@ class TestOne:
             (1, "SUCCEEDED"),
         ]
 
+    def test_of_a_large_tick_the_last_attempts_are_shown_and_all_are_named(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        ids = [
+            rows.run(job_id, clock.now, attempt=number, param="x" * 60_000, status="FAILED")
+            for number in range(80)
+        ]
+
+        answer = admin.get(f"/runs/{ids[0]}/tick")
+
+        told = answer.get_json()
+        assert len(answer.data) < 4_200_000
+        assert [run["id"] for run in told["items"]] == ids[-66:]
+        assert told["items"][0]["param"] == "x" * 60_000
+        assert told["tick"] == {"is_over": True, "status": "FAILED", "run_ids": ids}
+
     def test_an_open_retry_tells_of_the_attempt_before_it(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
     ) -> None:
