@@ -1,8 +1,8 @@
 """Reads apps and jobs for a job file, with the sources of scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, undefer
 
 from sql.jobs import job_names
@@ -10,9 +10,12 @@ from sql.models import App, Job
 from sql.registry import apps as apps_table
 
 
-def apps(session: Session) -> Sequence[App]:
-    """Return all apps sorted by name."""
-    return session.execute(select(App).order_by(App.name)).scalars().all()
+def apps(session: Session, app_ids: Collection[int] | None = None) -> Sequence[App]:
+    """Return apps sorted by name; `app_ids` None = all."""
+    statement = select(App).order_by(App.name)
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
+    return session.execute(statement).scalars().all()
 
 
 def jobs(
@@ -27,12 +30,7 @@ def jobs(
         Ambiguous: several apps have a job of that name.
 
     """
-    statement = (
-        select(Job, App.name.label("app"))
-        .join(App, App.id == Job.app_id)
-        .options(undefer(Job.script_source))
-        .order_by(App.name, Job.name)
-    )
+    statement = _jobs()
     if app is not None:
         statement = statement.where(Job.app_id == apps_table.find(session, app).id)
     if names:
@@ -41,4 +39,29 @@ def jobs(
             for name in names
         ]
         statement = statement.where(Job.id.in_(wanted))
-    return [(job, owner) for job, owner in session.execute(statement)]
+    return _with_app(session, statement)
+
+
+def visible_jobs(
+    session: Session, app_ids: Collection[int] | None, job_ids: Collection[int] | None
+) -> list[tuple[Job, str]]:
+    """Return the jobs with these ids in these apps as `jobs` does; None = all."""
+    statement = _jobs()
+    if app_ids is not None:
+        statement = statement.where(Job.app_id.in_(app_ids))
+    if job_ids is not None:
+        statement = statement.where(Job.id.in_(job_ids))
+    return _with_app(session, statement)
+
+
+def _jobs() -> Select[Job, str]:
+    return (
+        select(Job, App.name)
+        .join(App, App.id == Job.app_id)
+        .options(undefer(Job.script_source))
+        .order_by(App.name, Job.name)
+    )
+
+
+def _with_app(session: Session, statement: Select[Job, str]) -> list[tuple[Job, str]]:
+    return [(job, app) for job, app in session.execute(statement)]

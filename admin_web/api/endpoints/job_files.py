@@ -145,11 +145,7 @@ class JobFileEndpoints:
     def _read(
         self, session: Session, call: Call, app_ids: Collection[int] | None
     ) -> tuple[list[AppSpec], list[JobSpec]]:
-        apps = [app for app in exports.apps(session) if app_ids is None or app.id in app_ids]
-        known = {app.name for app in apps}
-        rows = [
-            (job, app) for job, app in exports.jobs(session, app=call.query.app) if app in known
-        ]
+        rows = exports.visible_jobs(session, app_ids, call.actor.job_ids)
         children = child_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
         names = job_search.names(session, every, call.actor.app_ids)
@@ -158,7 +154,8 @@ class JobFileEndpoints:
             for job, app in rows
         ]
         # Apps contain secrets, and applying them without the scope would be refused.
-        return [app_spec(app) for app in apps] if call.may(Scope.ADMIN) else [], specs
+        apps = exports.apps(session, app_ids) if call.may(Scope.ADMIN) else []
+        return [app_spec(app) for app in apps], specs
 
     def _json(self, body: JobFileBody) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
         wrong = FieldErrors()

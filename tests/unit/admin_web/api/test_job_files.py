@@ -1,0 +1,61 @@
+"""Job files by the API: an export reads only what it shows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from sql.models import Job
+from tests.support.api import Program
+from tests.support.stored_rows import Rows
+
+
+@pytest.fixture
+def jobs_read(rows: Rows) -> Iterator[list[str]]:
+    """The names of the jobs that are read from the database from now on."""
+    for app, name in (("reports", "daily"), ("reports", "nightly"), ("mails", "weekly")):
+        rows.job(name, app, script_source="print(1)")
+    names: list[str] = []
+
+    def note(job: Job, _context: object) -> None:
+        names.append(job.name)
+
+    event.listen(Job, "load", note)
+    yield names
+    event.remove(Job, "load", note)
+
+
+def exported(caller: Program, query: str = "") -> list[str]:
+    answer = caller.get(f"/export{query}")
+    assert answer.status_code == 200, answer.text
+    return [f"{job['app']}/{job['name']}" for job in answer.get_json()["jobs"]]
+
+
+def test_a_token_of_some_apps_exports_their_jobs_and_no_other_job_is_read(
+    program: Any, jobs_read: list[str]
+) -> None:
+    assert exported(program("operator")) == ["reports/daily", "reports/nightly"]
+
+    assert sorted(jobs_read) == ["daily", "nightly"]
+
+
+def test_an_export_of_one_app_reads_no_job_of_another(admin: Program, jobs_read: list[str]) -> None:
+    assert exported(admin, "?app=mails") == ["mails/weekly"]
+
+    assert jobs_read == ["weekly"]
+
+
+def test_a_token_of_all_apps_exports_every_app_and_job(
+    admin: Program, jobs_read: list[str]
+) -> None:
+    answer = admin.get("/export").get_json()
+
+    assert [app["name"] for app in answer["apps"]] == ["mails", "reports"]
+    assert exported(admin) == ["mails/weekly", "reports/daily", "reports/nightly"]
+
+
+def test_an_export_of_one_app_has_no_other_app(admin: Program, jobs_read: list[str]) -> None:
+    answer = admin.get("/export?app=reports").get_json()
+
+    assert [app["name"] for app in answer["apps"]] == ["reports"]
