@@ -55,11 +55,14 @@ def apply(database: Database, wanted: list[JobSpec]) -> set[str]:
 
 
 def cost(database: Database, sent: list[str], wanted: list[JobSpec], action: str) -> int:
-    """Return how many statements applying takes."""
+    """Return how many statements applying takes.
+
+    The zone's is left out: it is read again if a second has passed in which a new job is due.
+    """
     database.read(next_tick)  # so that a connection stands
     sent.clear()
     assert apply(database, wanted) == {action}
-    return len(sent)
+    return sum("xxl_job_registry" not in str(one) for one in sent)
 
 
 @pytest.mark.parametrize("schedule", [HOURLY, SOON])
