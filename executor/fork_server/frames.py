@@ -11,7 +11,7 @@ from broker.messages.to_executor import Trigger
 from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from broker.reasons.reason import Words
 from broker.reasons.stored import LIMIT as REASON_LIMIT
-from executor.handlers.outcomes import clean
+from executor.handlers.outcomes import clean, cut, headline
 
 #: A reason as JSON; "" for none, and for words that are somebody's own.
 _Why = Annotated[str, msgspec.Meta(max_length=REASON_LIMIT)]
@@ -203,3 +203,25 @@ def take_answer(data: bytes, *, in_batch: bool = False) -> tuple[FromJobProcess 
 def encode_line(frame: Frame) -> bytes:
     """Return the frame as a line; JSON contains no bare line feed."""
     return encode(frame) + b"\n"
+
+
+def encode_answer(answer: FromJobProcess) -> bytes:
+    """Return an answer as a line; a result that JSON cannot hold becomes a failure saying why."""
+    try:
+        return encode_line(answer)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        assert isinstance(answer, Result)
+        return encode_line(_untold(answer, cut(f"its result cannot be sent: {headline(error)}")))
+
+
+def _untold(result: Result, message: str) -> Result:
+    return Result(
+        run_id=result.run_id,
+        outcome=Outcome.FAILED,
+        message=message,
+        will_end=result.will_end,
+        log_bytes=result.log_bytes,
+        log_tail="",
+        log_error="",
+        was_interrupted=result.was_interrupted,
+    )

@@ -255,7 +255,7 @@ class RunLoop:
 
     def _send(self, answer: frames.FromJobProcess) -> None:
         try:
-            self._channel.sendall(frames.encode_line(answer))
+            self._channel.sendall(frames.encode_answer(answer))
         except OSError:
             # The handler closed the channel: the executor sees an exit without a result.
             self._is_ending = True

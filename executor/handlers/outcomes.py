@@ -86,7 +86,8 @@ def cut(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Escape lone surrogates, which os.fsdecode produces and JSON cannot hold."""
+    """Return plain text: of no subclass, and lone surrogates escaped, as JSON can hold neither."""
+    text = str.__str__(text)
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 

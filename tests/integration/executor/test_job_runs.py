@@ -71,6 +71,18 @@ class Wordless:
 def wordless(context):
     return Wordless()
 
+class Marked(str):
+    def __str__(self):
+        return self
+
+@job("marked")
+def marked(context):
+    return Marked("<b>done</b>")
+
+@job("marked.fail")
+def marked_fail(context):
+    context.fail(Marked("<b>no rows</b>"))
+
 @job("unpicklable")
 def unpicklable(context):
     class Local(Exception):
@@ -212,6 +224,7 @@ def test_context_tells_everything_of_the_run(harness: SlotHarness) -> None:
         ("sys.exit", "0", ""),
         ("sys.exit", "None", ""),
         ("surrogate", "", "caf\\udce9"),
+        ("marked", "", "<b>done</b>"),
         ("fork.returns", "", "from the original"),
         ("fork.raises", "", "from the original"),
     ],
@@ -226,6 +239,7 @@ def test_run_succeeds(harness: SlotHarness, handler: str, param: str, message: s
     ("handler", "param", "message"),
     [
         ("fail", "", "no rows today"),
+        ("marked.fail", "", "<b>no rows</b>"),
         ("unknown", "", "no handler named 'unknown' here"),
         ("os.exit", "0", "ended with exit code 0 without a result"),
         ("os.exit", "3", "ended with exit code 3 without a result"),

@@ -55,6 +55,28 @@ def test_frame_arrives_as_it_was_sent(frame: frames.Frame, decode: Any) -> None:
     assert decode(line) == frame
 
 
+class Marked(str):
+    """Text that JSON is not made of."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("field", ["message", "log_tail", "log_error", "why"])
+def test_result_that_cannot_be_sent_becomes_a_failure_that_says_why(field: str) -> None:
+    good = msgspec.structs.replace(RESULT, outcome=Outcome.SUCCEEDED)
+    bad = msgspec.structs.replace(good, **{field: Marked("text")})
+
+    told, _ = frames.take_answer(frames.encode_answer(bad))
+
+    assert isinstance(told, frames.Result)
+    assert (told.run_id, told.outcome, told.will_end) == (1, Outcome.FAILED, True)
+    assert told.message.startswith("its result cannot be sent: TypeError: ")
+
+
+def test_result_that_can_be_sent_is_sent_as_it_is() -> None:
+    assert frames.encode_answer(RESULT) == frames.encode_line(RESULT)
+
+
 @pytest.mark.parametrize(
     "data",
     [

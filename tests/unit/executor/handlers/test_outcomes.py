@@ -19,6 +19,15 @@ class Wordless:
         raise RuntimeError("no text")
 
 
+class Marked(str):
+    """Text of a subclass, like the one that template engines mark as safe."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self
+
+
 class Unprintable(Exception):
     @property  # type: ignore[misc]
     def __cause__(self) -> None:  # type: ignore[override]
@@ -35,6 +44,15 @@ def test_returned_value_becomes_text(value: object, text: str) -> None:
 def test_value_without_text_is_named_by_its_type() -> None:
     with pytest.raises(NoText, match="the returned Wordless has no text"):
         text_of(Wordless())
+
+
+@pytest.mark.parametrize("text", ["plain", "späť", "x" * (MESSAGE_LIMIT + 1)])
+def test_text_of_a_subclass_becomes_plain_text(text: str) -> None:
+    returned = text_of(Marked(text))
+    failure = describe(JobFailed(Marked(text))).message
+
+    assert type(returned) is type(failure) is str
+    assert returned == failure == cut(text)
 
 
 @pytest.mark.parametrize(
