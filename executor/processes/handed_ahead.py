@@ -62,7 +62,7 @@ class HandedAhead:
         """Take back what a process that is gone never began; return whether its run is of that."""
         batch = process.batch
         if batch is None or process.run is None:
-            return process.died_unread
+            return process.died_idle
         noted = batch.begun()
         self._take_back(process, batch, noted)
         run = process.run

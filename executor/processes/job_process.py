@@ -216,12 +216,13 @@ class JobProcess:
             self._kill_timer = self._loop.call_later(grace_seconds, self._kill)
 
     @property
-    def died_unread(self) -> bool:
-        """Whether this process, now closed, died before it had read its run.
+    def died_idle(self) -> bool:
+        """Whether this process, now closed, died between two runs, before it had read its run.
 
-        In a batch the begin note tells, since what was left unread may have been a follower.
+        One that never served has not idled: another would die as it did. In a batch the begin
+        note tells, since what was left unread may have been a follower.
         """
-        left = self._channel.left_input_unread and self.batch is None
+        left = self._channel.left_input_unread and self.batch is None and self.runs_begun > 1
         return left and self.run is not None and self.run.result is None
 
     def close(self) -> None:

@@ -148,6 +148,25 @@ def test_handlers_that_no_longer_load_are_tried_until_they_do(harness: SlotHarne
     assert harness.run("quick", "mended").message == "mended"
 
 
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("os._exit(7)", "ended with exit code 7 without a result"),
+        ("os.kill(os.getpid(), 9)", "SIGKILL (signal 9)"),
+    ],
+)
+def test_run_whose_new_process_dies_before_it_reads_it_fails_as_that_ended(
+    tmp_path: Path, end: str, message: str
+) -> None:
+    source = SOURCE + f"\nos.register_at_fork(after_in_child=lambda: {end})\n"
+    harness = SlotHarness(tmp_path, source).open()
+
+    finished = harness.run("quick", seconds=10)
+
+    assert (finished.outcome, finished.message) == (Outcome.FAILED, message)
+    harness.close()
+
+
 @pytest.fixture
 def impatient(tmp_path: Path) -> Iterator[SlotHarness]:
     """Its zygote has to answer within half a second."""
