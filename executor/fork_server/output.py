@@ -134,7 +134,6 @@ class Output:
         if self._null < 0:
             self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._open_error = ""
-        self._log.begin(reserve_bytes)
         try:
             self._switch_to(path)
         except OSError as error:
@@ -144,6 +143,7 @@ class Output:
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
         self._restore_streams()
+        self._log.begin(reserve_bytes)
 
     def end(self) -> Written:
         """Flush, and return what the run has written."""
@@ -193,7 +193,7 @@ class Output:
         try:
             self._stream.flush()
         except ValueError:
-            return  # closed
+            return  # closed or detached
 
     def write_line(self, level: str, text: str) -> None:
         """Write a line of our own into the run's log."""
@@ -248,10 +248,18 @@ class Output:
         self._stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor
 
     def _restore_streams(self) -> None:
-        if self._stream.closed or self._stdin.closed:
+        if not (_is_usable(self._stream) and _is_usable(self._stdin)):
             self._make_streams()
         sys.stdin = self._stdin
         sys.stdout = sys.stderr = self._stream
+
+
+def _is_usable(stream: io.TextIOWrapper) -> bool:
+    """Whether a handler has left a stream as it was: neither closed nor detached."""
+    try:
+        return not stream.closed
+    except ValueError:  # detached
+        return False
 
 
 def _above_stdio(file: int) -> int:

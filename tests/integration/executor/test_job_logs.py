@@ -10,7 +10,7 @@ from broker.messages.values import LOG_TAIL_BYTES, Outcome
 from tests.support.slot_harness import DAY, SlotHarness, processes_holding
 
 SOURCE = r"""
-import logging, os, resource, subprocess, sys, time
+import io, logging, os, resource, subprocess, sys, time
 
 @job("print")
 def print_it(context):
@@ -54,6 +54,15 @@ def closes(context):
     os.close(1)
     os.close(2)
     return "done"
+
+@job("rewraps")
+def rewraps(context):
+    print("before")
+    stream = getattr(sys, context.param)
+    setattr(sys, context.param, io.TextIOWrapper(stream.detach(), encoding="utf-8"))
+    if context.param != "stderr":
+        print("after")
+    return os.getpid()
 
 @job("deletes.stdout")
 def deletes_stdout(context):
@@ -115,8 +124,8 @@ def harness(tmp_path: Path) -> Iterator[SlotHarness]:
 def make_floor(tmp_path: Path) -> Iterator[Callable[..., SlotHarness]]:
     floors: list[SlotHarness] = []
 
-    def make(**options: object) -> SlotHarness:
-        floors.append(SlotHarness(tmp_path, SOURCE, **options).open())
+    def make(source: str = SOURCE, **options: object) -> SlotHarness:
+        floors.append(SlotHarness(tmp_path, source, **options).open())
         return floors[-1]
 
     yield make
@@ -208,6 +217,31 @@ def test_closed_output_does_no_harm(harness: SlotHarness) -> None:
 
     assert [each.message for each in finished] == ["done", "done"]
     assert [each.log_tail for each in finished] == ["before\n", "before\n"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "log"),
+    [("stdout", "before\nafter\n"), ("stdin", "before\nafter\n"), ("stderr", "before\n")],
+)
+def test_stream_that_a_run_wraps_anew_does_no_harm(
+    harness: SlotHarness, stream: str, log: str
+) -> None:
+    finished = [harness.run("rewraps", stream, job_id=50) for _ in range(3)]
+
+    assert {each.outcome for each in finished} == {Outcome.SUCCEEDED}
+    assert len({each.message for each in finished}) == 1, "one process serves them all"
+    assert [each.log_tail for each in finished] == [log] * 3
+
+
+def test_streams_that_the_handlers_wrap_anew_at_their_import_do_no_harm(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    wrap = "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\n"
+    harness = make_floor(source=SOURCE + wrap)
+
+    finished = [harness.run("print", "text") for _ in range(2)]
+
+    assert [(each.message, each.log_tail) for each in finished] == [("done", "text\n")] * 2
 
 
 def test_deleted_stdout_does_no_harm(harness: SlotHarness) -> None:

@@ -15,11 +15,13 @@ RESERVE_BYTES = 300_000
 INCOMPLETE = "(its log is incomplete: the disk is nearly full)"
 
 SOURCE = r"""
-import os, subprocess, time
+import os, subprocess, sys, time
 from pathlib import Path
 
 @job("prints")
 def prints(context):
+    if context.param == "close":
+        return sys.stdout.close()
     for at in range(int(context.param)):
         print("%06d" % at + "x" * 992)
     return "done"
@@ -81,6 +83,17 @@ def test_what_a_job_prints_stops_at_the_reserve_and_says_so(
     assert harness.log_of(finished.run_id).startswith("000000xxx")
     assert has_stopped(harness, finished.run_id)
     assert "the log stops here: the disk has less than" in finished.log_tail
+
+
+def test_run_after_one_that_closed_its_output_stops_at_the_reserve_too(
+    harness: SlotHarness, disk: Path
+) -> None:
+    harness.run("prints", "close")
+
+    finished = harness.run("prints", "20000")
+
+    assert finished.message == f"done {INCOMPLETE}"
+    assert free(disk) >= RESERVE_BYTES - 10_000
 
 
 def test_what_a_script_prints_is_cut_off_and_its_message_says_so(harness: SlotHarness) -> None:
