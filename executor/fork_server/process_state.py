@@ -14,6 +14,7 @@ from executor.fork_server.job_limits import JobLimits
 RUN_MARK = "WARREN_RUN_ID"
 
 _NUMBERS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 def reset_signals() -> None:
@@ -77,9 +78,10 @@ class ProcessState:
             os.environ[os.fsdecode(name)] = os.fsdecode(value)
 
     def _restore_signals(self) -> None:
+        for timer in _TIMERS:  # first: without the run's handler, its signal would be deadly
+            signal.setitimer(timer, 0)
         if list(map(get_signal_handler, _NUMBERS)) != self._handlers:
             for number, handler in zip(_NUMBERS, self._handlers, strict=True):
                 if handler is not None:  # None: it was not set from Python
                     signal.signal(number, handler)
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -116,6 +116,16 @@ def vandal(context):
         os.dup2(sys.stdout.fileno(), 2)
     return seen
 
+@job("profiles")
+def profiles(context):
+    timer, number = context.param.split()
+    begun = time.process_time()
+    while time.process_time() < begun + 0.1:
+        pass
+    signal.signal(getattr(signal, "SIG" + number), lambda *_: None)
+    signal.setitimer(getattr(signal, "ITIMER_" + timer), 0.02, 0.02)
+    return os.getpid()
+
 @job("print")
 def print_it(context):
     if context.param:
@@ -398,6 +408,16 @@ def test_timer_of_one_run_does_not_strike_the_next(harness: SlotHarness) -> None
     harness.turn_for(0.6)
 
     assert harness.run("vandal").message == pid
+
+
+@pytest.mark.parametrize(("timer", "number"), [("PROF", "PROF"), ("VIRTUAL", "VTALRM")])
+def test_profiling_of_one_run_does_not_strike_the_next(
+    harness: SlotHarness, timer: str, number: str
+) -> None:
+    first, second = [harness.run("profiles", f"{timer} {number}", job_id=60) for _ in range(2)]
+
+    assert first.outcome is second.outcome is Outcome.SUCCEEDED
+    assert first.message == second.message
 
 
 def test_each_run_has_its_own_log_and_a_silent_one_none(harness: SlotHarness) -> None:

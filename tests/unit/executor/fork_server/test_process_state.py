@@ -55,6 +55,15 @@ def test_mark_that_the_run_removed_comes_back(process_state: ProcessState) -> No
     assert os.environ[RUN_MARK] == "18"
 
 
+@pytest.mark.parametrize("timer", [signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF])
+def test_timer_is_stopped(process_state: ProcessState, timer: int) -> None:
+    signal.setitimer(timer, 1_000, 1_000)
+
+    process_state.restore()
+
+    assert signal.getitimer(timer) == (0, 0)
+
+
 def test_folder_is_put_back(process_state: ProcessState, tmp_path: Path) -> None:
     os.chdir("/")
 
