@@ -12,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
+from broker.topology import check_address
 from executor.gateway.errors import AddressRefused
 
 LONGEST = 255
@@ -104,6 +105,7 @@ class AllowList:
 
         """
         remote = _parse(url)
+        _check_address(remote)
         ip = _literal(remote.host)
         if ip is not None:
             self.admit(remote, str(ip))
@@ -167,6 +169,15 @@ def _parse(url: str) -> RemoteUrl:
         raise _refused(url, "with a plain path")
     host = str(_literal(parts.hostname or "") or parts.hostname)
     return RemoteUrl(parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/"))
+
+
+def _check_address(remote: RemoteUrl) -> None:
+    try:
+        check_address(remote.address)
+    except ValueError:
+        raise AddressRefused(
+            f"{remote.host} cannot name an executor: it has to begin with a letter or a digit"
+        ) from None
 
 
 def _is_host(parts: SplitResult) -> bool:

@@ -18,7 +18,7 @@ from executor.gateway.liveness import REGISTERED_SECONDS
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote import ExecutorFactory, Remote
 from executor.gateway.remote_client import RemoteClient
-from executor.gateway.remote_folder import RemoteFolder, remembered
+from executor.gateway.remote_folder import Note, RemoteFolder, remembered
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.logs.run_logs import RunLogs
@@ -68,14 +68,16 @@ class Remotes:
         return not self._remotes and not self._starting
 
     async def restore(self) -> None:
-        """Serve those that the last gateway served; they have time to register again."""
+        """Serve those that the last gateway served; they have time to register again.
+
+        One that cannot be served now is logged and left out.
+        """
         for app, note in remembered(self._options.state_dir):
             try:
-                if app not in self._options.tokens.by_app:
-                    raise BadRequest(f"no token is listed for app {app}")
-                await self._begin(app, self._options.allowed.check(note.url), note.appname)
-            except (ExecutorError, OSError) as error:
-                log.warning("remote_refused", app=app, url=note.url, why=str(error))
+                await self._go_on_with(app, note)
+            except Exception as error:  # noqa: BLE001 - no note may keep the gateway from starting
+                why = str(error) or repr(error)
+                log.warning("remote_refused", app=app, url=note.url, why=why)
 
     async def register(self, app: str, text: str, appname: str = "") -> None:
         """Note that an executor registered, and serve it if it is new.
@@ -147,6 +149,11 @@ class Remotes:
             self._left_alone[app, url.address] = time.monotonic() + REFUSED_SECONDS
             log.warning("remote_refused", app=app, url=url.text, why=str(error))
             raise BadRequest(str(error)) from error
+
+    async def _go_on_with(self, app: str, note: Note) -> None:
+        if app not in self._options.tokens.by_app:
+            raise BadRequest(f"no token is listed for app {app}")
+        await self._begin(app, self._options.allowed.check(note.url), note.appname)
 
     async def _begin(self, app: str, url: RemoteUrl, appname: str) -> None:
         key = (app, url.address)

@@ -16,8 +16,9 @@ from broker.messages.to_scheduler import Finished, NotStarted
 from executor.core.state_folder import StateFolder
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList
-from executor.gateway.errors import BadRequest, NotRecorded
+from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
 from executor.gateway.protocol import RemoteResult
+from executor.gateway.remote_folder import Note, RemoteFolder
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.gateway.remotes import RemoteOptions, Remotes
@@ -97,10 +98,12 @@ class Case:
         #: Whether what is called back reaches the journal.
         self.records = True
         self.unrecorded: list[Callable[[], None]] = []
+        #: The addresses that no executor can be made for.
+        self.unusable: set[str] = set()
         self._options = RemoteOptions(
             record_seconds=0.2,
             state_dir=self.state_dir,
-            allowed=AllowList.parse("jobs,127.0.0.1"),
+            allowed=AllowList.parse("jobs,_jobs,127.0.0.1"),
             tokens=AccessTokens.parse("demo: a-token-of-one-app"),
             limits=RemoteLimits(count=4, grace_seconds=0, script_languages=()),
             run_logs=RunLogs(folder / "logs"),
@@ -171,6 +174,8 @@ class Case:
         self.loop.close()
 
     def _make(self, **facts: Any) -> Any:
+        if facts["address"] in self.unusable:
+            raise ValueError("expected something else")
         executor = FakeExecutor(self, **facts)
         self.executors.append(executor)
         return executor
@@ -393,6 +398,31 @@ class TestCallbacks:
         with pytest.raises(NotRecorded):
             case.do(call_back())
         case.do(registering)
+
+
+def test_executor_whose_address_is_none_is_refused_and_not_remembered(case: Case) -> None:
+    with pytest.raises(AddressRefused, match="_jobs cannot name an executor"):
+        case.do(case.remotes.register("demo", "http://_jobs:9999"))
+
+    assert case.restored() == []
+
+
+def test_notes_that_cannot_be_used_keep_no_other_executor_from_being_served(case: Case) -> None:
+    boot_id = case.register().identity.boot_id
+    case.executors[-1].end(clean=False)
+    for url in ("http://127.0.0.1:9999", "http://_jobs:9999"):
+        folder = RemoteFolder(case.state_dir, "demo", url.removeprefix("http://"))
+        folder.save(Note(url))
+        folder.state.release()
+    case.unusable.add("127.0.0.1:9999")
+
+    with capture_logs() as events:
+        restored = case.restored()
+
+    assert restored == [boot_id]
+    refused = [event["why"] for event in events if event["event"] == "remote_refused"]
+    assert refused[0] == "expected something else"
+    assert refused[1].startswith("_jobs cannot name")
 
 
 def test_executor_whose_note_cannot_be_written_may_register_again(

@@ -92,6 +92,16 @@ def test_url_is_refused_whatever_is_allowed(url: str) -> None:
         EVERYTHING.check(url)
 
 
+@pytest.mark.parametrize("allowed", ["_jobs", "0.0.0.0/0"])
+def test_host_whose_name_cannot_be_an_executors_is_refused_with_the_reason(allowed: str) -> None:
+    with pytest.raises(AddressRefused) as refused:
+        AllowList.parse(allowed).check("http://_jobs:9999")
+
+    assert str(refused.value) == (
+        "_jobs cannot name an executor: it has to begin with a letter or a digit"
+    )
+
+
 @pytest.mark.parametrize(
     ("allowed", "url"),
     [
