@@ -32,6 +32,8 @@ class Journal:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size = self._written = os.fstat(self._file).st_size
         self._is_torn = False
+        #: Whether the folder may still name the file that a rewrite has replaced.
+        self._is_replacing = False
         #: The offset up to which blocks are allocated; 0 if that is not known.
         self._room_end = self._room = 0
 
@@ -43,7 +45,7 @@ class Journal:
     @property
     def has_pending(self) -> bool:
         """Whether lines wait for a commit."""
-        return bool(self._pending or self._unsynced)
+        return bool(self._pending or self._unsynced or self._is_replacing)
 
     def read(self) -> list[bytes]:
         """Return the lines of the file, without an incomplete last one.
@@ -92,13 +94,14 @@ class Journal:
 
         """
         self.write()
-        if not self._unsynced:
+        if not self.has_pending:
             return
         try:
             os.fdatasync(self._file)
         except OSError as error:
             self._write_again()
             raise self._failure(error) from error
+        self._end_replacing()
         self._size = self._written
         self._unsynced.clear()
 
@@ -106,7 +109,8 @@ class Journal:
         """Replace the file with these lines atomically and durably; they include what is pending.
 
         Raises:
-            JournalFailed: the old file stays, and so does what is pending.
+            JournalFailed: the old file stays, and so does what is pending; or the file is replaced,
+                but not durably before the next commit.
 
         """
         fresh = self._path.with_suffix(".tmp")
@@ -117,19 +121,34 @@ class Journal:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
             raise JournalFailed(f"cannot write {fresh}: {error.strerror}") from error
+        self._go_on_in(file)
+        self._end_replacing()
+
+    def close(self) -> None:
+        """Close the file; pending lines are lost, as after a kill."""
+        os.close(self._file)
+
+    def _go_on_in(self, file: int) -> None:
         os.close(self._file)
         self._file = file
         self._is_torn = False
+        self._is_replacing = True
         self._size = self._written = os.fstat(file).st_size
         self._pending.clear()
         self._unsynced.clear()
         self._room_end = 0
         self._preallocate()
-        _sync_folder(self._path.parent)
 
-    def close(self) -> None:
-        """Close the file; pending lines are lost, as after a kill."""
-        os.close(self._file)
+    def _end_replacing(self) -> None:
+        """Make a rewrite durable if it is not yet; raises JournalFailed if that cannot be done."""
+        if not self._is_replacing:
+            return
+        folder = self._path.parent
+        try:
+            _sync_folder(folder)
+        except OSError as error:
+            raise JournalFailed(f"cannot write {folder}: {error.strerror}") from error
+        self._is_replacing = False
 
     def _write(self, group: bytes) -> None:
         view = memoryview(group)

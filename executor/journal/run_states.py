@@ -224,7 +224,7 @@ class RunStates:
         """Rewrite the journal without what is no longer needed.
 
         Raises:
-            JournalFailed: the old journal stays.
+            JournalFailed: the old journal stays, or the next commit makes the new one durable.
 
         """
         self._contents.forget(now_ms)

@@ -186,6 +186,27 @@ def test_rewrite_on_a_full_disk_keeps_the_old_file_and_what_is_pending(path: Pat
     assert [entry.name for entry in path.parent.iterdir()] == ["journal"]
 
 
+def test_rewrite_in_a_folder_that_cannot_be_synced_is_durable_with_the_next_commit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(path)
+    journal.append(b"pending")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", refuse)
+        with pytest.raises(JournalFailed, match=f"cannot write {path.parent}: Input/output error"):
+            journal.rewrite([b"new", b"pending"])
+        with pytest.raises(JournalFailed):
+            journal.commit()
+        waiting = journal.has_pending
+    journal.append(b"later")
+    journal.commit()
+
+    assert waiting
+    assert not journal.has_pending
+    assert lines_in(path) == [b"new", b"pending", b"later"]
+
+
 def test_left_over_of_a_rewrite_that_was_killed_does_no_harm(path: Path) -> None:
     path.with_suffix(".tmp").write_bytes(b"half of a li")
     path.write_bytes(b"old\n")
