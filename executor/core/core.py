@@ -188,6 +188,13 @@ class Core:
     def _tick(self) -> None:
         if self._is_closed:
             return
+        try:
+            self._check()
+        finally:
+            seconds = IDLE_TICK_SECONDS if self._active_runs.is_empty else TICK_SECONDS
+            self._context.loop.call_later(seconds, self._tick)
+
+    def _check(self) -> None:
         self._watch.check()
         self._ask(self._clock.monotonic())
         self._active_runs.tell_started()
@@ -196,8 +203,6 @@ class Core:
         self._compact()
         if self._run_states.has_uncommitted:
             self._commits.schedule()
-        seconds = IDLE_TICK_SECONDS if self._active_runs.is_empty else TICK_SECONDS
-        self._context.loop.call_later(seconds, self._tick)
 
     def _ask(self, now: float) -> None:
         run_ids = self._roles.contact.question(now)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from broker.messages.to_executor import IdleBeat, Kill
-from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted
+from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, Started
 from broker.messages.values import Outcome
+from executor.core.watch import Watch
 from executor.journal.group_commit import CommitPace
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
@@ -125,6 +126,43 @@ def test_room_on_the_disk_lets_everything_go_on(case: AgentCase, disk: Disk) -> 
         case.desk.expect(run_id, Finished)
     assert case.starts_of(99) == 1
     assert len(case.slots.started) == 51
+
+
+def test_folder_that_cannot_be_synced_delays_the_boot_until_it_can(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = threading.Event()
+
+    def refuse(_descriptor: int) -> None:
+        refused.set()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", refuse)
+        executor = case.boot(welcomed=False)
+        assert refused.wait(30)
+
+    eventually(lambda: executor.is_taking)
+    case.desk.send_trigger(1)
+    assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+
+
+def test_check_that_fails_once_does_not_end_the_checks(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = threading.Event()
+
+    def fail(_watch: Watch) -> None:
+        failed.set()
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    case.boot()
+    with monkeypatch.context() as broken:
+        broken.setattr(Watch, "check", fail)
+        assert failed.wait(30)
+    case.desk.send_trigger(1, param="hold")
+
+    case.desk.expect(1, Started)
 
 
 def last_ailments(case: AgentCase) -> tuple[Ailment, ...]:
