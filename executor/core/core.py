@@ -198,11 +198,17 @@ class Core:
         self._watch.check()
         self._ask(self._clock.monotonic())
         self._active_runs.tell_started()
+        if self._roles.readiness.is_draining:
+            self._return_waiting()
         self._active_runs.start_ready()
         self._balance()
         self._compact()
         if self._run_states.has_uncommitted:
             self._commits.schedule()
+
+    def _return_waiting(self) -> None:
+        """Return what waits; once it is known that a run handed ahead has not begun, it does."""
+        self._active_runs.return_waiting(Why.SHUTTING_DOWN())
 
     def _ask(self, now: float) -> None:
         run_ids = self._roles.contact.question(now)
@@ -265,7 +271,7 @@ class Core:
         """Take no more runs, and return those that wait."""
         self._roles.readiness.is_draining = True
         self._roles.heartbeats.beat_now()
-        self._active_runs.return_waiting(Why.SHUTTING_DOWN())
+        self._return_waiting()
 
     def stop_runs(self) -> None:
         """End every running run."""
@@ -273,6 +279,7 @@ class Core:
 
     def finish_taking(self) -> None:
         """Have no more triggers delivered, and return those that have been."""
+        self._return_waiting()
         if self._startup.run_inbox is not None:
             self._startup.run_inbox.finish()
 

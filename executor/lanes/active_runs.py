@@ -164,8 +164,11 @@ class ActiveRuns:
             self._unreported_starts.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
 
     def went_on(self, run_id: int) -> None:
-        """Record that a process has reached a run that it was handed ahead."""
-        run = self._runs[run_id]
+        """Record that a process has reached a run that it was handed ahead, if it is still here."""
+        run = self._runs.get(run_id)
+        if run is None:
+            self._log.error("unknown_run_reached", run_id=run_id)
+            return
         self._lanes.go_on(run.trigger.job_id, run_id)
         self._leave_waiting(run)
         run.phase = Phase.RUNNING
@@ -258,22 +261,29 @@ class ActiveRuns:
                 self._slots.cut_off(run_id)
 
     def return_waiting(self, why: Words) -> None:
-        """Report every waiting run as not started."""
+        """Report every waiting run as not started, unless its process may have begun it."""
         self._slots.recall_all()
         for run_id in self.waiting_ids():
-            run = self._runs[run_id]
-            self._drop(run)
-            self._reporting.not_started(run.trigger, why)
+            run = self._waiting_in_hand(run_id)
+            if run is not None:
+                self._drop(run)
+                self._reporting.not_started(run.trigger, why)
 
     def forget_closed(self, run_ids: set[int]) -> None:
         """Drop those of these runs that are waiting: the schedulers have ended them already."""
         for run_id in run_ids:
-            run = self._runs.get(run_id)
-            if run is not None and self._is_in_hand(run) and run.phase is Phase.WAITING:
+            run = self._waiting_in_hand(run_id)
+            if run is not None:
                 self._drop(run)
                 self._reporting.drop_closed(run.trigger)
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _waiting_in_hand(self, run_id: int) -> ActiveRun | None:
+        """Return a run that waits here and that no process can begin; None if it does not."""
+        run = self._runs.get(run_id)
+        is_waiting = run is not None and self._is_in_hand(run) and run.phase is Phase.WAITING
+        return run if is_waiting else None
 
     def _is_in_hand(self, run: ActiveRun) -> bool:
         """Take a run back if it was handed ahead; return whether it is still here."""

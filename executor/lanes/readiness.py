@@ -45,7 +45,8 @@ class Readiness:
     @property
     def may_start(self) -> bool:
         """Whether runs may be started."""
-        return self.may_take and self._contact.is_held(self._clock.monotonic())
+        is_held = self._contact.is_held(self._clock.monotonic())
+        return self.may_take and is_held and not self.is_draining
 
     def obstacle(self) -> Reason | None:
         """Return why no run can be started now; None if one can."""

@@ -40,6 +40,7 @@ class ScriptedSlots(SlotPool):
         self.running: dict[int, Trigger] = {}
         self.is_closed = False
         self.on_ready = events.ready
+        self.on_went_on = events.went_on
         self._on_started = events.started
         self._on_finished = events.finished
         self.count = count

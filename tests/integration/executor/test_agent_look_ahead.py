@@ -1,5 +1,7 @@
 """The whole executor with job processes that are handed several runs at once."""
 
+import errno
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 from broker.messages.to_executor import Kill
 from broker.messages.to_scheduler import Finished, NotStarted, Started
 from broker.messages.values import Block, Outcome
+from executor import begin_notes
 from executor.boot_context import Limits
 from executor.journal.records import HandedOver
 from executor.logs.run_logs import RunLogs
@@ -141,6 +144,39 @@ def test_draining_returns_what_was_handed_ahead(line: Line) -> None:
     line.desk.expect(SECOND, NotStarted)
     line.desk.expect(THIRD, NotStarted)
     assert line.begun() == [FIRST, BLOCKER, HEAD]
+
+
+def test_draining_returns_no_run_that_its_process_may_have_begun(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.form()
+    monkeypatch.setattr(begin_notes, "withdraw", refuse)
+    monkeypatch.setattr(begin_notes, "begun", refuse)
+
+    line.case.executors[0].stop()
+
+    assert line.case.executors[0].join(20)
+    assert [line.outcome(one) for one in (HEAD, SECOND, THIRD)] == [Outcome.FAILED] * 3
+    assert not line.desk.of(NotStarted)
+
+
+def test_run_that_had_not_begun_after_all_is_returned_when_its_process_is_gone(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.form()
+    monkeypatch.setattr(begin_notes, "withdraw", refuse)
+
+    line.case.executors[0].stop()
+
+    assert line.case.executors[0].join(20)
+    assert line.outcome(HEAD) is Outcome.FAILED
+    line.desk.expect(SECOND, NotStarted)
+    line.desk.expect(THIRD, NotStarted)
+    assert line.begun() == [FIRST, BLOCKER, HEAD]
+
+
+def refuse(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_executor_killed_during_the_head_tells_that_the_others_never_started(

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -388,3 +389,15 @@ def test_thousand_runs_finish_once_each(case: AgentCase) -> None:
 
     assert sorted(report.run_id for report in case.desk.reports) == list(range(1, 1_001))
     assert len(case.slots.started) == 1_000
+
+
+def test_process_that_reaches_a_run_that_is_not_here_does_no_harm(case: AgentCase) -> None:
+    heard = threading.Event()
+
+    def reach() -> None:
+        case.slots.on_went_on(404)
+        heard.set()
+
+    case.slots.loop.call_soon_threadsafe(reach)
+
+    assert heard.wait(10)
