@@ -84,8 +84,8 @@ class ActiveRuns:
 
     @property
     def running_count(self) -> int:
-        """How many runs are running or starting."""
-        return len(self._runs) - self._lanes.waiting_count
+        """How many runs are running or starting; about that many if another thread asks."""
+        return max(0, len(self._runs) - self._lanes.waiting_count)
 
     @property
     def is_working(self) -> bool:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_scheduler import Finished, NotStarted, Started
+from broker.messages.to_executor import Trigger
+from broker.messages.to_scheduler import Finished, Heartbeat, NotStarted, Started
 from broker.messages.values import Block, Outcome
 from broker.topology import DEAD_QUEUE
 from executor.journal.records import Accepted, Confirmed, Ended, Starting
+from executor.lanes.admission import Decision
+from executor.lanes.lanes import Lanes
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
@@ -401,3 +404,25 @@ def test_process_that_reaches_a_run_that_is_not_here_does_no_harm(case: AgentCas
     case.slots.loop.call_soon_threadsafe(reach)
 
     assert heard.wait(10)
+
+
+def test_heartbeat_in_the_middle_of_an_admission_tells_no_impossible_number(
+    unbooted: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = unbooted
+    case.limits = replace(case.limits, beat_seconds=0.02)
+    case.boot()
+    offer = Lanes.offer
+    told: list[Heartbeat] = []
+
+    def offer_slowly(lanes: Lanes, trigger: Trigger) -> Decision:
+        decision = offer(lanes, trigger)
+        before = len(case.desk.of(Heartbeat))
+        told.extend(eventually(lambda: case.desk.of(Heartbeat)[before + 1 :], 10))
+        return decision
+
+    monkeypatch.setattr(Lanes, "offer", offer_slowly)
+    case.desk.send_trigger(1)
+
+    case.desk.expect(1, Finished)
+    assert {(beat.load.running, beat.load.waiting) for beat in told} == {(0, 1)}
