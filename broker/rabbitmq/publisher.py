@@ -240,7 +240,9 @@ class AmqpPublisher:
         return time.monotonic() - self._progress_at
 
     def _on_return(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:
-        self._returned.add(int(properties.message_id))  # comes before the confirm of the same one
+        tag = int(properties.message_id)
+        if tag in self._in_flight:  # not forgotten meanwhile; its confirm comes after this
+            self._returned.add(tag)
 
     def _on_confirm(self, frame: Any) -> None:
         method = frame.method
