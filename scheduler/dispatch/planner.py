@@ -6,7 +6,7 @@ to do: the rows are the timer.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -49,6 +49,25 @@ OVERDUE_TIMES = 20
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """When a round began, by the database's clock and by the host's."""
+
+    began_ms: int
+    began_at: float
+    monotonic: Callable[[], float]
+
+    def present_ms(self) -> int:
+        """Return when it began, or the time now if it has waited long.
+
+        A tick that was in time then may be so late by now that the misfire policy decides.
+        """
+        waited_seconds = self.monotonic() - self.began_at
+        if waited_seconds <= LONG_WAIT_SECONDS:
+            return self.began_ms
+        return self.began_ms + int(waited_seconds * 1000)
+
+
 @dataclass(slots=True)
 class _Batch:
     """What one transaction writes."""
@@ -75,7 +94,6 @@ class Planner:
         self._context = context
         self._timezone = timezone
         self._alarm_defaults = alarm_defaults
-        self._began_at, self._began_ms = context.monotonic(), 0
         self._overdue: dict[int, int] = {}
         self._overdue_at = 0
         self._overdue_age_ms = OVERDUE_AGE_MS
@@ -90,51 +108,47 @@ class Planner:
         next_ms = self._context.database.read(due_jobs.next_tick)
         if next_ms is None or next_ms > now_ms + BEGIN_MS:
             return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
-        self._began_at, self._began_ms = self._context.monotonic(), now_ms
+        this_round = _Round(now_ms, self._context.monotonic(), self._context.monotonic)
         self._count_overdue(now_ms)
         try:
-            claimed = self._plan_batch(now_ms)
+            claimed = self._plan_batch(this_round)
         except DatabaseUnavailable:
             raise
         except Exception:
             log.exception("batch_not_planned")
-            claimed = self._plan_apart(now_ms)
+            claimed = self._plan_apart(this_round)
         return 0 if claimed == BATCH else 0.05
 
-    def _plan_batch(self, now_ms: int, only: Collection[int] | None = None) -> int:
+    def _plan_batch(self, this_round: _Round, only: Collection[int] | None = None) -> int:
         claimed, _ = self._context.write_runs(
-            lambda session: self._plan(session, now_ms, only), has_planned=lambda counts: counts[1]
+            lambda session: self._plan(session, this_round, only),
+            has_planned=lambda counts: counts[1],
         )
         return claimed
 
-    def _plan_apart(self, now_ms: int) -> int:
+    def _plan_apart(self, this_round: _Round) -> int:
         """Plan a failed batch in ever smaller parts; stop the jobs at fault."""
 
-        def claim(session: Session) -> list[JobToPlan]:
-            return list(due_jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH))
-
         def plan(part: Sequence[JobToPlan]) -> None:
-            self._plan_batch(now_ms, {job.id for job in part})
+            self._plan_batch(this_round, {job.id for job in part})
 
         def stop(job: JobToPlan, error: Exception) -> None:
             reason = Why.NOT_PLANNABLE(fault=" ".join(str(error).split()))
             self._context.database.write(
                 lambda session: self._write_stops(
-                    session, [_stop(job, reason, error=str(error))], now_ms
+                    session, [_stop(job, reason, error=str(error))], this_round.began_ms
                 )
             )
 
-        claimed = self._context.database.write(claim)
+        claimed = self._context.database.write(lambda session: _claim(session, this_round))
         bisect(claimed, plan, stop)
         return len(claimed)
 
-    def _plan(self, session: Session, now_ms: int, only: Collection[int] | None) -> tuple[int, int]:
-        claimed = [
-            job
-            for job in due_jobs.claim_due(session, until_ms=now_ms + WINDOW_MS, limit=BATCH)
-            if only is None or job.id in only
-        ]
-        now_ms = self._present_ms()
+    def _plan(
+        self, session: Session, this_round: _Round, only: Collection[int] | None
+    ) -> tuple[int, int]:
+        claimed = [job for job in _claim(session, this_round) if only is None or job.id in only]
+        now_ms = this_round.present_ms()
         batch = _Batch([], [], [], [], [])
         for job in claimed:
             try:
@@ -150,16 +164,6 @@ class Planner:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
         return len(claimed), len(batch.planned)
-
-    def _present_ms(self) -> int:
-        """Return when this round began, or the time now if it has waited long.
-
-        A tick that was in time then may be so late by now that the misfire policy decides.
-        """
-        waited_seconds = self._context.monotonic() - self._began_at
-        if waited_seconds <= LONG_WAIT_SECONDS:
-            return self._began_ms
-        return self._began_ms + int(waited_seconds * 1000)
 
     def _decide(self, job: JobToPlan, now_ms: int) -> Plan:
         schedule = read_schedule(
@@ -245,6 +249,10 @@ class Planner:
         self._overdue_at = now_ms
         took_ms = round((time.monotonic() - began_at) * 1000)
         self._overdue_age_ms = max(OVERDUE_AGE_MS, OVERDUE_TIMES * took_ms)
+
+
+def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
+    return due_jobs.claim_due(session, until_ms=this_round.began_ms + WINDOW_MS, limit=BATCH)
 
 
 def _stop(
