@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from flask import abort, g
+from sqlalchemy.orm import Session
 
 from scheduler.actor import Actor
 from sql.accounts.users import Role, rights_of
@@ -63,6 +64,17 @@ def actor_of(user: User, *, origin: str) -> Actor:
     """Return a user as an actor, with the rights that the row has."""
     is_limited = bool(user.must_change_password)
     return Actor.of(user.name, rights_of(user), origin=origin, is_limited=is_limited)
+
+
+def has_rights_of(session: Session, user_id: int, actor: Actor) -> bool:
+    """Return whether a user is enabled and has exactly an actor's rights.
+
+    Work in the background asks before each step: its user's rights may have changed since it began.
+    """
+    user = session.get(User, user_id)
+    if user is None or user.is_disabled:
+        return False
+    return actor_of(user, origin=actor.origin) == actor
 
 
 def visitor() -> Visitor:

@@ -21,7 +21,7 @@ class ClearingPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
-        self._clearings = Clearings()
+        self._clearings = Clearings(services)
 
     @route("/runs/clear", Right.OPERATE)
     def show(self) -> str:
@@ -40,13 +40,14 @@ class ClearingPages:
         criteria = criteria_of(choice, now_ms=now_ms, job_id=form.job_id, app_id=app_id)
         progress = Progress(
             choice=choice,
+            user_id=known.user_id,
             who=known.name,
             began_at=now_ms,
             app_id=form.app_id,
             app=form.app.data or "",
             job=(form.job.data or "").strip(),
         )
-        if not self._clearings.start(self._services.commands(known.actor).runs, criteria, progress):
+        if not self._clearings.start(known.actor, criteria, progress):
             form.add_error(gettext("Runs are already being cleared. Only one can run at a time."))
             return self._page(form), 409
         flash(gettext("Clearing started."))

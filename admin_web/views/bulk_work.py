@@ -10,14 +10,13 @@ import structlog
 
 from admin_web.console_services import ConsoleServices
 from admin_web.forms.bulk import BulkAction
-from admin_web.visitors import Visitor, actor_of
+from admin_web.visitors import Visitor, has_rights_of
 from scheduler.actor import Actor
 from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.commands.commands import Commands
 from scheduler.problems import Problem
 from sql.accounts.idempotency import FormKey
 from sql.errors import DatabaseUnavailable
-from sql.models import User
 
 log = structlog.get_logger()
 
@@ -160,19 +159,14 @@ class BulkWork:
     def _run(self, work: Work, actor: Actor) -> WorkState:
         """Do part after part while the user may; return how it ended."""
         parts = self._parts(self._services.commands(actor), work)
-        while self._has_rights(work.user_id, actor):
+        while self._services.database.read(
+            lambda session: has_rights_of(session, work.user_id, actor)
+        ):
             part = next(parts, None)
             if part is None:
                 return WorkState.DONE
             self._note(work.key, part)
         return WorkState.REVOKED
-
-    def _has_rights(self, user_id: int, actor: Actor) -> bool:
-        """Return whether the user is enabled and still has exactly the actor's rights."""
-        user = self._services.database.read(lambda session: session.get(User, user_id))
-        if user is None or user.is_disabled:
-            return False
-        return actor_of(user, origin=actor.origin) == actor
 
     def _note(self, key: str, part: Part) -> None:
         with self._lock:

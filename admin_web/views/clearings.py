@@ -7,7 +7,9 @@ from enum import StrEnum
 
 import structlog
 
-from scheduler.commands.runs import RunCommands
+from admin_web.console_services import ConsoleServices
+from admin_web.visitors import has_rights_of
+from scheduler.actor import Actor
 from scheduler.retention.clearing_criteria import ClearingCriteria, ClearingPreset
 from sql.errors import DatabaseUnavailable
 
@@ -21,16 +23,19 @@ class ClearingState(StrEnum):
     DONE = "DONE"
     STOPPED = "STOPPED"
     FAILED = "FAILED"
+    #: The user was disabled or has other rights than at the start.
+    REVOKED = "REVOKED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A clearing: its criteria, who started it, how many runs it has cleared.
+    """A clearing: its criteria, the user who started it, how many runs it has cleared.
 
     `app_id` None = all apps; `job` is the name as it was typed.
     """
 
     choice: ClearingPreset
+    user_id: int
     who: str
     began_at: int
     app_id: int | None = None
@@ -47,7 +52,8 @@ class Progress:
 class Clearings:
     """The running or last clearing of this console process."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
         self._lock = threading.Lock()
         self._progress: Progress | None = None
         self._is_to_stop = threading.Event()
@@ -57,7 +63,7 @@ class Clearings:
         """Its progress; None before the first one."""
         return self._progress
 
-    def start(self, commands: RunCommands, criteria: ClearingCriteria, progress: Progress) -> bool:
+    def start(self, actor: Actor, criteria: ClearingCriteria, progress: Progress) -> bool:
         """Start a clearing; return False if one is running."""
         with self._lock:
             if self._progress is not None and self._progress.state is ClearingState.RUNNING:
@@ -66,7 +72,7 @@ class Clearings:
             self._is_to_stop.clear()
         # A daemon thread: the console may stop in between, as each step is complete in itself.
         threading.Thread(
-            target=self._clear, args=(commands, criteria), name="clearing", daemon=True
+            target=self._clear, args=(actor, criteria), name="clearing", daemon=True
         ).start()
         return True
 
@@ -74,11 +80,12 @@ class Clearings:
         """Stop it after the current step."""
         self._is_to_stop.set()
 
-    def _clear(self, commands: RunCommands, criteria: ClearingCriteria) -> None:
+    def _clear(self, actor: Actor, criteria: ClearingCriteria) -> None:
+        commands = self._services.commands(actor).runs
         try:
-            count = commands.clear(criteria, on_progress=self._note)
-        except _StopAsked:
-            self._set(state=ClearingState.STOPPED)
+            count = commands.clear(criteria, on_progress=lambda count: self._note(count, actor))
+        except _Ended as ended:
+            self._set(state=ended.state)
         except DatabaseUnavailable as error:
             log.warning("clearing_interrupted", error=str(error))
             self._set(state=ClearingState.FAILED)
@@ -88,16 +95,24 @@ class Clearings:
         else:
             self._set(state=ClearingState.DONE, count=count)
 
-    def _note(self, count: int) -> None:
-        self._set(count=count)
+    def _note(self, count: int, actor: Actor) -> None:
+        """Note a step; end the clearing there if it is to stop or its user may not go on."""
+        user_id = self._set(count=count).user_id
         if self._is_to_stop.is_set():
-            raise _StopAsked
+            raise _Ended(ClearingState.STOPPED)
+        if not self._services.database.read(lambda session: has_rights_of(session, user_id, actor)):
+            raise _Ended(ClearingState.REVOKED)
 
-    def _set(self, **changes: object) -> None:
+    def _set(self, **changes: object) -> Progress:
         with self._lock:
             assert self._progress is not None, "a clearing has begun"
             self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+            return self._progress
 
 
-class _StopAsked(Exception):
-    """The clearing was asked to stop."""
+class _Ended(Exception):
+    """The clearing ends between two steps."""
+
+    def __init__(self, state: ClearingState) -> None:
+        super().__init__(state)
+        self.state = state

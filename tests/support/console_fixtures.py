@@ -12,6 +12,7 @@ from sql.engine import Database
 from sql.registry import apps
 from tests.support.console import Clock, Visit, add_user, make_app, make_password_quick, signed_in
 from tests.support.schemas import SQLiteSchema
+from tests.support.stored_rows import Rows
 
 #: Somebody of each kind. All have the app `reports`, but for `stranger`, who has `mails`.
 USERS = {
@@ -45,6 +46,13 @@ def database(_filled: Path, tmp_path: Path) -> Iterator[Database]:
     database = Database(f"sqlite:///{path}")
     yield database
     database.close()
+
+
+@pytest.fixture
+def rows(database: Database) -> Iterator[Rows]:
+    rows = Rows(database.url.render_as_string(hide_password=False))
+    yield rows
+    rows.database.close()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Clearing by hand: who may clear what, one at a time, in the background, on record."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from flask import Flask
@@ -12,19 +12,13 @@ from scheduler.retention.clearing_criteria import ClearingCriteria
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from sql.models import AuditEntry, Purge, Run
+from tests.support.acting import NamedUsers
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 
 DAY_MS = 86_400_000
 SURE = {"is_sure": "y"}
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def fill(rows: Rows, clock: Clock) -> dict[str, int]:
@@ -180,6 +174,22 @@ def test_nobody_stops_what_is_not_theirs(
     admin.post("/runs/clear/stop")
     slow.go_on.release()
     wait_done(admin)
+
+
+def test_one_whose_user_is_disabled_ends_after_the_present_step(
+    app: Flask, admin: Visit, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(monkeypatch)
+    operator = signed_in(app, "operator")
+    operator.post("/runs/clear/start", {"choice": "9", "app": "reports", **SURE})
+
+    NamedUsers(database, who="admin").disable("operator")
+    slow.go_on.release()
+    page = wait_done(admin)
+
+    assert "permissions have changed" in page
+    assert "1,000 runs" in page
+    assert slow.steps == 1
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailable("gone"), RuntimeError("a fault of ours")])

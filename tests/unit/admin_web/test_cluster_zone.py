@@ -11,7 +11,6 @@ from admin_web.api.application import create_api
 from admin_web.app import create_app
 from scheduler.membership.schedulers_zone import ClusterZone
 from scheduler.retention.calendar_days import CalendarDays
-from sql.engine import Database
 from sql.instants import at
 from sql.runs import day_reports
 from sql.runs.day_reports import Cleared, Counts
@@ -26,9 +25,8 @@ FAR_WEST, FAR_EAST = "Pacific/Pago_Pago", "Pacific/Kiritimati"
 
 
 @pytest.fixture
-def rows(database: Database) -> Rows:
+def rows(rows: Rows) -> Rows:
     """A scheduler in the far west."""
-    rows = Rows(database.url.render_as_string(hide_password=False))
     rows.scheduler("one", 1, zone=FAR_WEST)
     return rows
 

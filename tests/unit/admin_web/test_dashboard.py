@@ -26,11 +26,6 @@ from tests.support.stored_rows import Rows
 TODAY = date(2027, 1, 15)
 
 
-@pytest.fixture
-def rows(database: Database) -> Rows:
-    return Rows(database.url.render_as_string(hide_password=False))
-
-
 def report(database: Database, day: date, *counts: int, app: str = "reports") -> None:
     """Write what was counted of a day, when nothing was of any other app."""
 

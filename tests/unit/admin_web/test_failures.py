@@ -1,7 +1,7 @@
 """What a page says when something breaks behind it: a number that the log has too, no more."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,13 +29,6 @@ TELLING = (
     "Error:",
     "no such",
 )
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def assert_says_a_number_only(answer: Any, logs: list[Any], event: str) -> None:

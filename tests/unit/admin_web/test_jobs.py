@@ -116,11 +116,6 @@ PREVIEWS = [
 
 
 @pytest.fixture
-def rows(database: Database) -> Rows:
-    return Rows(database.url.render_as_string(hide_password=False))
-
-
-@pytest.fixture
 def operator(app: Flask) -> Visit:
     """A browser of somebody who operates `reports` and may not write scripts."""
     return signed_in(app, "operator")

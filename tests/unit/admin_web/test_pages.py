@@ -30,11 +30,6 @@ def beat(
     database.write(lambda session: presence.hold(session, one))
 
 
-@pytest.fixture
-def rows(database: Database) -> Rows:
-    return Rows(database.url.render_as_string(hide_password=False))
-
-
 class TestDashboard:
     def test_without_anything_it_says_what_to_do_next(self, admin: Visit) -> None:
         page = admin.get("/").text

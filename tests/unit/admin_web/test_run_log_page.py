@@ -14,11 +14,6 @@ TEXT = "\x1b[31mbad <b>\x1b[0m\nsecond"
 
 
 @pytest.fixture
-def rows(database: Database) -> Rows:
-    return Rows(database.url.render_as_string(hide_password=False))
-
-
-@pytest.fixture
 def app(database: Database, clock: Clock) -> Flask:
     return make_app(database, clock, requester=FixedLogs(TEXT))
 

@@ -1,14 +1,12 @@
 """Runs as pages: found and paged, looked at, killed, run again; to whom they are shown."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sql.engine import Database
 from sql.listings import run_search, run_walks
 from sql.listings.run_walks import RunSearch
 from sql.models import AuditEntry, Run
@@ -20,13 +18,6 @@ NASTY = '"><img src=x onerror=alert(1)>{{45679*76543}}'
 #: What it would be if a page computed it; no random token holds it by chance.
 COMPUTED = str(45_679 * 76_543)
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def shown(page: str) -> list[int]:

@@ -8,7 +8,6 @@ from flask import Flask
 from admin_web.timeline import bars
 from admin_web.timeline.bars import WIDTH, Window
 from admin_web.timeline.timeline_rows import ROW_RUNS, ROWS
-from sql.engine import Database
 from sql.run_status import RunStatus
 from sql.timeline.job_spans import SpanRun
 from tests.support.console import Clock, Visit, signed_in
@@ -17,11 +16,6 @@ from tests.support.stored_rows import Rows
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_800_000_000_000
 WINDOW = Window(NOW_MS - HOUR_MS, NOW_MS + HOUR_MS, NOW_MS)
-
-
-@pytest.fixture
-def rows(database: Database) -> Rows:
-    return Rows(database.url.render_as_string(hide_password=False))
 
 
 def names(page: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 from flask import Flask
@@ -11,13 +10,6 @@ from sql.engine import Database
 from tests.support.console import Clock, Visit, signed_in, snapshot
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def preview(visit: Visit, job_id: int, param: str = "", **form: object) -> str:

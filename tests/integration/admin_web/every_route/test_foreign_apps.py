@@ -1,6 +1,5 @@
 """Whoever has not an app learns nothing of it: by id, by list, by filter, on no route there is."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,13 +36,6 @@ EVERY_FIELD = {
     "address": f"{FOREIGN}-executor",
     "param": "taken",
 }
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 @pytest.fixture

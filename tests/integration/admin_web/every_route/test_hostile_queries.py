@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from flask import Flask
@@ -29,13 +29,6 @@ GUESSED = {
 MOST_LINES = 100
 #: A page of these small tables takes some milliseconds of a processor.
 WAIT_SECONDS = 2.0
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 @pytest.fixture

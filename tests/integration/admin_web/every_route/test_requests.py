@@ -5,7 +5,6 @@ leaves every row of every table as it was.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +57,6 @@ class Change:
 
     endpoint: str
     path: str
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 @pytest.fixture

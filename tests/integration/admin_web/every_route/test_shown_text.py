@@ -1,7 +1,6 @@
 """Whatever stands in a text is only text, in every field, on every page and in every file."""
 
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any, cast
 
@@ -59,13 +58,6 @@ class Page(HTMLParser):
     def shown(self) -> str:
         """Return all texts, those in attributes included."""
         return "\n".join(self.texts)
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def paths(app: Flask, made: SampleApp) -> list[str]:

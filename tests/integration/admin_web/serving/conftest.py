@@ -1,5 +1,5 @@
 """A console for a real server."""
 
-from tests.support.console_fixtures import _filled, app, clock, database
+from tests.support.console_fixtures import _filled, app, clock, database, rows
 
-__all__ = ["_filled", "app", "clock", "database"]
+__all__ = ["_filled", "app", "clock", "database", "rows"]

@@ -68,13 +68,6 @@ class Caller:
 
 
 @pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
-
-
-@pytest.fixture
 def limits() -> Limits:
     return MANY
 

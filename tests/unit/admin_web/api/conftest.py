@@ -1,6 +1,5 @@
 """The API on the console's database: two apps, a user of each role, jobs in both."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,19 +8,11 @@ from flask import Flask
 from sql.engine import Database
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
-from tests.support.stored_rows import Rows
 
 
 @pytest.fixture
 def api(database: Database, clock: Clock) -> Flask:
     return make_api(database, clock)
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 @pytest.fixture

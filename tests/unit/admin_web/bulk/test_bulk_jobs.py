@@ -1,7 +1,6 @@
 """All jobs of a filter at once; tags, favourites and saved filters, by which they are found."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,13 +16,6 @@ from tests.support.stored_rows import Rows
 
 SEEN = re.compile(r'name="seen"[^>]*value="([0-9a-f]+)"')
 CRON = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?"}
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def hidden(page: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Many runs at once through the console: counted before, told afterwards, never twice."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +14,6 @@ from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def hidden(page: str) -> dict[str, list[str]]:

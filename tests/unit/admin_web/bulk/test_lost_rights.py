@@ -25,13 +25,6 @@ NO_ACCESS = "Not found, or no permission: 1"
 
 
 @pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
-
-
-@pytest.fixture
 def many(rows: Rows) -> None:
     """More jobs than are started in one part, which has 20."""
     for number in range(45):
@@ -118,29 +111,23 @@ def test_a_resumed_kill_leaves_the_runs_of_an_app_that_was_taken_away(
 
 
 @pytest.mark.usefixtures("many")
-def test_work_of_a_user_who_is_disabled_stops_after_the_present_part(
-    app: Flask, database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda users: users.disable("operator"),
+        lambda users: users.set_password("operator", "a temporary password", must_change=True),
+    ],
+    ids=["disabled", "password reset"],
+)
+def test_work_stops_after_the_present_part_if_its_user_may_not_sign_in_as_before(
+    app: Flask,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[NamedUsers], object],
 ) -> None:
-    commands = NamedUsers(database, who="admin")
+    users = NamedUsers(database, who="admin")
     operator = signed_in(app, "operator")
-    after_first_part(monkeypatch, lambda: commands.disable("operator"))
-
-    begin(operator, "start", "")
-    eventually(nothing_is_running)
-
-    assert sum(states(database).values()) == 20
-
-
-@pytest.mark.usefixtures("many")
-def test_work_of_a_user_whose_password_was_reset_stops_too(
-    app: Flask, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands = NamedUsers(database, who="admin")
-    operator = signed_in(app, "operator")
-    after_first_part(
-        monkeypatch,
-        lambda: commands.set_password("operator", "a temporary password", must_change=True),
-    )
+    after_first_part(monkeypatch, lambda: act(users))
 
     begin(operator, "start", "")
     eventually(nothing_is_running)

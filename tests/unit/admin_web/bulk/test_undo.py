@@ -1,7 +1,6 @@
 """A stop of several jobs is undone: those start again, once, that it has stopped."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from flask import Flask
@@ -17,13 +16,6 @@ from tests.unit.admin_web.bulk.test_bulk_jobs import CRON, do, states
 
 UNDO = re.compile(r'action="/jobs/bulk/undo">.*?name="key" value="([^"]+)"')
 LEFT_ALONE = "Left alone, as it was not stopped by this action or was changed since"
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from flask import Flask
 
 from admin_web.exports import tables
-from sql.engine import Database
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 
@@ -29,8 +27,7 @@ LISTS = {
 
 
 @pytest.fixture
-def rows(database: Database, clock: Clock) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
+def rows(rows: Rows, clock: Clock) -> Rows:
     job_id = rows.job("nightly", tags="night,billing", handler="=cmd|' /C calc'!A1")
     rows.job("secret", "mails")
     for number in range(3):
@@ -38,8 +35,7 @@ def rows(database: Database, clock: Clock) -> Iterator[Rows]:
         rows.run(job_id, at, status="FAILED", message=f"@broke {number}", started_at=at)
     rows.executor("one", clock.now, "{}")
     rows.scheduler("node-1", clock.now)
-    yield rows
-    rows.database.close()
+    return rows
 
 
 def as_csv(visit: Visit, path: str) -> list[dict[str, str]]:

@@ -1,22 +1,18 @@
 """One box finds what exists for whoever looks, and leads to what they may do with it."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 
 
 @pytest.fixture
-def rows(database: Database, clock: Clock) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
+def rows(rows: Rows, clock: Clock) -> Rows:
     rows.executor("worker-7", clock.now, "{}")
-    yield rows
-    rows.database.close()
+    return rows
 
 
 def found(visit: Visit, text: str) -> list[str]:

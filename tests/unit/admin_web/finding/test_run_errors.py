@@ -1,24 +1,14 @@
 """Runs found by a part of a job's name, by what they say and by when; errors in groups."""
 
 import re
-from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def shown(page: str) -> list[int]:

@@ -1,9 +1,6 @@
 """The audit log shows what changed by the labels of the forms, with names instead of ids."""
 
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from admin_web.history.record_fields import LISTED
 from scheduler.alarms.policy import AlarmTargets
@@ -17,13 +14,6 @@ from sql.registry.apps import ids_by_name
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 def changes(visit: Visit, kind: str) -> str:

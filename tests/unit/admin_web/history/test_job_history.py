@@ -1,7 +1,6 @@
 """A job's history: each change in words, versions compared, and restored, deleted jobs too."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from flask import Flask
@@ -18,13 +17,6 @@ from tests.support.stored_rows import Rows
 
 SPEC = JobSpec(name="nightly", app="reports", handler="report.daily", tags=("night",), retries=1)
 HOOK = "https://hooks.example.com/secret"
-
-
-@pytest.fixture
-def rows(database: Database) -> Iterator[Rows]:
-    rows = Rows(database.url.render_as_string(hide_password=False))
-    yield rows
-    rows.database.close()
 
 
 @pytest.fixture
