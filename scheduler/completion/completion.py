@@ -1,4 +1,7 @@
-"""The only way into a final state: ends a run and plans its follow-ups in one transaction."""
+"""Ends runs and plans their follow-ups in one transaction.
+
+Every final state is entered here, except that a change of schedule cancels planned runs itself.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

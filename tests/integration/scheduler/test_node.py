@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +19,26 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 
+ROOT = Path(__file__).parents[3]
+
 
 def role_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name != "MainThread"}
+
+
+@on_memory
+def test_threads_have_the_names_of_the_roles_in_the_architecture(cluster: Cluster) -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition("| role | what it does |")[2].partition("\n\n")[0]
+    documented = {name for row in table.splitlines()[2:] for name in row.split("|")[1].split(",")}
+    before = role_threads()
+
+    cluster.scheduler()
+
+    started = {thread.name for thread in role_threads() - before}
+    missing = {name.strip() for name in documented} - started
+    # Only with a mail server, and with an OpenTelemetry collector; of the last there are several.
+    assert missing == {"mailer", "run spans", "run webhooks"}
 
 
 @on_memory
