@@ -146,7 +146,7 @@ class Core:
         return self._heartbeats.compose()
 
     def _start_soon(self) -> None:
-        """Start what may start once a round of the loop, however many runs have ended in it."""
+        """Once per round of the loop, start what may start, however many runs have ended."""
         if not self._is_start_asked:
             self._is_start_asked = True
             self._context.loop.call_soon(self._start_asked)
@@ -207,7 +207,7 @@ class Core:
             self._commits.schedule()
 
     def _return_waiting(self) -> None:
-        """Return what waits; once it is known that a run handed ahead has not begun, it does."""
+        """Return waiting runs; one that was handed ahead, once it is known not to have begun."""
         self._active_runs.return_waiting(Why.SHUTTING_DOWN())
 
     def _ask(self, now: float) -> None:

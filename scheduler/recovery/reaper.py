@@ -102,7 +102,7 @@ class Reaper:
         return not self._is_heard_by_others(boot, now_ms)
 
     def _is_heard_by_others(self, boot: _Boot, now_ms: int) -> bool:
-        """Whether who holds the address was heard of late, by the registry.
+        """Whether the registry has heard lately from the boot that holds the address.
 
         Another scheduler may have let an executor in, and sent it runs, before this one did.
         """

@@ -134,6 +134,16 @@ class TestCompose:
         assert ours(asked) <= variables().keys()
         assert all(name.endswith("_PASSWORD") for name in asked.keys() - variables().keys())
 
+    @pytest.mark.parametrize(
+        "service",
+        [one for one in OURS if one.command[0] in {"executor", "gateway"}],
+        ids=lambda one: one.name,
+    )
+    def test_what_receives_runs_can_write_its_logs_and_its_state(self, service: Service) -> None:
+        folders = {target for _, target in service.volumes}
+
+        assert {"/var/lib/warren/logs", "/var/lib/warren/state"} <= folders
+
     def test_executors_never_see_the_database_nor_the_master_secret(self) -> None:
         assert EXECUTORS
         for hidden in ("WARREN_DATABASE_URL", "WARREN_SECRET", "WARREN_SECRET_PREVIOUS"):
@@ -245,15 +255,22 @@ class TestDockerfile:
         assert ours(names)
         assert ours(names) <= variables().keys()
 
-    def test_what_it_copies_is_there(self) -> None:
+    def allowed(self) -> set[str]:
+        """Return the files and folders that the builder gets."""
+        lines = (ROOT / ".dockerignore").read_text().splitlines()
+        assert lines[0] == "*"
+        return {line[1:] for line in lines if line[0] == "!"}
+
+    def test_what_it_copies_is_there_and_reaches_the_builder(self) -> None:
+        allowed = self.allowed()
         for *sources, _ in self.words("COPY"):
-            if not sources[0].startswith("--from"):
-                assert all((ROOT / source).exists() for source in sources)
+            for source in sources if not sources[0].startswith("--from") else ():
+                path = Path(source)
+                assert (ROOT / path).exists()
+                assert path == Path() or allowed & {str(one) for one in (path, *path.parents)}
 
     def test_every_package_reaches_the_builder(self) -> None:
-        allowed = {
-            line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] == "!"
-        }
+        allowed = self.allowed()
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         found = project["tool"]["setuptools"]["packages"]["find"]["include"]
         packages = {pattern.removesuffix("*") for pattern in found}

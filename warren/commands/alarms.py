@@ -21,7 +21,13 @@ def alarms() -> None:
 
 @alarms.command("list", epilog=examples("warren alarms list", "warren alarms list --all --json"))
 @click.option("--all", "every", is_flag=True, help="Include alarms that were sent.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="At most this many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="At most this many.",
+)
 @as_json
 @takes_settings("database_url")
 def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> None:

@@ -139,9 +139,9 @@ def pause(
     span: str | None,
     endless: bool,
 ) -> None:
-    """Stop dispatching runs, everywhere or of one app. They are still planned, and wait.
+    """Stop dispatching runs, of all apps or of one. They are still planned, and wait.
 
-    Where it is paused already, a new reason or end replaces the old one.
+    If dispatch is already paused, a new reason or end replaces the old one.
     """
     if sum(map(bool, (until, span, endless))) > 1:
         raise click.UsageError("give only one of --until, --for and --no-until")
@@ -163,7 +163,7 @@ def pause(
 def resume(settings: Settings, app: str | None) -> None:
     """Resume dispatching runs, everywhere or of one app.
 
-    Ticks over 5 s late are left to their job's misfire policy. All else that waited is sent now.
+    Ticks over 5 s late are left to their job's misfire policy. Everything else is sent now.
     """
     with open_client(settings) as client:
         changed = client.commands.cluster.resume(_paused_id(client, app))

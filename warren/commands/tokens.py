@@ -41,10 +41,14 @@ def tokens() -> None:
     )
 )
 @click.argument("name")
-@click.option("--owner", required=True, help="The user whose rights it gets, or fewer.")
+@click.option("--owner", required=True, help="The user whose rights limit it.")
 @click.option("--scopes", default="read", show_default=True, help=f"Some of {', '.join(Scope)}.")
-@click.option("--apps", "app_list", callback=_not_empty, help="Only these apps, comma-separated.")
-@click.option("--jobs", "job_list", callback=_not_empty, help="Only these jobs, comma-separated.")
+@click.option(
+    "--apps", "app_list", callback=_not_empty, help="Only these apps, separated by commas."
+)
+@click.option(
+    "--jobs", "job_list", callback=_not_empty, help="Only these jobs, separated by commas."
+)
 @click.option(
     "--days",
     default=USUAL_DAYS,
