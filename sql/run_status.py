@@ -40,6 +40,9 @@ class Kind(StrEnum):
     PARENT = "PARENT"
 
 
+#: What causes the runs of a schedule's own ticks.
+BY_SCHEDULE = (Kind.SCHEDULE, Kind.MISFIRE)
+
 #: How late a tick must be to count as misfired, in milliseconds; XXL-JOB's limit.
 LATE_MS = 5_000
 
@@ -49,6 +52,8 @@ IN_FLIGHT = frozenset({RunStatus.ROUTED, RunStatus.SENT, RunStatus.RUNNING})
 OPEN = IN_FLIGHT | {RunStatus.PLANNED}
 #: States that are final.
 FINAL = frozenset(RunStatus) - OPEN
+#: Ends that are failures. A killed, refused or cancelled run is not one by itself.
+FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
 
 #: For each status, the statuses it may be entered from. A result may overtake the broker's
 #: confirm and `Started`, so every state in flight leads to every result.

@@ -20,9 +20,8 @@ from admin_web.language import labels
 from admin_web.url_ids import LARGEST
 from sql.instants import HOUR_MS, moment
 from sql.listings import run_choices
-from sql.listings.dashboard import FAILURES
 from sql.listings.run_walks import Place, RunSearch
-from sql.run_status import OPEN, RunStatus
+from sql.run_status import FAILURES, OPEN, RunStatus
 
 #: Jobs that a part of a name may match at most.
 FEW_JOBS = 50

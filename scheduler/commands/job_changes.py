@@ -14,7 +14,7 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_edits import STOPPING, Edit, edit_of, is_to_start
 from scheduler.commands.new_jobs import new_row
-from scheduler.commands.schedule_changes import TICKS, ScheduleChanges
+from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
 from scheduler.explanations import explanation
 from scheduler.jobs.audit_records import record_of, record_of_fields
@@ -25,7 +25,7 @@ from sql.accounts import preferences
 from sql.instants import at
 from sql.jobs import changed_jobs, child_links, jobs, script_versions
 from sql.models import Job, RouteMemory
-from sql.run_status import Kind
+from sql.run_status import BY_SCHEDULE, Kind
 from sql.runs import planned_runs, transitions
 
 
@@ -161,7 +161,7 @@ class JobChanges:
             for edit, record in zip(real, before, strict=True):
                 self._carry_out(session, edit, record, now_ms)
             planned_runs.give_payloads(
-                session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=TICKS
+                session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
         return edits
 

@@ -21,12 +21,11 @@ from sql.explanation import Explanation
 from sql.jobs import history
 from sql.jobs.parked import PARKED_MS
 from sql.models import Job, SkippedTicks
-from sql.run_status import OPEN, Kind
+from sql.run_status import BY_SCHEDULE, OPEN, Kind
 from sql.runs import planned_runs, ticks, transitions
 
-#: The runs of a schedule's ticks; stopping a job cancels their retries too.
-TICKS = (Kind.SCHEDULE, Kind.MISFIRE)
-_TICKS_AND_RETRIES = (*TICKS, Kind.RETRY)
+#: Stopping a job cancels the retries of its schedule's runs too.
+_TICKS_AND_RETRIES = (*BY_SCHEDULE, Kind.RETRY)
 
 
 class ScheduleChanges:
@@ -142,7 +141,7 @@ class ScheduleChanges:
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
         enabled = [job for job in jobs if job.is_enabled == 1]
         self._decide_overdue(session, enabled, now_ms, reason)
-        self._cancel(session, jobs, now_ms, reason, TICKS)
+        self._cancel(session, jobs, now_ms, reason, BY_SCHEDULE)
 
     def start_new(self, session: Session, job: Job, now_ms: int) -> None:
         """Start a locked job's new schedule, if the job is enabled."""

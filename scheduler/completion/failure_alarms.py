@@ -11,13 +11,8 @@ from scheduler.completion.retry_policy import End
 from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm, RunAlarm
 from sql.alarms.recipients import JobRecipients
-from sql.run_status import RunStatus
+from sql.run_status import FAILURES
 from sql.runs.run_rows import FailedRun, LockedRun
-
-#: Ends that may be alarms. A killed, refused or cancelled run is not a failure by itself.
-_ALARMING = frozenset(
-    {RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST}
-)
 
 
 def keep(
@@ -37,7 +32,7 @@ def keep(
     failed = [
         (run, end)
         for run, end in last
-        if (end.status in _ALARMING or run.id in failures) and run.kill_requested_at is None
+        if (end.status in FAILURES or run.id in failures) and run.kill_requested_at is None
     ]
     if not failed:
         return

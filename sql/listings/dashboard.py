@@ -10,10 +10,7 @@ from sql.listings.newest_runs import RunSelection
 from sql.listings.run_lines import RunLine
 from sql.models import App, Job, Registration, Run
 from sql.registry.presence import EXECUTOR
-from sql.run_status import RunStatus
-
-#: The statuses of failed runs.
-FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
+from sql.run_status import FAILURES, RunStatus
 
 
 def job_counts(session: Session, app_ids: Collection[int] | None) -> tuple[int, int]:

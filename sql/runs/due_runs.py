@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.models import Run
 from sql.rows import fetch, query
-from sql.run_status import Kind, RunStatus
+from sql.run_status import BY_SCHEDULE, Kind, RunStatus
 
 
 class RunOfJob(NamedTuple):
@@ -135,7 +135,7 @@ def last_misfires(session: Session, job_ids: Iterable[int], *, since_ms: int) ->
 def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
     """Return the condition on runs of a schedule that misfired in one of the spans."""
     is_due = or_(false(), *map(_is_due, missed))
-    return and_(Run.kind.in_([Kind.SCHEDULE, Kind.MISFIRE]), is_due)
+    return and_(Run.kind.in_(BY_SCHEDULE), is_due)
 
 
 def _is_due(span: DueSpan) -> ColumnElement[bool]:

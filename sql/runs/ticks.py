@@ -10,12 +10,11 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.models import Run
 from sql.rows import fetch, query
-from sql.run_status import OPEN, RunStatus
+from sql.run_status import FAILURES, OPEN
 from sql.runs.run_rows import FailedRun, LockedRun, TickRun
 
 #: Most ticks in one statement.
 _AT_ONCE = 100
-_FAILURES = (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunStatus.LOST)
 
 
 class Tick(NamedTuple):
@@ -71,7 +70,7 @@ def failures_before(session: Session, runs: Iterable[LockedRun]) -> dict[int, Fa
     retries = [run for run in runs if run.attempt]
     failed: dict[tuple[Tick, int], list[FailedRun]] = defaultdict(list)
     for part in chunks(sorted({tick_of(run) for run in retries}), _AT_ONCE):
-        statement = query(FailedRun, Run).where(in_ticks(part), Run.status.in_(_FAILURES))
+        statement = query(FailedRun, Run).where(in_ticks(part), Run.status.in_(FAILURES))
         for row in fetch(session, FailedRun, statement.order_by(Run.attempt)):
             failed[tick_of(row), row.shard_index].append(row)
     before = {run.id: _before(run, failed[tick_of(run), run.shard_index]) for run in retries}

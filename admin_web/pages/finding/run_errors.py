@@ -12,9 +12,9 @@ from admin_web.views.run_finder import MOST, RunFinder
 from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.listings import job_search, run_lines
-from sql.listings.dashboard import FAILURES
 from sql.listings.error_groups import ErrorGroup, ErrorGroups
 from sql.listings.run_search import RunCount
+from sql.run_status import FAILURES
 
 #: Groups on the page; a shorter period shows the rest.
 GROUPS = 100

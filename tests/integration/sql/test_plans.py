@@ -27,12 +27,11 @@ from sql.listings import (
     next_ticks,
     run_search,
 )
-from sql.listings.dashboard import FAILURES
 from sql.listings.job_search import JobFilter, Order
 from sql.listings.newest_runs import RunSelection
 from sql.listings.run_walks import RunSearch
 from sql.registry import presence
-from sql.run_status import Kind, RunStatus
+from sql.run_status import FAILURES, Kind, RunStatus
 from sql.runs import (
     day_reports,
     due_runs,

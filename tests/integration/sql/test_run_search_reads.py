@@ -12,10 +12,9 @@ from sqlalchemy.orm import Session
 
 from sql.engine import Database
 from sql.listings import recent, run_choices, run_relations, run_search
-from sql.listings.dashboard import FAILURES
 from sql.listings.run_search import RunPage
 from sql.listings.run_walks import RunSearch
-from sql.run_status import OPEN, RunStatus
+from sql.run_status import FAILURES, OPEN, RunStatus
 from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
 from tests.support.sql_rows import NOW_MS
 
