@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks, insert_unless_there
 from sql.dialects.hints import use_index
 from sql.models import Alarm, App, Job, Run
+from sql.models.alarms import BY_CHANNEL
 from sql.rows import fetch, query
 from sql.updates import modify
 
@@ -147,7 +148,7 @@ def claim(
     if except_targets:
         wanted.append(Alarm.target_hash.not_in(sorted(except_targets)))
     alarm = session.execute(
-        use_index(select(Alarm), Alarm, "i_alarm_channel")
+        use_index(select(Alarm), Alarm, BY_CHANNEL)
         .where(*wanted)
         .order_by(Alarm.next_try_at)
         .limit(1)

@@ -11,6 +11,7 @@ from sql.batch import Guard, chunks, update_each
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.explanation import Explanation
 from sql.models import Job
+from sql.models.jobs import BY_NEXT_TICK
 from sql.rows import fetch, query
 
 _IS_ENABLED = Guard(f"{Job.is_enabled.expression} = 1")
@@ -62,7 +63,7 @@ def claim_due(session: Session, *, until_ms: int, limit: int) -> list[JobToPlan]
         .limit(limit)
     )
     # Without the index, MySQL locks all jobs of a small table before it takes the first.
-    due = use_index(due, Job, "i_status_next").with_for_update(skip_locked=True)
+    due = use_index(due, Job, BY_NEXT_TICK).with_for_update(skip_locked=True)
     return fetch(session, JobToPlan, due)
 
 

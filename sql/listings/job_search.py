@@ -21,6 +21,7 @@ from sql.listings import run_lines
 from sql.listings.recent import ListedJob, listed_jobs
 from sql.listings.run_lines import RunLine
 from sql.models import App, Job, Run
+from sql.models.jobs import BY_SEARCHED_TEXT
 from sql.rows import fetch, fetch_one
 from sql.text_search import contains
 
@@ -145,7 +146,7 @@ def _page_ids(session: Session, wanted: JobFilter) -> Sequence[int]:
     conditions = _conditions(session, wanted)
     texts = (wanted.name, wanted.handler, wanted.author, wanted.tag)
     if wanted.order is not Order.NAME and any(texts):
-        fitting = use_index(select(Job.id).where(*conditions), Job, "i_search")
+        fitting = use_index(select(Job.id).where(*conditions), Job, BY_SEARCHED_TEXT)
         ids = session.execute(fitting.limit(FEW + 1)).scalars().all()
         if len(ids) <= FEW:
             conditions = [Job.id.in_(ids)]

@@ -17,12 +17,12 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.models import App, Run
+from sql.models.runs import BY_STATUS
 from sql.rows import Query, fetch, query
 from sql.run_status import RunStatus
 
 #: Fewest rows to read from each partition, and most rows to read from all of them.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000
-_INDEX = "i_status_due"
 
 #: `due_at` and id of a run; runs are ordered by both, descending.
 Due = tuple[int, int]
@@ -159,7 +159,7 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
 
 def unordered(session: Session, wanted: RunSelection) -> Query:
     """Return a query of the runs, in any order, that reads no others."""
-    return use_index(query(wanted.row, Run), Run, _INDEX).where(
+    return use_index(query(wanted.row, Run), Run, BY_STATUS).where(
         Run.status.in_(wanted.statuses),
         Run.app_id.in_(app_ids(session, wanted)),
         *_times(wanted),
@@ -214,7 +214,7 @@ def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
 def _heads(session: Session, wanted: RunSelection, apps: Iterable[int]) -> list[_NewestRun]:
     """Return the newest run of each partition that has any, newest first."""
     statement = (
-        use_index(query(_NewestRun, Run, due_at=func.max(Run.due_at)), Run, _INDEX)
+        use_index(query(_NewestRun, Run, due_at=func.max(Run.due_at)), Run, BY_STATUS)
         .where(Run.status.in_(wanted.statuses), Run.app_id.in_(apps), *_times(wanted))
         .group_by(Run.status, Run.app_id)
     )
@@ -247,7 +247,7 @@ def _first_rows(
 
 def _part(wanted: RunSelection, status: str, app_id: int) -> Query:
     return (
-        use_index(query(wanted.row, Run), Run, _INDEX)
+        use_index(query(wanted.row, Run), Run, BY_STATUS)
         .where(Run.status == status, Run.app_id == app_id, *_times(wanted), *_behind(wanted))
         .order_by(Run.due_at.desc(), Run.id.desc())
     )
@@ -259,7 +259,7 @@ def _of_one_instant(
     """Return the runs of many partitions that are due at the same instant, their newest one."""
     due_at = tied[0].due_at
     statement = (
-        use_index(query(wanted.row, Run), Run, _INDEX)
+        use_index(query(wanted.row, Run), Run, BY_STATUS)
         .where(
             Run.status.in_({head.status for head in tied}),
             Run.app_id.in_({head.app_id for head in tied}),

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.models import App, Job
+from sql.models.jobs import BY_NEXT_TICK
 from sql.rows import fetch, query
 
 LOOKED_AT = 5_000
@@ -92,7 +93,7 @@ def _due(from_ms: int, to_ms: int) -> Select[int, int, int]:
         .order_by(Job.next_tick_at)
         .limit(LOOKED_AT)
     )
-    return use_index(due, Job, "i_status_next")
+    return use_index(due, Job, BY_NEXT_TICK)
 
 
 def _named(session: Session, job_ids: list[int]) -> list[DueJob]:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.models import Job, Run
+from sql.models.jobs import BY_SEARCHED_TEXT
 from sql.registry.apps import ids_by_name
 from sql.rows import fetch, query
 from sql.text_search import contains
@@ -61,7 +62,7 @@ def _jobs_with(
     wanted = [known[app]] if app in known and "/" in text else sorted(known.values())
     part = short if app in known and "/" in text else text
     statement = (
-        use_index(query(_NamedJob, Job), Job, "i_search")
+        use_index(query(_NamedJob, Job), Job, BY_SEARCHED_TEXT)
         .where(
             Job.app_id.in_(wanted),
             contains(Job.name, part),

@@ -24,6 +24,7 @@ from sql.listings.newest_runs import (
     ScannedRun,
 )
 from sql.models import Run
+from sql.models.runs import BY_DUE_SECOND, BY_TICK
 from sql.rows import Query, query
 from sql.run_status import RunStatus
 
@@ -153,7 +154,7 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
 
 def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[bool]]) -> Query:
     statement = (
-        use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, "i_tick")
+        use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, BY_TICK)
         .where(Run.job_id == job_id, *before)
         .order_by(*(column.desc() for column in _TICK))
     )
@@ -180,7 +181,7 @@ def _along_time(session: Session, wanted: RunSearch) -> Walk:
 
 def _times_of(wanted: RunSearch, row: type[ScannedRun | DatedRun]) -> Query:
     statement = (
-        use_index(query(row, Run).add_columns(Run.due_second), Run, "i_trigger_time")
+        use_index(query(row, Run).add_columns(Run.due_second), Run, BY_DUE_SECOND)
         .where(Run.due_second.is_not(None))
         .order_by(Run.due_second.desc(), Run.id.desc())
     )

@@ -6,6 +6,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from sql.models.base import Model
 
+#: The index of alarms by which statements are made to read.
+BY_CHANNEL = "i_alarm_channel"
+
 
 class Alarm(Model):
     """A message to one target about one job or app.
@@ -18,7 +21,7 @@ class Alarm(Model):
     __table_args__ = (
         UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
         Index("i_alarm_next", "status", "next_try_at"),
-        Index("i_alarm_channel", "status", "channel", "next_try_at"),
+        Index(BY_CHANNEL, "status", "channel", "next_try_at"),
         Index("i_alarm_job", "job_id", "status", "created_at"),
         TABLE_OPTIONS,
     )

@@ -9,6 +9,10 @@ from sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
 from sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
 from sql.models.base import Model
 
+#: The indexes of jobs by which statements are made to read.
+BY_NEXT_TICK = "i_status_next"
+BY_SEARCHED_TEXT = "i_search"
+
 
 class Job(Model):
     """A job: what to run, when, where, and what to do if it fails."""
@@ -16,10 +20,10 @@ class Job(Model):
     __tablename__ = "xxl_job_info"
     __table_args__ = (
         UniqueConstraint("job_group", "job_desc", name="i_group_name"),
-        Index("i_status_next", "trigger_status", "trigger_next_time"),
+        Index(BY_NEXT_TICK, "trigger_status", "trigger_next_time"),
         Index("i_group_status_next", "job_group", "trigger_status", "trigger_next_time"),
         Index(
-            "i_search",
+            BY_SEARCHED_TEXT,
             "job_group",
             "job_desc",
             "executor_handler",

@@ -17,6 +17,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from sql.models.base import Model
 
+#: The indexes of runs by which statements are made to read.
+BY_TICK = "i_tick"
+BY_STATUS = "i_status_due"
+BY_DUE_SECOND = "i_trigger_time"
+
 
 class Run(Model):
     """One attempt of one shard of one tick; its unique key keeps a tick from firing twice."""
@@ -24,11 +29,11 @@ class Run(Model):
     __tablename__ = "xxl_job_log"
     __table_args__ = (
         UniqueConstraint(
-            "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name="i_tick"
+            "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name=BY_TICK
         ),
-        Index("i_status_due", "status", "job_group", "due_at"),
+        Index(BY_STATUS, "status", "job_group", "due_at"),
         Index("i_kill", "kill_requested_at"),
-        Index("i_trigger_time", "trigger_time"),
+        Index(BY_DUE_SECOND, "trigger_time"),
         TABLE_OPTIONS,
     )
 

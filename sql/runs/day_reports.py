@@ -18,9 +18,9 @@ from sql.batch import insert_unless_there
 from sql.dialects.hints import use_index
 from sql.instants import midnight
 from sql.models import AppDay, DayReport, Run
+from sql.models.runs import BY_DUE_SECOND
 from sql.run_status import OPEN, RunStatus
 
-_BY_TIME = "i_trigger_time"
 _NO_RUNS = dict.fromkeys(
     ("running", "succeeded", "failed", "cleared_succeeded", "cleared_failed"), 0
 )
@@ -83,7 +83,7 @@ def add_counts(*parts: ByApp) -> dict[int, Counts]:
 def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]:
     """Count the runs that were due in [start, end), by app."""
     rows = session.execute(
-        use_index(select(Run.app_id, Run.status, func.count()), Run, _BY_TIME)
+        use_index(select(Run.app_id, Run.status, func.count()), Run, BY_DUE_SECOND)
         .where(Run.due_second >= start, Run.due_second < end)
         .group_by(Run.app_id, Run.status)
     )
@@ -93,7 +93,7 @@ def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]
 def first_due(session: Session, start: datetime, end: datetime) -> datetime | None:
     """Return when the first run in [start, end) was due; None if there is none."""
     found: datetime | None = session.execute(
-        use_index(select(func.min(Run.due_second)), Run, _BY_TIME).where(
+        use_index(select(func.min(Run.due_second)), Run, BY_DUE_SECOND).where(
             Run.due_second >= start, Run.due_second < end
         )
     ).scalar_one()

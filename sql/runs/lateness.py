@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from sql.dialects.hints import use_index
 from sql.instants import HOUR_MS, at
 from sql.models import Run
+from sql.models.runs import BY_DUE_SECOND
 
 #: Most runs examined, the latest due ones; each costs a read by primary key.
 LOOKED_AT = 1_000
@@ -28,7 +29,7 @@ def recent(
     that have started.
     """
     rows = session.execute(
-        use_index(select(Run.app_id, Run.due_at, Run.started_at), Run, "i_trigger_time")
+        use_index(select(Run.app_id, Run.due_at, Run.started_at), Run, BY_DUE_SECOND)
         .where(Run.due_second >= at(now_ms - WITHIN_MS), Run.due_second <= at(now_ms))
         .order_by(Run.due_second.desc())
         .limit(looked_at)

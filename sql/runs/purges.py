@@ -16,13 +16,12 @@ from sql.batch import Guard, chunks, update_each
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.instants import at
 from sql.models import Purge, Run
+from sql.models.runs import BY_DUE_SECOND
 from sql.rows import fetch, query
 from sql.run_status import FINAL
 from sql.runs import day_reports
 from sql.runs.ticks import Tick, in_ticks, tick_of
 from sql.updates import modify
-
-_BY_TIME = "i_trigger_time"
 
 
 class DuePosition(NamedTuple):
@@ -65,7 +64,7 @@ def nth_newest_run(
     session: Session, number: int, *, app_id: int | None = None
 ) -> DuePosition | None:
     """Return the position of the nth newest run by due time; None if there are fewer."""
-    statement = use_index(select(Run.due_second, Run.id), Run, _BY_TIME)
+    statement = use_index(select(Run.due_second, Run.id), Run, BY_DUE_SECOND)
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
     newest_first = statement.order_by(Run.due_second.desc(), Run.id.desc())
@@ -90,7 +89,7 @@ def due_after(
 ) -> list[PurgeCandidate]:
     """Return final runs between two positions, both excluded, in order."""
     statement = (
-        use_index(query(PurgeCandidate, Run), Run, _BY_TIME)
+        use_index(query(PurgeCandidate, Run), Run, BY_DUE_SECOND)
         .where(Run.status.in_(FINAL), *_between(after, before))
         .order_by(Run.due_second, Run.id)
         .limit(limit)

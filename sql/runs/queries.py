@@ -14,6 +14,7 @@ from sql.batch import chunks
 from sql.dialects.hints import use_index
 from sql.instants import DAY_MS
 from sql.models import App, Job, Run
+from sql.models.runs import BY_STATUS
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
@@ -45,7 +46,7 @@ def in_flight_of_job(session: Session, app_id: int, job_id: int) -> dict[str, in
         .where(Run.status.in_(IN_FLIGHT), Run.app_id == app_id, Run.job_id == job_id)
         .group_by(Run.address)
     )
-    rows = session.execute(use_index(counted, Run, "i_status_due"))
+    rows = session.execute(use_index(counted, Run, BY_STATUS))
     return {address: runs for address, runs in rows if address}
 
 

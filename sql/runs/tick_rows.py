@@ -11,6 +11,7 @@ from sql.dialects.hints import use_index
 from sql.instants import epoch_ms
 from sql.jobs import child_links
 from sql.models import App, Job, Purge, Run, SkippedTicks
+from sql.models.runs import BY_TICK
 from sql.rows import fetch, query
 from sql.run_status import LATE_MS, OPEN, Kind, RunStatus
 from sql.runs.run_rows import TickRun
@@ -179,7 +180,7 @@ def broken_shards(
         .group_by(Run.job_id, Run.scheduled_at, Run.origin_id)
         .having((shards != total) | (func.max(Run.shard_index) >= total))
     )
-    return fetch(session, BrokenShards, use_index(statement, Run, "i_tick"))
+    return fetch(session, BrokenShards, use_index(statement, Run, BY_TICK))
 
 
 class Parent(NamedTuple):

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
 from sql.models import Run
+from sql.models.runs import BY_TICK
 from sql.run_status import OPEN, RunStatus
 from sql.timeline.job_spans import TROUBLE
 
@@ -52,7 +53,7 @@ def of_days(session: Session, job_id: int, bounds: Sequence[int]) -> list[DayOut
     if not days:
         return []
     each = [
-        use_index(select(literal(day).label("day"), Run.status), Run, "i_tick")
+        use_index(select(literal(day).label("day"), Run.status), Run, BY_TICK)
         .where(Run.job_id == job_id, Run.scheduled_at >= since, Run.scheduled_at < until)
         .order_by(Run.scheduled_at.desc())
         .limit(LOOKED_AT)

@@ -15,6 +15,7 @@ from sql.dialects.hints import use_index
 from sql.listings import newest_runs
 from sql.listings.newest_runs import FoundRun, RunSelection
 from sql.models import App, Job, Run
+from sql.models.runs import BY_TICK
 from sql.rows import fetch, query
 from sql.run_status import OPEN, RunStatus
 
@@ -22,7 +23,6 @@ from sql.run_status import OPEN, RunStatus
 LOOKED_AT = 400
 #: The statuses of runs that did not succeed.
 TROUBLE = frozenset(RunStatus) - OPEN - {RunStatus.SUCCEEDED, RunStatus.CANCELLED}
-_TICKS = "i_tick"
 _WELL = frozenset({RunStatus.SUCCEEDED})
 
 
@@ -90,7 +90,7 @@ def of_jobs(
     if not job_ids:
         return []
     each = [
-        use_index(query(SpanRun, Run), Run, _TICKS)
+        use_index(query(SpanRun, Run), Run, BY_TICK)
         .where(Run.job_id == job_id, Run.scheduled_at >= from_ms, Run.scheduled_at < until_ms)
         .order_by(Run.scheduled_at.desc())
         .limit(limit)
