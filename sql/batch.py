@@ -31,6 +31,8 @@ class Guard(NamedTuple):
         return self.condition.format(*[parameter] * len(self.values))
 
 
+#: The guard of rows that this transaction has locked, and so has no need of one.
+ALREADY_LOCKED = Guard("1 = 1")
 _NO_RULE = UpdateRule()
 
 #: Most rows in one statement. SQLite allows 32,766 parameters, and MariaDB turns a list of more

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
-    ColumnElement,
     ScalarSelect,
     Select,
     bindparam,
@@ -20,10 +19,10 @@ from sql.alarms.alarms import Kind, is_ready
 from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
 from sql.jobs.due_jobs import earliest_tick
-from sql.models import Run, Uptime
+from sql.models import Run
 from sql.registry.drains import IS_REQUESTED
 from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
-from sql.registry.uptimes import IS_UNSETTLED
+from sql.registry.uptimes import IS_UNSETTLED, LAST_RECORD
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs.due_runs import next_due_of_apps
 from sql.runs.queries import is_kill_requested
@@ -62,7 +61,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         exists().where(HAS_PAUSES),
         earliest_tick().scalar_subquery(),
         _earliest_due(since_ms),
-        _uptime_until(),
+        func.coalesce(LAST_RECORD.scalar_subquery(), 0),
         exists().where(IS_UNSETTLED),
         exists().where(*is_kill_requested(now_ms)),
         exists().where(*IS_REQUESTED),
@@ -77,11 +76,6 @@ def _earliest_due(since_ms: int) -> ScalarSelect[int]:
     """Return the minimum of `next_due`, which uses the index in the same way."""
     due = next_due_of_apps(since_ms).subquery()
     return select(func.min(due.c.due_at)).scalar_subquery()
-
-
-def _uptime_until() -> ColumnElement[int]:
-    newest = select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1)
-    return func.coalesce(newest.scalar_subquery(), 0)
 
 
 #: Selects a `Pending`. Built once, because building and compiling takes five times its execution.

@@ -9,7 +9,7 @@ from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import get_history, set_committed_value
 
-from sql.batch import Guard, update_each
+from sql.batch import ALREADY_LOCKED, update_each
 from sql.dialects.columns import LONG_TEXT
 from sql.instants import at_as_text, epoch_ms
 from sql.models import Job
@@ -17,7 +17,6 @@ from sql.models import Job
 _COLUMNS = Job.__mapper__.columns
 _NAMES = frozenset(_COLUMNS.keys())
 _LONG_TEXTS = frozenset(name for name, column in _COLUMNS.items() if column.type is LONG_TEXT)
-_IS_LOCKED = Guard("1 = 1")
 
 
 def write(session: Session, jobs: Iterable[Job]) -> None:
@@ -33,7 +32,7 @@ def write(session: Session, jobs: Iterable[Job]) -> None:
             alike[names].append(job)
     for names, those in alike.items():
         rows = [{name: _bound(getattr(job, name)) for name in ("id", *names)} for job in those]
-        update_each(session, Job, rows, guard=_IS_LOCKED)
+        update_each(session, Job, rows, guard=ALREADY_LOCKED)
         for job in those:
             for name in names:
                 set_committed_value(job, name, getattr(job, name))

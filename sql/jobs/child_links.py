@@ -13,7 +13,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.batch import chunks
 from sql.jobs import changed_jobs
-from sql.models import App, Cluster, Job, JobChild
+from sql.models import App, Job, JobChild
+from sql.registry import cluster
 
 #: The length of the column `child_ids`.
 LONGEST_IDS = 255
@@ -48,7 +49,7 @@ def joined(job_ids: Iterable[int]) -> str:
 
 def lock(session: Session) -> None:
     """Lock all changes of children until this transaction ends."""
-    session.execute(select(Cluster.id).with_for_update()).all()
+    cluster.lock(session)
 
 
 def followed(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import LargeBinary, cast, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import Guard, update_each
+from sql.batch import ALREADY_LOCKED, update_each
 from sql.errors import LookupFailure, NotFound
 from sql.instants import at
 from sql.models import Job, Run, ScriptVersion
@@ -95,7 +95,7 @@ def save_first(session: Session, jobs: Mapping[int, Mapping[str, Any]], *, autho
     session.execute(insert(ScriptVersion), rows)
     saved = select(ScriptVersion.job_id, ScriptVersion.id).where(ScriptVersion.job_id.in_(jobs))
     versions = [{"id": job, "script_version": version} for job, version in session.execute(saved)]
-    update_each(session, Job, versions, guard=Guard("1 = 1"))
+    update_each(session, Job, versions, guard=ALREADY_LOCKED)
 
 
 def set_remark(session: Session, job: Job, remark: str, *, now_ms: int) -> None:

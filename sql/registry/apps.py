@@ -95,7 +95,7 @@ def list_addresses(session: Session, app_id: int, addresses: Sequence[str]) -> b
 
 
 def _insert_unless_there(session: Session, name: str, title: str) -> Insert:
-    row = {"name": name, "title": title, "address_type": 0, "update_time": _now()}
+    row = {"name": name, "title": title, "address_type": AUTOMATIC, "update_time": _now()}
     return of(session).insert_or_keep(App, App.name).values(row)
 
 

@@ -7,10 +7,21 @@ all runs that it held back are decided, it is settled; the last settled ones are
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    delete,
+    exists,
+    literal_column,
+    not_,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
-from sql.models import App, Cluster, Pause
+from sql.models import App, Pause
+from sql.registry import cluster
 from sql.registry.uptimes import Downtime
 from sql.rows import fetch, fetch_one, query
 from sql.updates import modify
@@ -91,7 +102,7 @@ def of(session: Session, app_id: int, now_ms: int) -> PauseRow | None:
 
 def lock(session: Session) -> None:
     """Lock out other pauses and resumes, so that nothing is paused twice."""
-    session.execute(select(Cluster.id).with_for_update())
+    cluster.lock(session)
 
 
 def begin(
@@ -135,12 +146,19 @@ def forget_app(session: Session, app_id: int) -> None:
 
 def is_not_paused(app_id: int, now_ms: int) -> str:
     """Return the SQL condition that neither the cluster nor the app is paused."""
-    return (
-        f"NOT EXISTS (SELECT 1 FROM {Pause.__tablename__} WHERE is_settled = 0"  # noqa: S608 - numbers of ours
-        f" AND app_id IN ({EVERY_APP}, {app_id:d})"
-        f" AND (until_at IS NULL OR until_at > {now_ms:d}))"
-    )
+    return _IS_NOT_PAUSED.format(app_id=app_id, now_ms=now_ms)
 
 
-def _is_in_force(now_ms: int) -> ColumnElement[bool]:
+def _is_in_force(now_ms: int | ColumnElement[int]) -> ColumnElement[bool]:
     return and_(IS_UNSETTLED, or_(Pause.until_at.is_(None), Pause.until_at > now_ms))
+
+
+def _is_not_paused() -> str:
+    app_id: ColumnElement[int] = literal_column("{app_id:d}")
+    now_ms: ColumnElement[int] = literal_column("{now_ms:d}")
+    is_paused = exists().where(Pause.app_id.in_([EVERY_APP, app_id]), _is_in_force(now_ms))
+    return str(not_(is_paused).compile(compile_kwargs={"literal_binds": True}))
+
+
+#: The form of `is_not_paused`. Built once, because each claim of due runs uses it.
+_IS_NOT_PAUSED = _is_not_paused()

@@ -19,6 +19,8 @@ from sql.updates import modify
 IS_DOWNTIME = Uptime.down_since < Uptime.since_at
 IS_UNSETTLED = and_(IS_DOWNTIME, Uptime.is_settled == 0)
 
+#: Selects when a scheduler last recorded that it can send.
+LAST_RECORD = select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1)
 
 #: Extends the newest uptime. It matches no row if there is none, or if the gap was too long.
 _NEWEST = select(func.max(Uptime.id).label("id")).subquery()
@@ -44,8 +46,7 @@ class Downtime(NamedTuple):
 
 def newest(session: Session) -> int:
     """Return when a scheduler last recorded that it can send; 0 = never."""
-    until = session.execute(select(Uptime.until_at).order_by(Uptime.id.desc()).limit(1))
-    return until.scalar_one_or_none() or 0
+    return session.execute(LAST_RECORD).scalar_one_or_none() or 0
 
 
 def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import Guard, chunks, update_each
+from sql.batch import ALREADY_LOCKED, chunks, update_each
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.instants import at
 from sql.models import Purge, Run
@@ -20,7 +20,7 @@ from sql.models.runs import BY_DUE_SECOND
 from sql.rows import fetch, query
 from sql.run_status import FINAL
 from sql.runs import day_reports
-from sql.runs.ticks import Tick, in_ticks, tick_of
+from sql.runs.ticks import Tick, in_ticks, parts, tick_of
 from sql.updates import modify
 
 
@@ -124,7 +124,7 @@ def runs_of_ticks(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[Pu
     """Return the runs of each tick, its first run before the others."""
     by_tick: dict[Tick, list[PurgeCandidate]] = defaultdict(list)
     ordered = query(PurgeCandidate, Run).order_by(Run.shard_index, Run.attempt)
-    for part in chunks(sorted(set(ticks)), 100):
+    for part in parts(ticks):
         for run in fetch(session, PurgeCandidate, ordered.where(in_ticks(part))):
             by_tick[tick_of(run)].append(run)
     return by_tick
@@ -176,7 +176,7 @@ def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now
         for job_id, row in sorted(known.items())
     ]
     if changed:
-        update_each(session, Purge, changed, guard=Guard("1 = 1"))
+        update_each(session, Purge, changed, guard=ALREADY_LOCKED)
     new = [
         {
             "job_id": job_id,

@@ -1,7 +1,7 @@
 """Queries about whole ticks: all shards and attempts of one due time of a job."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, and_, or_, select
@@ -41,11 +41,16 @@ def tick_of(run: HasTick) -> Tick:
     return Tick(run.job_id, run.scheduled_at, run.origin_id)
 
 
+def parts(ticks: Iterable[Tick]) -> Iterator[list[Tick]]:
+    """Yield each of the ticks once, as many at a time as one statement takes."""
+    return chunks(sorted(set(ticks)), _AT_ONCE)
+
+
 def first_run_ids(session: Session, ticks: Iterable[Tick]) -> list[int]:
     """Return the ids of the first runs (shard 0, attempt 0) of ticks."""
     return [
         run_id
-        for part in chunks(sorted(set(ticks)), _AT_ONCE)
+        for part in parts(ticks)
         for run_id in session.execute(
             select(Run.id).where(in_ticks(part), Run.shard_index == 0, Run.attempt == 0)
         ).scalars()
@@ -55,7 +60,7 @@ def first_run_ids(session: Session, ticks: Iterable[Tick]) -> list[int]:
 def attempts(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[TickRun]]:
     """Return all runs of each tick, by shard and attempt."""
     by_tick: dict[Tick, list[TickRun]] = defaultdict(list)
-    for part in chunks(sorted(set(ticks)), _AT_ONCE):
+    for part in parts(ticks):
         statement = query(TickRun, Run).where(in_ticks(part)).order_by(Run.shard_index, Run.attempt)
         for run in fetch(session, TickRun, statement):
             by_tick[tick_of(run)].append(run)
@@ -69,7 +74,7 @@ def failures_before(session: Session, runs: Iterable[LockedRun]) -> dict[int, Fa
     """
     retries = [run for run in runs if run.attempt]
     failed: dict[tuple[Tick, int], list[FailedRun]] = defaultdict(list)
-    for part in chunks(sorted({tick_of(run) for run in retries}), _AT_ONCE):
+    for part in parts(map(tick_of, retries)):
         statement = query(FailedRun, Run).where(in_ticks(part), Run.status.in_(FAILURES))
         for row in fetch(session, FailedRun, statement.order_by(Run.attempt)):
             failed[tick_of(row), row.shard_index].append(row)
