@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     ScalarSelect,
     Select,
     bindparam,
@@ -15,7 +16,7 @@ from sqlalchemy import (
     select,
 )
 
-from sql.alarms.alarms import Kind, is_ready
+from sql.alarms.alarms import MessageKind, is_ready
 from sql.alarms.rate_limit import is_undecided
 from sql.engine import Database
 from sql.jobs.due_jobs import earliest_tick
@@ -57,19 +58,22 @@ def look(database: Database, *, since_ms: int, now_ms: int) -> Pending:
 def _statement() -> Select[*tuple[Any, ...]]:
     since_ms: Any = bindparam("since_ms", type_=BigInteger)
     now_ms: Any = bindparam("now_ms", type_=BigInteger)
-    return select(
-        exists().where(HAS_PAUSES),
-        earliest_tick().scalar_subquery(),
-        _earliest_due(since_ms),
-        func.coalesce(LAST_RECORD.scalar_subquery(), 0),
-        exists().where(IS_UNSETTLED),
-        exists().where(*is_kill_requested(now_ms)),
-        exists().where(*IS_REQUESTED),
-        exists().where(Run.status == RunStatus.ROUTED),
-        exists().where(Run.status.in_(IN_FLIGHT)),
-        exists().where(is_undecided(now_ms)),
-        *(exists().where(*is_ready(now_ms, kind)) for kind in Kind),
-    )
+    columns: dict[str, ColumnElement[Any]] = {
+        "has_pauses": exists().where(HAS_PAUSES),
+        "next_tick": earliest_tick().scalar_subquery(),
+        "next_due": _earliest_due(since_ms),
+        "uptime_until": func.coalesce(LAST_RECORD.scalar_subquery(), 0),
+        "has_downtimes": exists().where(IS_UNSETTLED),
+        "has_kills": exists().where(*is_kill_requested(now_ms)),
+        "has_drains": exists().where(*IS_REQUESTED),
+        "has_routed": exists().where(Run.status == RunStatus.ROUTED),
+        "has_in_flight": exists().where(Run.status.in_(IN_FLIGHT)),
+        "has_new_alarms": exists().where(is_undecided(now_ms)),
+        "has_mails": exists().where(*is_ready(now_ms, MessageKind.MAIL)),
+        "has_webhooks": exists().where(*is_ready(now_ms, MessageKind.WEBHOOK)),
+        "has_run_ends": exists().where(*is_ready(now_ms, MessageKind.RUN_END)),
+    }
+    return select(*(columns[field].label(field) for field in Pending._fields))
 
 
 def _earliest_due(since_ms: int) -> ScalarSelect[int]:

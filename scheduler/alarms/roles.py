@@ -22,7 +22,7 @@ from scheduler.rounds import wake_conditions
 from scheduler.rounds.loop import Loop
 from scheduler.rounds.pending_work import PendingWork, WakeCondition
 from scheduler.rounds.role_loops import RoleLoops
-from sql.alarms.alarms import Kind
+from sql.alarms.alarms import MessageKind
 from sql.engine import Database
 
 LONGEST_SECONDS = 5.0
@@ -62,21 +62,25 @@ class AlarmRoles:
         self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
         self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
-        webhook = self._sender(post.send, Kind.WEBHOOK)
+        webhook = self._sender(post.send, MessageKind.WEBHOOK)
         self._senders = [self._add("webhooks", webhook.tick, wake_conditions.webhooks)]
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
-            signed = self._sender(SignedWebhook(post, keys.of_webhooks).send, Kind.RUN_END, slow)
+            signed = self._sender(
+                SignedWebhook(post, keys.of_webhooks).send, MessageKind.RUN_END, slow
+            )
             self._add(f"run webhooks {number}", signed.tick, wake_conditions.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
-            mailer = self._sender(mail.send, Kind.MAIL)
+            mailer = self._sender(mail.send, MessageKind.MAIL)
             self._senders.append(self._add("mailer", mailer.tick, wake_conditions.mailer))
 
     def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
         return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
 
-    def _sender(self, send: Send, kind: Kind, slow: SlowTargets | None = None) -> AlarmSender:
+    def _sender(
+        self, send: Send, kind: MessageKind, slow: SlowTargets | None = None
+    ) -> AlarmSender:
         return AlarmSender(
             kind=kind,
             database=self._database,

@@ -39,7 +39,7 @@ class AlarmStatus(StrEnum):
     GIVEN_UP = "GIVEN_UP"
 
 
-class Kind(StrEnum):
+class MessageKind(StrEnum):
     """The kinds of messages; each has its own threads, so that none delays another."""
 
     MAIL = "mails"
@@ -134,7 +134,7 @@ def jobs_alarmed(
 
 def claim(
     session: Session,
-    kind: Kind,
+    kind: MessageKind,
     *,
     now_ms: int,
     until_ms: int,
@@ -160,12 +160,12 @@ def claim(
     return alarm
 
 
-def is_ready(now_ms: int, kind: Kind) -> tuple[ColumnElement[bool], ...]:
+def is_ready(now_ms: int, kind: MessageKind) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions on messages of a kind that are due to be sent."""
     channels = {
-        Kind.MAIL: Alarm.channel == MAIL,
-        Kind.WEBHOOK: Alarm.channel.not_in((MAIL, RUN_END)),
-        Kind.RUN_END: Alarm.channel == RUN_END,
+        MessageKind.MAIL: Alarm.channel == MAIL,
+        MessageKind.WEBHOOK: Alarm.channel.not_in((MAIL, RUN_END)),
+        MessageKind.RUN_END: Alarm.channel == RUN_END,
     }
     return Alarm.status == AlarmStatus.READY, channels[kind], Alarm.next_try_at <= now_ms
 

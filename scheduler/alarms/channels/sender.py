@@ -14,7 +14,7 @@ from scheduler.alarms.channels.slow_targets import SlowTargets
 from scheduler.alarms.events import Summary, from_text
 from scheduler.alarms.rate_limiter import GIVE_UP_MS
 from sql.alarms import alarms, rate_limit
-from sql.alarms.alarms import AlarmStatus, Kind, RunAlarm
+from sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
 from sql.alarms.rate_limit import Group
 from sql.engine import Database
 from sql.models import Alarm
@@ -48,7 +48,7 @@ class AlarmSender:
     def __init__(
         self,
         *,
-        kind: Kind,
+        kind: MessageKind,
         database: Database,
         send: Send,
         context: MessageContext,
@@ -108,14 +108,14 @@ class AlarmSender:
         sent_at = now_ms if status is AlarmStatus.SENT else None
 
         def unit(session: Session) -> None:
-            if self._kind is Kind.RUN_END and status is AlarmStatus.SENT:
+            if self._kind is MessageKind.RUN_END and status is AlarmStatus.SENT:
                 # At debug, as there may be one for every run.
                 alarms.forget(session, alarm)
                 return
             noted = alarms.settle(
                 session, alarm, status=status, sent_at=sent_at, next_try_at=now_ms, error=error
             )
-            if noted and self._kind is not Kind.RUN_END:
+            if noted and self._kind is not MessageKind.RUN_END:
                 alarms.mark_runs(session, _run_ids(session, alarm), outcome)
 
         self._database.write(unit)

@@ -20,7 +20,7 @@ from scheduler.completion.completion import Completion
 from scheduler.completion.retry_policy import End
 from scheduler.membership.roster import Roster
 from scheduler.timeouts import Timeouts
-from sql.alarms.alarms import AlarmStatus, Kind
+from sql.alarms.alarms import AlarmStatus, MessageKind
 from sql.ids import RunIds
 from sql.instants import HOUR_MS
 from sql.models import Alarm, App, Job, Run
@@ -49,10 +49,10 @@ class Desk:
         self.database = self.rows.database
         self.send: Send = self.keep
         self.limiter = AlarmRateLimiter(database=self.database, per_hour=self.per_hour)
-        self.mailer = self.sender(Kind.MAIL)
-        self.webhooks = self.sender(Kind.WEBHOOK)
+        self.mailer = self.sender(MessageKind.MAIL)
+        self.webhooks = self.sender(MessageKind.WEBHOOK)
 
-    def sender(self, kind: Kind) -> AlarmSender:
+    def sender(self, kind: MessageKind) -> AlarmSender:
         return AlarmSender(
             kind=kind,
             database=self.database,
@@ -417,7 +417,7 @@ class TestSending:
     def test_who_dies_while_sending_leaves_it_to_another(self, desk: Desk) -> None:
         desk.fail(desk.job())
         desk.limiter.tick(START)
-        other = desk.sender(Kind.MAIL)
+        other = desk.sender(MessageKind.MAIL)
         desk.failure = SystemExit()
         with pytest.raises(SystemExit):
             desk.mailer.tick(desk.now_ms)
@@ -431,7 +431,7 @@ class TestSending:
     def test_a_sender_that_was_too_slow_does_not_spoil_what_another_noted(self, desk: Desk) -> None:
         desk.fail(desk.job())
         desk.limiter.tick(START)
-        other = desk.sender(Kind.MAIL)
+        other = desk.sender(MessageKind.MAIL)
 
         def overtaken(_alarm: Alarm, _message: Message) -> None:
             desk.send = desk.keep

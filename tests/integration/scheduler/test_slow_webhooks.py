@@ -5,7 +5,7 @@ from scheduler.alarms.channels.sender import AlarmSender
 from scheduler.alarms.channels.slow_targets import PAUSE_SECONDS, SlowTargets
 from scheduler.alarms.events import Ended, to_text
 from sql.alarms import alarms
-from sql.alarms.alarms import RUN_END, AlarmStatus, Kind, NewAlarm
+from sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm
 from sql.models import Alarm
 from tests.support.stored_rows import Rows
 
@@ -58,7 +58,7 @@ def test_silent_receiver_is_left_alone_for_a_while(any_schema_url: str) -> None:
     waiting = [*(message(number, DEAD) for number in range(1, 6)), message(9, WELL)]
     rows.database.write(lambda session: alarms.add(session, waiting))
     sender = AlarmSender(
-        kind=Kind.RUN_END,
+        kind=MessageKind.RUN_END,
         database=rows.database,
         send=receivers.send,
         context=MessageContext("UTC"),

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from sql.alarms import alarms, rate_limit
-from sql.alarms.alarms import AlarmStatus, Kind, NewAlarm
+from sql.alarms.alarms import AlarmStatus, MessageKind, NewAlarm
 from sql.engine import Database
 from sql.models import Alarm
 from tests.support.sql_rows import NOW_MS, side_by_side
@@ -36,7 +36,9 @@ def everything(database: Database) -> list[Alarm]:
     return database.read(lambda session: list(session.execute(statement).scalars()))
 
 
-def claim(database: Database, kind: Kind = Kind.MAIL, *, now_ms: int = NOW_MS) -> int | None:
+def claim(
+    database: Database, kind: MessageKind = MessageKind.MAIL, *, now_ms: int = NOW_MS
+) -> int | None:
     def unit(session: Session) -> int | None:
         alarm = alarms.claim(session, kind, now_ms=now_ms, until_ms=UNTIL_MS)
         return None if alarm is None else alarm.id
@@ -91,7 +93,7 @@ def test_a_claim_runs_out(database: Database) -> None:
 def test_who_was_too_slow_settles_nothing(database: Database) -> None:
     add(database, new())
     slow = database.write(
-        lambda session: alarms.claim(session, Kind.MAIL, now_ms=NOW_MS, until_ms=UNTIL_MS)
+        lambda session: alarms.claim(session, MessageKind.MAIL, now_ms=NOW_MS, until_ms=UNTIL_MS)
     )
     assert slow is not None
     claim(database, now_ms=UNTIL_MS)
@@ -107,8 +109,8 @@ def test_mails_and_webhooks_are_claimed_apart(database: Database) -> None:
 
     assert claim(database) is not None
     assert claim(database) is None
-    assert claim(database, Kind.WEBHOOK) is not None
-    assert claim(database, Kind.WEBHOOK) is None
+    assert claim(database, MessageKind.WEBHOOK) is not None
+    assert claim(database, MessageKind.WEBHOOK) is None
 
 
 def test_one_scheduler_at_a_time_holds_the_gate(mariadb_database: Database) -> None:
