@@ -4,7 +4,7 @@ from sql.accounts import tokens, users
 from sql.engine import Database
 from sql.errors import LookupFailure, NotFound
 from sql.jobs import job_names
-from sql.registry import apps, drains
+from sql.registry import apps, presence
 
 
 class Resolver:
@@ -24,7 +24,7 @@ class Resolver:
     def executor(self, name: str) -> int:
         """Return the id of an executor, given as ADDRESS, or APP/ADDRESS if two apps share it."""
         app, _, address = name.rpartition("/")
-        return self._read(lambda session: drains.find(session, address, app or None))
+        return self._read(lambda session: presence.executor_id(session, address, app or None))
 
     def user(self, name: str) -> int:
         """Return the id of a user."""

@@ -14,7 +14,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.problems import Code, Problem
 from sql.instants import LATEST_MS, iso
 from sql.models import App
-from sql.registry import drains, pauses
+from sql.registry import apps, drains, pauses, presence
 from sql.registry.pauses import EVERY_APP
 
 #: The end of a pause that does not end by itself.
@@ -51,11 +51,11 @@ class ClusterCommands:
         """
 
         def unit(session: Session) -> bool:
-            row = drains.lock(session, executor_id)
+            row = presence.lock_executor(session, executor_id)
             actor = self._context.actor
             # A token limited to some jobs may not drain: the executor runs other jobs too.
             is_theirs = row and actor.job_ids is None
-            if not row or not is_theirs or not actor.knows(drains.app_id(session, row.app)):
+            if not row or not is_theirs or not actor.knows(apps.id_named(session, row.app)):
                 raise Problem(Code.NO_EXECUTOR, id=executor_id)
             now_ms = self._context.now_ms()
             if not drains.request(session, row, now_ms):

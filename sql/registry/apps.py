@@ -59,6 +59,11 @@ def find(session: Session, name: str) -> App:
     return app
 
 
+def id_named(session: Session, name: str) -> int:
+    """Return an app's id; 0 if there is no such app."""
+    return session.execute(select(App.id).where(App.name == name)).scalar_one_or_none() or 0
+
+
 def lock(session: Session, name: str) -> App | None:
     """Lock and return an app by name; None if there is none."""
     statement = select(App).where(App.name == name).with_for_update()

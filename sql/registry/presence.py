@@ -8,6 +8,7 @@ from sqlalchemy import Insert, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from sql.dialects.supported import of
+from sql.errors import Ambiguous, LookupFailure, NotFound
 from sql.instants import at
 from sql.models import Registration
 from sql.updates import modify
@@ -150,6 +151,37 @@ def listing(session: Session, group: str, key: str | None = None) -> Sequence[Re
         statement = statement.where(Registration.app == key)
     in_order = statement.order_by(Registration.app, Registration.address)
     return session.execute(in_order).scalars().all()
+
+
+def executor_id(session: Session, address: str, app: str | None = None) -> int:
+    """Return the id of an executor's registration.
+
+    Raises:
+        NotFound: no executor with this address has registered.
+        Ambiguous: several apps have an executor with this address.
+
+    """
+    statement = select(Registration.id, Registration.app).where(
+        Registration.kind == EXECUTOR, Registration.address == address
+    )
+    if app is not None:
+        statement = statement.where(Registration.app == app)
+    rows = session.execute(statement).all()
+    if not rows:
+        raise NotFound(LookupFailure.NO_EXECUTOR_AT, address=address)
+    if len(rows) > 1:
+        names = ", ".join(sorted(f"{row.app}/{address}" for row in rows))
+        raise Ambiguous(LookupFailure.SEVERAL_EXECUTORS_AT, address=address, names=names)
+    return int(rows[0].id)
+
+
+def lock_executor(session: Session, registration_id: int) -> Registration | None:
+    """Lock and return the registration of an executor; None if there is none."""
+    return session.execute(
+        select(Registration)
+        .where(Registration.id == registration_id, Registration.kind == EXECUTOR)
+        .with_for_update()
+    ).scalar_one_or_none()
 
 
 def last_heard(session: Session) -> dict[str, int]:

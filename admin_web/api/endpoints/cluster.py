@@ -19,7 +19,7 @@ from scheduler.views.process_view import ExecutorView, NodeView, node_view
 from sql.listings import app_listing
 from sql.listings.app_listing import RoutedJob
 from sql.models import Registration
-from sql.registry import drains, pauses, presence
+from sql.registry import pauses, presence
 
 
 class Blocker(msgspec.Struct, kw_only=True):
@@ -103,7 +103,7 @@ class ClusterEndpoints:
         """Drain an executor: it takes no new runs, finishes the running ones and exits."""
         app_id_of(self._services, call, app)
         executor_id = self._services.database.read(
-            lambda session: drains.find(session, address, app)
+            lambda session: presence.executor_id(session, address, app)
         )
         return Changed(changed=self._services.commands(call.actor).cluster.drain(executor_id))
 

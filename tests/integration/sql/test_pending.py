@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from sql import pending
 from sql.alarms import alarms
@@ -122,9 +123,11 @@ def test_a_wish_to_drain_is_seen(database: Database) -> None:
     database.write(lambda session: presence.hold(session, beat))
     expect(database)
 
-    database.write(
-        lambda session: drains.request(session, drains.lock(session, drains.find(session, "a")), 5)
-    )
+    def ask(session: Session) -> None:
+        executor_id = presence.executor_id(session, "a")
+        drains.request(session, presence.lock_executor(session, executor_id), 5)
+
+    database.write(ask)
 
     expect(database, has_drains=True)
 
