@@ -31,8 +31,8 @@ class SchedulerPages:
             )
         )
 
-        def nodes(key: str) -> list[NodeView]:
-            return [node_view(row, now_ms) for row in rows if row.app == key]
+        def nodes(app: str) -> list[NodeView]:
+            return [node_view(row, now_ms) for row in rows if row.app == app]
 
         if tables.is_asked():
             found = [node_view(row, now_ms) for row in rows]

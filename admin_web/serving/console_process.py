@@ -86,8 +86,8 @@ class Console:
 
     def _beat(self) -> None:
         beat = presence.Beat(
-            group=presence.ADMIN,
-            key=presence.CONSOLE,
+            kind=presence.ADMIN,
+            app=presence.CONSOLE,
             address=self._name,
             boot_id=self._boot_id,
             beat_at=self._services.now_ms(),

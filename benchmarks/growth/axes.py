@@ -147,5 +147,5 @@ def _with_executors(stack: Stack, count: int, ids: Sequence[int], runs: int) -> 
 
 def _are_there(stack: Stack, count: int) -> bool:
     """Whether exactly this many are registered."""
-    group = presence.EXECUTOR
-    return stack.database.read(lambda s: presence.count(s, group, SIMULATED)) == count
+    kind = presence.EXECUTOR
+    return stack.database.read(lambda s: presence.count(s, kind, SIMULATED)) == count

@@ -19,8 +19,8 @@ def registration(beat: Heartbeat, now_ms: int, account: str | None = None) -> pr
     }
     load = msgspec.to_builtins(beat.load) | others
     return presence.Beat(
-        group=presence.EXECUTOR,
-        key=beat.app,
+        kind=presence.EXECUTOR,
+        app=beat.app,
         address=beat.address,
         boot_id=beat.boot_id,
         beat_at=now_ms,

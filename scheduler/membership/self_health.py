@@ -23,8 +23,6 @@ CANARIES_KEPT = 10
 #: How old the last successful database write may be.
 DATABASE_AGE_SECONDS = 4.0
 
-SCHEDULER_KEY = presence.SCHEDULER
-
 
 class SelfHealth:
     """Renews the registration, sends canaries, and tells the roster whether all is well.
@@ -84,7 +82,7 @@ class SelfHealth:
         """Remove the registration, so that others take over at once."""
         self._context.database.write(
             lambda session: presence.leave(
-                session, presence.ADMIN, SCHEDULER_KEY, self._context.node, self._boot_id
+                session, presence.ADMIN, presence.SCHEDULER, self._context.node, self._boot_id
             )
         )
 
@@ -100,8 +98,8 @@ class SelfHealth:
 
     def _beat(self, now_ms: int) -> presence.Beat:
         return presence.Beat(
-            group=presence.ADMIN,
-            key=SCHEDULER_KEY,
+            kind=presence.ADMIN,
+            app=presence.SCHEDULER,
             address=self._context.node,
             boot_id=self._boot_id,
             beat_at=now_ms,

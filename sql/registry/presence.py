@@ -15,7 +15,7 @@ from sql.updates import modify
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"
-#: The keys in the group ADMIN.
+#: What the registrations of kind ADMIN have in place of an app.
 SCHEDULER = "scheduler"
 CONSOLE = "console"
 
@@ -27,8 +27,8 @@ class Beat:
     `account` is the broker's account that sent it; None where that makes no difference.
     """
 
-    group: str
-    key: str
+    kind: str
+    app: str
     address: str
     boot_id: str
     beat_at: int
@@ -41,21 +41,21 @@ def hold(session: Session, beat: Beat) -> str:
     """Register an address for a boot, unless another boot holds it; return the holder's boot id."""
     session.execute(_insert_unless_there(session, beat))
     return session.execute(
-        select(Registration.boot_id).where(*_is(beat.group, beat.key, beat.address))
+        select(Registration.boot_id).where(*_is(beat.kind, beat.app, beat.address))
     ).scalar_one()
 
 
-def holder(session: Session, group: str, key: str, address: str) -> str | None:
+def holder(session: Session, kind: str, app: str, address: str) -> str | None:
     """Return the id of the boot that holds an address; None if there is none."""
     return session.execute(
-        select(Registration.boot_id).where(*_is(group, key, address))
+        select(Registration.boot_id).where(*_is(kind, app, address))
     ).scalar_one_or_none()
 
 
-def last_beat(session: Session, group: str, key: str, address: str) -> tuple[str, int] | None:
+def last_beat(session: Session, kind: str, app: str, address: str) -> tuple[str, int] | None:
     """Return the boot that holds an address, and when it was last heard; None if there is none."""
     row = session.execute(
-        select(Registration.boot_id, Registration.beat_at).where(*_is(group, key, address))
+        select(Registration.boot_id, Registration.beat_at).where(*_is(kind, app, address))
     ).one_or_none()
     return None if row is None else (row.boot_id, row.beat_at)
 
@@ -65,17 +65,17 @@ def claim(session: Session, beat: Beat) -> str | None:
 
     None if the boot does not hold its address.
     """
-    held = (*_is(beat.group, beat.key, beat.address), Registration.boot_id == beat.boot_id)
+    held = (*_is(beat.kind, beat.app, beat.address), Registration.boot_id == beat.boot_id)
     unclaimed = update(Registration).where(*held, Registration.account.is_(None))
     modify(session, unclaimed.values(account=beat.account))
-    return account(session, beat.group, beat.key, beat.address, beat.boot_id)
+    return account(session, beat.kind, beat.app, beat.address, beat.boot_id)
 
 
-def account(session: Session, group: str, key: str, address: str, boot_id: str) -> str | None:
+def account(session: Session, kind: str, app: str, address: str, boot_id: str) -> str | None:
     """Return the account that speaks for a boot; None if it is not known or holds no address."""
     return session.execute(
         select(Registration.account).where(
-            *_is(group, key, address), Registration.boot_id == boot_id
+            *_is(kind, app, address), Registration.boot_id == boot_id
         )
     ).scalar_one_or_none()
 
@@ -84,7 +84,7 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
     """Give an address to a new boot; return False if another scheduler has changed it first."""
     superseded = (
         update(Registration)
-        .where(*_is(beat.group, beat.key, beat.address), Registration.boot_id == old_boot_id)
+        .where(*_is(beat.kind, beat.app, beat.address), Registration.boot_id == old_boot_id)
         .values(
             boot_id=beat.boot_id,
             boot_at=beat.beat_at,
@@ -115,8 +115,8 @@ def renewal(beat: Beat) -> dict[str, Any]:
 
 def leave(
     session: Session,
-    group: str,
-    key: str,
+    kind: str,
+    app: str,
     address: str,
     boot_id: str,
     *,
@@ -126,7 +126,7 @@ def leave(
 
     With `account`, only if no other account speaks for the boot.
     """
-    held = [*_is(group, key, address), Registration.boot_id == boot_id]
+    held = [*_is(kind, app, address), Registration.boot_id == boot_id]
     if account is not None:
         held.append(or_(Registration.account.is_(None), Registration.account == account))
     return modify(session, delete(Registration).where(*held)) > 0
@@ -138,17 +138,17 @@ def forget_schedulers(session: Session, *, before_ms: int) -> None:
     modify(session, delete(Registration).where(*old))
 
 
-def count(session: Session, group: str, key: str) -> int:
-    """Return the number of addresses registered under a key."""
-    of_key = (Registration.kind == group, Registration.app == key)
-    return session.execute(select(func.count()).where(*of_key)).scalar_one()
+def count(session: Session, kind: str, app: str) -> int:
+    """Return the number of addresses registered under an app."""
+    of_app = (Registration.kind == kind, Registration.app == app)
+    return session.execute(select(func.count()).where(*of_app)).scalar_one()
 
 
-def listing(session: Session, group: str, key: str | None = None) -> Sequence[Registration]:
-    """Return the registrations of a group, or of one key of it, sorted by key and address."""
-    statement = select(Registration).where(Registration.kind == group)
-    if key is not None:
-        statement = statement.where(Registration.app == key)
+def listing(session: Session, kind: str, app: str | None = None) -> Sequence[Registration]:
+    """Return the registrations of a kind, or of one app in it, sorted by app and address."""
+    statement = select(Registration).where(Registration.kind == kind)
+    if app is not None:
+        statement = statement.where(Registration.app == app)
     in_order = statement.order_by(Registration.app, Registration.address)
     return session.execute(in_order).scalars().all()
 
@@ -194,18 +194,18 @@ def last_heard(session: Session) -> dict[str, int]:
     return dict(rows.all())
 
 
-def _is(group: Any, key: Any, address: Any) -> tuple[Any, ...]:
+def _is(kind: Any, app: Any, address: Any) -> tuple[Any, ...]:
     return (
-        Registration.kind == group,
-        Registration.app == key,
+        Registration.kind == kind,
+        Registration.app == app,
         Registration.address == address,
     )
 
 
 def _insert_unless_there(session: Session, beat: Beat) -> Insert:
     row = {
-        "kind": beat.group,
-        "app": beat.key,
+        "kind": beat.kind,
+        "app": beat.app,
         "address": beat.address,
         "boot_id": beat.boot_id,
         "boot_at": beat.beat_at,
@@ -222,7 +222,7 @@ def _insert_unless_there(session: Session, beat: Beat) -> Insert:
 RENEWAL = (
     update(Registration)
     .where(
-        *_is(bindparam("its_group"), bindparam("its_key"), bindparam("its_address")),
+        *_is(bindparam("its_kind"), bindparam("its_app"), bindparam("its_address")),
         Registration.boot_id == bindparam("its_boot_id"),
         Registration.beat_at < bindparam("its_beat_at"),
     )

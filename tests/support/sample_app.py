@@ -176,10 +176,10 @@ def _registry(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
     load = {"handlers": [of("registered-handler")], "slots": 4, "running": 1}
     made.ids["executor_id"] = rows.executor(of("executor"), now_ms, json.dumps(load), made.app)
     node = json.dumps({"failing": [of("failing-role")]})
-    for key, name in ((presence.SCHEDULER, "scheduler"), (presence.CONSOLE, "console")):
+    for app, name in ((presence.SCHEDULER, "scheduler"), (presence.CONSOLE, "console")):
         beat = presence.Beat(
-            group=presence.ADMIN,
-            key=key,
+            kind=presence.ADMIN,
+            app=app,
             address=of(name),
             boot_id="b",
             beat_at=now_ms,

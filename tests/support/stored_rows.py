@@ -155,8 +155,8 @@ class Rows:
         """Remove every scheduler's registration, as they do when they end."""
         self.database.write(lambda session: presence.forget_schedulers(session, before_ms=2**53))
 
-    def _hold(self, group: str, key: str, address: str, beat_ms: int, load: str) -> None:
+    def _hold(self, kind: str, app: str, address: str, beat_ms: int, load: str) -> None:
         beat = presence.Beat(
-            group=group, key=key, address=address, boot_id="b00t", beat_at=beat_ms, load=load
+            kind=kind, app=app, address=address, boot_id="b00t", beat_at=beat_ms, load=load
         )
         self.database.write(lambda session: presence.hold(session, beat))

@@ -44,15 +44,15 @@ def check_routes() -> str:
     return f"{built_in} and {', '.join(routers)}" if routers else built_in
 
 
-def check_alive(settings: Settings, key: str) -> str:
+def check_alive(settings: Settings, app: str) -> str:
     """Return the name of a live scheduler or console of this host, or raise."""
     host = socket.gethostname()
     with open_database(settings) as database:
-        rows, now_ms = registrations(database, presence.ADMIN, key)
+        rows, now_ms = registrations(database, presence.ADMIN, app)
     living = [row.address for row in rows if state(row, now_ms) is not ProcessState.SILENT]
     here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
     if here is None:
-        raise ValueError(f"no {key} on {host} is alive")
+        raise ValueError(f"no {app} on {host} is alive")
     return f"{here} is alive"
 
 

@@ -87,8 +87,8 @@ def _alive(settings: Settings, kind: str | None) -> Checks:
 
     if kind == API:
         return {API: lambda: server_checks.check_api(settings)}
-    key = presence.CONSOLE if kind == "console" else presence.SCHEDULER
-    return {key: lambda: server_checks.check_alive(settings, key)}
+    app = presence.CONSOLE if kind == "console" else presence.SCHEDULER
+    return {app: lambda: server_checks.check_alive(settings, app)}
 
 
 def _run_check(name: str, one: Callable[[], str]) -> bool:

@@ -30,16 +30,16 @@ SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
 
 def registrations(
-    database: Database, group: str, key: str | None = None
+    database: Database, kind: str, app: str | None = None
 ) -> tuple[Sequence[Registration], int]:
-    """Return the registrations in a group, and the database's clock in epoch milliseconds.
+    """Return the registrations of a kind, and the database's clock in epoch milliseconds.
 
-    In the group ADMIN these are the schedulers, unless another `key` is given.
+    Of kind ADMIN these are the schedulers, unless another `app` is given.
     """
-    if group == presence.ADMIN and key is None:
-        key = presence.SCHEDULER
+    if kind == presence.ADMIN and app is None:
+        app = presence.SCHEDULER
     return database.read(
-        lambda session: (presence.listing(session, group, key), database_now_ms(session))
+        lambda session: (presence.listing(session, kind, app), database_now_ms(session))
     )
 
 

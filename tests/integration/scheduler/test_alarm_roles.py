@@ -780,8 +780,8 @@ class Watching:
             self.roster.admit(beat)
             self.desk.rows.executor("exec-1", self.desk.now_ms, "")
         row = presence.Beat(
-            group=presence.EXECUTOR,
-            key="reports",
+            kind=presence.EXECUTOR,
+            app="reports",
             address="exec-1",
             boot_id="b00t",
             beat_at=self.desk.now_ms,

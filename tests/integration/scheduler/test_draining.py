@@ -23,7 +23,7 @@ def fleet(cluster: Cluster, **limits: object) -> NamedCommands:
 
 
 def register(cluster: Cluster, address: str, app: str = APP, boot: str = "b1") -> None:
-    beat = Beat(group=presence.EXECUTOR, key=app, address=address, boot_id=boot, beat_at=BOOT_MS)
+    beat = Beat(kind=presence.EXECUTOR, app=app, address=address, boot_id=boot, beat_at=BOOT_MS)
 
     def unit(session: object) -> None:
         apps.ensure(session, app)
@@ -119,7 +119,7 @@ class TestTheMark:
     def test_new_boot_at_the_address_is_not_meant(self, cluster: Cluster) -> None:
         register(cluster, "one")
         fleet(cluster).drain("one")
-        beat = Beat(group=presence.EXECUTOR, key=APP, address="one", boot_id="b2", beat_at=BOOT_MS)
+        beat = Beat(kind=presence.EXECUTOR, app=APP, address="one", boot_id="b2", beat_at=BOOT_MS)
 
         cluster.database.write(lambda s: presence.supersede(s, beat, old_boot_id="b1"))
 
@@ -129,7 +129,7 @@ class TestTheMark:
         register(cluster, "one")
         fleet(cluster).drain("one")
         beat = Beat(
-            group=presence.EXECUTOR, key=APP, address="one", boot_id="b1", beat_at=BOOT_MS + 1
+            kind=presence.EXECUTOR, app=APP, address="one", boot_id="b1", beat_at=BOOT_MS + 1
         )
 
         cluster.database.write(lambda session: presence.renew(session, beat))

@@ -119,7 +119,7 @@ def test_a_wish_to_kill_is_seen_unless_it_is_old(
 
 
 def test_a_wish_to_drain_is_seen(database: Database) -> None:
-    beat = presence.Beat(group="EXECUTOR", key="demo", address="a", boot_id="b", beat_at=1)
+    beat = presence.Beat(kind="EXECUTOR", app="demo", address="a", boot_id="b", beat_at=1)
     database.write(lambda session: presence.hold(session, beat))
     expect(database)
 

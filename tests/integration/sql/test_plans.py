@@ -587,7 +587,7 @@ def test_errors_are_grouped_without_a_look_at_any_other_run(crowded: Database) -
 
 
 def test_a_sign_of_life_finds_its_row_by_its_key(crowded: Database) -> None:
-    beat = presence.Beat(group="EXECUTOR", key="demo", address="a", boot_id="b", beat_at=1)
+    beat = presence.Beat(kind="EXECUTOR", app="demo", address="a", boot_id="b", beat_at=1)
     crowded.write(lambda session: presence.hold(session, beat))
 
     steps = plans(crowded, lambda session: presence.renew(session, beat))

@@ -82,7 +82,7 @@ def test_columns_that_batches_write_hold_more_than_a_message_can_carry() -> None
 
 def test_an_executor_with_thousands_of_handlers_registers(database: Database) -> None:
     load = "handler-name " * 10_000
-    beat = Beat(group="EXECUTOR", key="demo", address="a", boot_id="b" * 40, beat_at=1, load=load)
+    beat = Beat(kind="EXECUTOR", app="demo", address="a", boot_id="b" * 40, beat_at=1, load=load)
 
     database.write(lambda session: presence.hold(session, beat))
 
@@ -108,7 +108,7 @@ def test_names_differ_by_case(database: Database) -> None:
 
 def test_addresses_differ_by_case(database: Database) -> None:
     beats = [
-        Beat(group="EXECUTOR", key="demo", address=address, boot_id=address, beat_at=1)
+        Beat(kind="EXECUTOR", app="demo", address=address, boot_id=address, beat_at=1)
         for address in ("host", "HOST")
     ]
 

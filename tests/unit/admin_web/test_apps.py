@@ -30,8 +30,8 @@ def add_executor(
     database: Database, clock: Clock, app: str, address: str, *, draining: bool = False
 ) -> None:
     beat = presence.Beat(
-        group=presence.EXECUTOR,
-        key=app,
+        kind=presence.EXECUTOR,
+        app=app,
         address=address,
         boot_id="b1",
         beat_at=clock.now_ms(),

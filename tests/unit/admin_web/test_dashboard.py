@@ -271,8 +271,8 @@ class TestOutlook:
 class TestProcesses:
     def beat(self, database: Database, clock: Clock, load: bytes) -> None:
         one = Beat(
-            group=presence.EXECUTOR,
-            key="reports",
+            kind=presence.EXECUTOR,
+            app="reports",
             address="reports-1",
             boot_id="b",
             beat_at=clock.now,

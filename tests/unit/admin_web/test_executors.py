@@ -26,8 +26,8 @@ LOAD = {
 
 def beat(database: Database, clock: Clock, app: str, address: str, load: str | None = None) -> None:
     sign = presence.Beat(
-        group=presence.ADMIN if app in (presence.SCHEDULER, presence.CONSOLE) else "EXECUTOR",
-        key=app,
+        kind=presence.ADMIN if app in (presence.SCHEDULER, presence.CONSOLE) else "EXECUTOR",
+        app=app,
         address=address,
         boot_id="boot-one-2",
         beat_at=clock.now_ms(),

@@ -374,7 +374,7 @@ class TestTrying:
         self, scripter: Visit, database: Database, clock: Clock, job_id: int
     ) -> None:
         beat = presence.Beat(
-            group="EXECUTOR", key="reports", address="host-1", boot_id="b", beat_at=clock.now_ms()
+            kind="EXECUTOR", app="reports", address="host-1", boot_id="b", beat_at=clock.now_ms()
         )
         database.write(lambda session: presence.hold(session, beat))
 

@@ -24,9 +24,9 @@ def commands(database: Database, clock: Clock) -> NamedCommands:
 
 
 def beat(
-    database: Database, clock: Clock, group: str, key: str, address: str, *, load: str = ""
+    database: Database, clock: Clock, kind: str, app: str, address: str, *, load: str = ""
 ) -> None:
-    one = Beat(group=group, key=key, address=address, boot_id="b", beat_at=clock.now, load=load)
+    one = Beat(kind=kind, app=app, address=address, boot_id="b", beat_at=clock.now, load=load)
     database.write(lambda session: presence.hold(session, one))
 
 

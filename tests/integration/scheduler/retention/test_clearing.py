@@ -365,7 +365,7 @@ def test_schedulers_that_are_long_gone_leave_the_registry(
 ) -> None:
     for node, beat_at in (("old", NOW - DAY - 1_000), ("late", NOW - DAY)):
         beat = presence.Beat(
-            group=presence.ADMIN, key="scheduler", address=node, boot_id=node, beat_at=beat_at
+            kind=presence.ADMIN, app="scheduler", address=node, boot_id=node, beat_at=beat_at
         )
         cluster.database.write(lambda session, beat=beat: presence.hold(session, beat))
 

@@ -9,7 +9,7 @@ from sql.registry import presence
 from sql.registry.presence import ADMIN, EXECUTOR, Beat
 from tests.support.sql_rows import NOW_MS, side_by_side
 
-BEAT = Beat(group=EXECUTOR, key="demo", address="host-1", boot_id="first", beat_at=NOW_MS)
+BEAT = Beat(kind=EXECUTOR, app="demo", address="host-1", boot_id="first", beat_at=NOW_MS)
 RIVAL = replace(BEAT, boot_id="second", beat_at=NOW_MS + 1)
 
 
@@ -29,7 +29,7 @@ def renew(database: Database, beat: Beat) -> bool:
 
 def leave(database: Database, beat: Beat) -> bool:
     return database.write(
-        lambda session: presence.leave(session, beat.group, beat.key, beat.address, beat.boot_id)
+        lambda session: presence.leave(session, beat.kind, beat.app, beat.address, beat.boot_id)
     )
 
 
@@ -90,7 +90,7 @@ def test_a_beat_renews_what_its_boot_holds(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    "beat", [replace(BEAT, beat_at=NOW_MS - 1), BEAT, RIVAL, replace(BEAT, key="other", beat_at=9)]
+    "beat", [replace(BEAT, beat_at=NOW_MS - 1), BEAT, RIVAL, replace(BEAT, app="other", beat_at=9)]
 )
 def test_an_old_beat_or_another_boots_renews_nothing(database: Database, beat: Beat) -> None:
     hold(database, BEAT)
@@ -111,10 +111,10 @@ def test_only_the_holder_can_leave(database: Database) -> None:
     assert hold(database, RIVAL) == "second"
 
 
-def test_a_group_is_listed_by_app_and_address(database: Database) -> None:
-    for key, address in (("b", "2"), ("b", "1"), ("a", "9")):
-        hold(database, replace(BEAT, key=key, address=address))
-    hold(database, replace(BEAT, group=ADMIN, key="scheduler"))
+def test_a_kind_is_listed_by_app_and_address(database: Database) -> None:
+    for app, address in (("b", "2"), ("b", "1"), ("a", "9")):
+        hold(database, replace(BEAT, app=app, address=address))
+    hold(database, replace(BEAT, kind=ADMIN, app="scheduler"))
 
     rows = database.read(lambda session: presence.listing(session, EXECUTOR))
 
