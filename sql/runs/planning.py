@@ -10,7 +10,8 @@ from sql.batch import insert_unless_there
 from sql.ids import RunIds
 from sql.instants import at_as_text
 from sql.models import Run
-from sql.run_status import CODES, Kind, RunStatus
+from sql.run_status import Kind, RunStatus
+from sql.runs.status_columns import ENTERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,9 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
 
 
 def _row(run: NewRun, run_id: int) -> dict[str, Any]:
-    trigger_code, handle_code = CODES[RunStatus.PLANNED]
     return {
         "id": run_id,
+        **ENTERED[RunStatus.PLANNED],
         "app_id": run.app_id,
         "job_id": run.job_id,
         "handler": run.handler,
@@ -73,11 +74,8 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "sharding": (f"{run.shard_index}/{run.shard_total}" if run.shard_total else None),
         "retries_left": run.retries_left,
         "due_second": at_as_text(run.due_at),
-        "trigger_code": trigger_code,
         "trigger_message": run.trigger_message,
-        "handle_code": handle_code,
         "alarm_status": 0,
-        "status": RunStatus.PLANNED.value,
         "kind": run.kind.value,
         "scheduled_at": run.scheduled_at,
         "due_at": run.due_at,

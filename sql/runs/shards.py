@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.explanation import Explanation
 from sql.models import Run
-from sql.run_status import CODES, RunStatus
+from sql.run_status import RunStatus
+from sql.runs.status_columns import ENTERED
 from sql.updates import modify
 
 _COLUMNS = tuple(one.class_attribute for one in inspect(Run).column_attrs)
@@ -57,12 +58,9 @@ def _rows(session: Session, run_ids: set[int]) -> dict[int, dict[str, Any]]:
 
 
 def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str, Any]:
-    trigger_code, handle_code = CODES[RunStatus.ROUTED]
     return zero | {
         "id": shard.run_id,
-        "status": RunStatus.ROUTED.value,
-        "trigger_code": trigger_code,
-        "handle_code": handle_code,
+        **ENTERED[RunStatus.ROUTED],
         "shard_index": shard.index,
         "shard_total": shard.total,
         "sharding": f"{shard.index}/{shard.total}",

@@ -16,8 +16,9 @@ from sql.dialects.dialect import Locking, UpdateRule
 from sql.errors import NotAllWon
 from sql.instants import at_as_text
 from sql.models import Run
-from sql.run_status import CODES, RunStatus
+from sql.run_status import RunStatus
 from sql.runs.guards import may_enter
+from sql.runs.status_columns import ENTERED
 
 
 class SentTo(NamedTuple):
@@ -48,13 +49,9 @@ class _SingleRunTick(NamedTuple):
     boot_id: str | None
 
 
-_TRIGGER_CODE, _HANDLE_CODE = CODES[RunStatus.SUCCEEDED]
 _SUCCEEDED = UpdateRule(
-    sets={
-        "status": f"'{RunStatus.SUCCEEDED.value}'",
-        "trigger_code": str(_TRIGGER_CODE),
-        "handle_code": str(_HANDLE_CODE),
-    },
+    # Words and numbers of ours, which Python and SQL write alike.
+    sets={column: repr(value) for column, value in ENTERED[RunStatus.SUCCEEDED].items()},
     matched=["job_id"],
 )
 _OPEN_AND_ALONE = " AND ".join(

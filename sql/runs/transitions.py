@@ -19,10 +19,11 @@ from sql.explanation import Explanation
 from sql.instants import at, at_as_text
 from sql.models import Run
 from sql.registry import pauses
-from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
+from sql.run_status import ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
 from sql.runs import planned_runs
 from sql.runs.guards import may_enter, status_in
 from sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
+from sql.runs.status_columns import ENTERED
 from sql.updates import modify_by_ids
 
 #: So many runs with the same route get a statement of their own; smaller groups share one.
@@ -102,28 +103,16 @@ def explain(session: Session, words: Mapping[int, Explanation]) -> None:
 
 def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: int) -> int:
     """Move runs whose trigger the broker confirmed to SENT; a final run stays final."""
-    trigger_code, handle_code = CODES[RunStatus.SENT]
-    values = {
-        "status": RunStatus.SENT.value,
-        "sent_at": now_ms,
-        "trigger_code": trigger_code,
-        "handle_code": handle_code,
-    }
+    values = {**ENTERED[RunStatus.SENT], "sent_at": now_ms}
     condition = f"{may_enter(RunStatus.SENT).condition} AND {Run.routed_by.expression} = {{}}"
     return update_alike(session, Run, run_ids, values, guard=Guard(condition, (node,)))
 
 
 def start(session: Session, started: Mapping[int, int]) -> int:
     """Move runs to RUNNING; `started` has the start of each run's process in epoch ms."""
-    trigger_code, handle_code = CODES[RunStatus.RUNNING]
+    running = ENTERED[RunStatus.RUNNING]
     rows = [
-        {
-            "id": run_id,
-            "status": RunStatus.RUNNING.value,
-            "started_at": started_at,
-            "trigger_code": trigger_code,
-            "handle_code": handle_code,
-        }
+        {"id": run_id, **running, "started_at": started_at}
         for run_id, started_at in sorted(started.items())
     ]
     return update_each(session, Run, rows, guard=may_enter(RunStatus.RUNNING))
@@ -219,18 +208,15 @@ def cancel(
 
     With `schedule_only`, runs that people or parents triggered are left alone.
     """
-    trigger_code, handle_code = CODES[RunStatus.CANCELLED]
     statement = (
         update(Run)
         .where(Run.status.in_(ENTERED_FROM[RunStatus.CANCELLED]))
         .values(
-            status=RunStatus.CANCELLED,
+            **ENTERED[RunStatus.CANCELLED],
             message=reason.text,
             message_why=reason.why,
             finished_at=now_ms,
             finished_second=at(now_ms),
-            trigger_code=trigger_code,
-            handle_code=handle_code,
         )
     )
     planned = planned_runs.of_jobs(session, job_ids, kinds, schedule_only=schedule_only)
@@ -240,12 +226,9 @@ def cancel(
 
 
 def _final_row(run: Ended) -> dict[str, Any]:
-    trigger_code, handle_code = CODES[run.status]
     row = {
         "id": run.run_id,
-        "status": run.status.value,
-        "trigger_code": trigger_code,
-        "handle_code": handle_code,
+        **ENTERED[run.status],
         "message": run.message.text,
         "finished_second": at_as_text(run.finished_at),
         "finished_at": run.finished_at,

@@ -11,8 +11,9 @@ from sql.engine import Database
 from sql.ids import RunIds
 from sql.models import Job, Run
 from sql.registry import apps, presence
-from sql.run_status import CODES, Kind, RunStatus
+from sql.run_status import Kind, RunStatus
 from sql.runs import planning
+from sql.runs.status_columns import ENTERED
 from tests.support import schemas
 
 
@@ -65,8 +66,7 @@ class Rows:
             attempt=columns.pop("attempt", 0),
         )
         if "status" in columns:
-            codes = CODES[RunStatus(columns["status"])]
-            columns |= {"trigger_code": codes[0], "handle_code": codes[1]}
+            columns |= ENTERED[RunStatus(columns["status"])]
 
         def unit(session: Any) -> int:
             [run_id] = planning.plan(session, [new], self._ids)
