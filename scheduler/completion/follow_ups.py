@@ -143,7 +143,7 @@ def _end_alone(ending: Ending) -> TickEnd:
         tick=tick_of(ending.run),
         head_id=ending.run.id,
         deciding_id=ending.run.id,
-        succeeded=ending.status is RunStatus.SUCCEEDED,
+        status=ending.status,
         finished_at=ending.finished_at,
     )
 

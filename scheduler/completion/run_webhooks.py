@@ -58,7 +58,7 @@ def _message(end: TickEnd, run: EndedRun, job: JobRecipients, url: str, now_ms: 
         run_id=run.id,
         first_run_id=run.id if end.head_id is None else end.head_id,
         kind=run.kind,
-        status=run.status,
+        status=end.status,
         is_success=end.succeeded,
         scheduled_at=tick.scheduled_at,
         finished_at=end.finished_at,

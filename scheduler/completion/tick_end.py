@@ -2,29 +2,52 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sql.run_status import FINAL, RunStatus
-from sql.runs.run_rows import TickRun
 from sql.runs.ticks import Tick
+
+
+class Attempt(Protocol):
+    """A run, with what decides how its tick ended: one attempt of one shard."""
+
+    @property
+    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    @property
+    def shard_index(self) -> int: ...  # noqa: D102
+    @property
+    def shard_total(self) -> int: ...  # noqa: D102
+    @property
+    def attempt(self) -> int: ...  # noqa: D102
+    @property
+    def status(self) -> str: ...  # noqa: D102
+    @property
+    def finished_at(self) -> int | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickEnd:
     """A tick of which every shard has ended.
 
-    `head_id` is its first run, of shard 0 and attempt 0; None if that was cleared. `succeeded`: the
-    last attempt of every shard did. `deciding_id` is the first run that did not, or else the last
-    attempt of the first shard. `finished_at` is when the last run ended.
+    `head_id` is its first run, of shard 0 and attempt 0; None if that was cleared. `deciding_id` is
+    the last attempt of the first shard that did not succeed, or else of the first shard. `status`
+    is SUCCEEDED if the last attempt of every shard did, otherwise that of the deciding run; LOST if
+    a shard has no run any more and the others succeeded. `finished_at` is when the last run ended.
     """
 
     tick: Tick
     head_id: int | None
     deciding_id: int
-    succeeded: bool
+    status: RunStatus
     finished_at: int
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether the last attempt of every shard succeeded."""
+        return self.status is RunStatus.SUCCEEDED
 
-def tick_end(tick: Tick, runs: Sequence[TickRun]) -> TickEnd | None:
+
+def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
     """Return how a tick ended; None while one of its runs is open.
 
     Args:
@@ -35,15 +58,16 @@ def tick_end(tick: Tick, runs: Sequence[TickRun]) -> TickEnd | None:
     """
     if any(run.status not in FINAL for run in runs):
         return None
-    attempts = {run.shard_index: run for run in runs}
-    last = {shard: run.status for shard, run in attempts.items()}
-    bad = [run for run in attempts.values() if run.status != RunStatus.SUCCEEDED]
+    last = {run.shard_index: run for run in runs}
+    bad = [run for run in last.values() if run.status != RunStatus.SUCCEEDED]
+    deciding = (bad or [*last.values()])[0]
     shards = max(1, *(run.shard_total for run in runs))
+    is_whole = set(last) == set(range(shards))
     first = runs[0]
     return TickEnd(
         tick=tick,
         head_id=first.id if (first.shard_index, first.attempt) == (0, 0) else None,
-        deciding_id=(bad or [*attempts.values()])[0].id,
-        succeeded=set(last) == set(range(shards)) and set(last.values()) == {RunStatus.SUCCEEDED},
+        deciding_id=deciding.id,
+        status=RunStatus(deciding.status) if bad or is_whole else RunStatus.LOST,
         finished_at=max(run.finished_at or 0 for run in runs),
     )

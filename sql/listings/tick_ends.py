@@ -1,7 +1,6 @@
 """Whether ticks have ended: the runs of one tick, and which of many have ended."""
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
@@ -10,6 +9,7 @@ from sql.batch import chunks
 from sql.models import Run
 from sql.rows import fetch_plain, query
 from sql.run_status import OPEN
+from sql.runs.run_rows import TickRun
 
 _Asked = aliased(Run)
 # Built once, because the first use of an alias is not thread-safe.
@@ -18,17 +18,6 @@ _SAME_TICK = and_(
     Run.scheduled_at == _Asked.scheduled_at,
     Run.origin_id == _Asked.origin_id,
 )
-
-
-class TickRun(NamedTuple):
-    """A run of a tick: one attempt of one shard."""
-
-    id: int
-    job_id: int
-    app_id: int
-    shard_index: int
-    attempt: int
-    status: str
 
 
 #: Built once, because each answer of the API about a run executes it.

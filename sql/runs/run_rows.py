@@ -108,7 +108,6 @@ class EndedRun(NamedTuple):
 
     id: int
     kind: str
-    status: str
     address: str | None
     message: str | None
 

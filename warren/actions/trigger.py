@@ -3,11 +3,12 @@
 import time
 from collections.abc import Sequence
 
+from scheduler.completion.tick_end import TickEnd, tick_end
 from scheduler.jobs.param import check_param
 from sql.engine import Database
 from sql.listings import recent
 from sql.listings.recent import DetailedRun
-from sql.run_status import FINAL, RunStatus
+from sql.runs.ticks import tick_of
 from warren.actions.local_client import open_client
 from warren.settings.settings import Settings
 from warren.views.nodes import is_scheduler_alive
@@ -39,25 +40,21 @@ def trigger_job(
             return SUCCEEDED
         if not is_scheduler_alive(database):
             warn(f"run {run_id} is queued, but no scheduler is online to dispatch it")
-        rows = wait_for_tick(database, run_id)
-    return _print_outcome(run_id, rows, as_json=as_json)
+        rows, end = wait_for_tick(database, run_id)
+    return _print_outcome(run_id, rows, end, as_json=as_json)
 
 
-def wait_for_tick(database: Database, run_id: int) -> list[DetailedRun]:
-    """Return every shard and attempt of a run's tick once all of them are final.
+def wait_for_tick(database: Database, run_id: int) -> tuple[list[DetailedRun], TickEnd]:
+    """Return every shard and attempt of a run's tick, and how it ended, once it is over.
 
     A retry is planned in the transaction that ends its run, so there is no gap between attempts.
     """
     while True:
         rows = database.read(lambda session: recent.tick(session, run_id))
-        if all(row.status in FINAL for row in rows):
-            return rows
+        end = tick_end(tick_of(rows[0]), rows)
+        if end is not None:
+            return rows, end
         time.sleep(POLL_SECONDS)
-
-
-def last_attempts(rows: Sequence[DetailedRun]) -> list[DetailedRun]:
-    """Return the last attempt of each shard."""
-    return list({row.shard_index: row for row in rows}.values())
 
 
 def _print_planned(run_id: int, *, as_json: bool) -> None:
@@ -67,11 +64,9 @@ def _print_planned(run_id: int, *, as_json: bool) -> None:
         print(f"run {run_id} queued; to see it: warren runs show {run_id}")
 
 
-def _print_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -> int:
-    last = last_attempts(rows)
-    bad = [row for row in last if row.status != RunStatus.SUCCEEDED]
-    told = (bad or last)[0]
-    status = str(told.status)
+def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as_json: bool) -> int:
+    told = next(row for row in rows if row.id == end.deciding_id)
+    status = end.status.value
     if as_json:
         print_json(
             {
@@ -85,4 +80,4 @@ def _print_outcome(run_id: int, rows: Sequence[DetailedRun], *, as_json: bool) -
         tries = f" after {told.attempt + 1} attempts" if told.attempt else ""
         words = f": {told.message}" if told.message else ""
         print(visible_lines(f"run {told.id} {status}{tries}{words}"))
-    return DID_NOT_SUCCEED if bad else SUCCEEDED
+    return SUCCEEDED if end.succeeded else DID_NOT_SUCCEED

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,15 +21,15 @@ from admin_web.api.runs.run_answers import (
     RunAnswer,
     RunWithTick,
     TickEnd,
-    TickRuns,
     run_answer,
     run_with_tick,
-    tick_end,
+    tick_answer,
 )
 from admin_web.api.runs.wait import LONGEST_SECONDS, Wait, applied, preferred_wait_seconds
 from admin_web.logs.log_source import log_source
 from scheduler.commands.runs import KillOutcome
 from scheduler.commands.tokens.scopes import Scope
+from scheduler.completion.tick_end import Attempt
 from sql.accounts.idempotency import IdempotentRequest
 from sql.errors import LookupFailure, NotFound
 from sql.listings import recent, run_search, tick_ends
@@ -175,11 +176,17 @@ class RunEndpoints:
         Of a tick with more than 1,000 attempts or 4 MB of texts, the last attempts are shown. The
         others are named in `tick.run_ids`; each can be read as `/runs/{run_id}`.
         """
-        run, rows = self._read(call, run_id)
-        shown = self._services.database.read(lambda session: recent.last_of_tick(session, run))
-        # Rows that were read together describe one moment.
-        whole = shown if len(shown) >= len(rows) else rows
-        return TickAnswer(tick=tick_end(whole), items=[run_answer(row) for row in shown])
+
+        def read(session: Session) -> tuple[list[DetailedRun], TickEnd]:
+            run = _run(session, call, run_id)
+            shown = recent.last_of_tick(session, run)
+            runs = _tick_runs(session, run)
+            # Read later, they tell whether all were shown; those describe the same moment as items.
+            is_whole = [one.id for one in shown] == [one.id for one in runs]
+            return shown, tick_answer(run, shown if is_whole else runs)
+
+        shown, tick = self._services.database.read(read)
+        return TickAnswer(tick=tick, items=[run_answer(row) for row in shown])
 
     @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
     def kill(self, call: Call, run_id: int) -> Killed:
@@ -221,11 +228,10 @@ class RunEndpoints:
         """Return a run, at the end of its tick if the caller is willing to wait."""
 
         def reply(more: dict[str, str]) -> tuple[Reply, bool]:
-            run, rows = self._read(call, run_id)
-            is_over = tick_end(rows).is_over
-            status = 200 if is_over else if_open
-            value = run_with_tick(run, rows)
-            return Reply(value=value, status=status, headers=headers | more), is_over
+            run, tick = self._read(call, run_id)
+            status = 200 if tick.is_over else if_open
+            value = run_with_tick(run, tick)
+            return Reply(value=value, status=status, headers=headers | more), tick.is_over
 
         at_once, is_over = reply({})
         if is_over or not seconds:
@@ -235,12 +241,11 @@ class RunEndpoints:
             run_id=run_id, seconds=seconds, at_once=at_once, later=lambda _is_last: reply(waited)[0]
         )
 
-    def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, TickRuns]:
-        def read(session: Session) -> tuple[DetailedRun, TickRuns]:
-            run = recent.run(session, run_id, call.actor.app_ids)
-            if call.actor.job_ids is not None and run.job_id not in call.actor.job_ids:
-                raise NotFound(LookupFailure.NO_RUN, id=run_id)
-            return run, [run] if _is_alone(run) else tick_ends.of_run(session, run_id)
+    def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, TickEnd]:
+        def read(session: Session) -> tuple[DetailedRun, TickEnd]:
+            run = _run(session, call, run_id)
+            runs = [run] if _is_alone(run) else _tick_runs(session, run)
+            return run, tick_answer(run, runs)
 
         return self._services.database.read_autocommit(read)
 
@@ -255,6 +260,19 @@ class RunEndpoints:
         if not app:
             raise at_parameter("job", "expected APP/NAME, or the parameter app as well")
         return job_id_of(self._services, call, app, name)
+
+
+def _run(session: Session, call: Call, run_id: int) -> DetailedRun:
+    """Return a run that the caller may see."""
+    run = recent.run(session, run_id, call.actor.app_ids)
+    if call.actor.job_ids is not None and run.job_id not in call.actor.job_ids:
+        raise NotFound(LookupFailure.NO_RUN, id=run_id)
+    return run
+
+
+def _tick_runs(session: Session, run: DetailedRun) -> Sequence[Attempt]:
+    """Return all runs of a run's tick; the run itself if they were deleted meanwhile."""
+    return tick_ends.of_run(session, run.id) or [run]
 
 
 def _is_alone(run: DetailedRun) -> bool:

@@ -1,25 +1,22 @@
 """A run and the state of its tick, as the API returns them."""
 
-from collections.abc import Collection
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from admin_web.api.answer_types import answer_type
+from scheduler.completion.tick_end import Attempt, tick_end
 from scheduler.views.run_view import PAGES_ONLY, run_json
 from sql.listings.recent import DetailedRun
-from sql.listings.tick_ends import TickRun
-from sql.run_status import FINAL, RunStatus
-
-#: The runs of one tick, in order of shard and attempt.
-TickRuns: TypeAlias = Collection[TickRun] | Collection[DetailedRun]
+from sql.runs.ticks import tick_of
 
 
 class TickEnd(msgspec.Struct, kw_only=True):
     """The state of a run's whole tick: all shards with all attempts.
 
     `status` is null until it is over; then SUCCEEDED, or the status of the first shard that did not
-    succeed. `run_ids` are in order of shard and attempt.
+    succeed, or LOST if a shard's run no longer exists. `run_ids` are in order of shard and attempt.
     """
 
     is_over: bool
@@ -39,19 +36,16 @@ def run_answer(run: DetailedRun) -> Any:
     return RunAnswer(**run_json(run))
 
 
-def run_with_tick(run: DetailedRun, rows: TickRuns) -> Any:
+def run_with_tick(run: DetailedRun, tick: TickEnd) -> Any:
     """Return a run and the state of its tick as an answer."""
-    return RunWithTick(**run_json(run), tick=tick_end(rows))
+    return RunWithTick(**run_json(run), tick=tick)
 
 
-def tick_end(rows: TickRuns) -> TickEnd:
-    """Return the state of a tick, given its runs in order of shard and attempt."""
-    last = list({row.shard_index: row for row in rows}.values())
-    is_over = all(row.status in FINAL for row in rows)
-    bad = [row.status for row in last if row.status != RunStatus.SUCCEEDED]
-    status = (bad or [RunStatus.SUCCEEDED.value])[0] if is_over else None
+def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:
+    """Return the state of a run's tick, given all its runs in order of shard and attempt."""
+    end = tick_end(tick_of(of), runs)
     return TickEnd(
-        is_over=is_over,
-        status=None if status is None else str(status),
-        run_ids=[r.id for r in rows],
+        is_over=end is not None,
+        status=None if end is None else end.status.value,
+        run_ids=[run.id for run in runs],
     )

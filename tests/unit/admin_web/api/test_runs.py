@@ -6,7 +6,10 @@ import pytest
 from flask import Flask
 
 from scheduler.commands.tokens.scopes import Scope
+from scheduler.completion.tick_end import TickEnd, tick_end
 from sql.engine import Database
+from sql.runs import ticks
+from sql.runs.ticks import Tick
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.sql_rows import side_by_side
@@ -97,6 +100,12 @@ class TestTrigger:
         assert sum("Idempotent-Replayed" not in answer.headers for answer in answers) == 1
         listed = Program(api, token).get("/runs?job=reports/nightly").get_json()["items"]
         assert len(listed) == 1
+
+
+def _ends(database: Database, tick: Tick) -> list[TickEnd]:
+    """Return how the scheduler says that a tick ended."""
+    found = database.read(lambda session: ticks.attempts(session, [tick]))
+    return [end for key, rows in found.items() if (end := tick_end(key, rows))]
 
 
 class TestLists:
@@ -203,6 +212,38 @@ class TestOne:
         assert [run["id"] for run in told["items"]] == ids[-66:]
         assert told["items"][0]["param"] == "x" * 60_000
         assert told["tick"] == {"is_over": True, "status": "FAILED", "run_ids": ids}
+
+    @pytest.mark.parametrize("path", ["", "/tick"])
+    def test_a_tick_that_lacks_a_shard_ended_as_it_did_for_its_children(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock, path: str
+    ) -> None:
+        shard = rows.run(job_id, clock.now, status="SUCCEEDED", shard_index=0, shard_total=2)
+
+        told = admin.get(f"/runs/{shard}{path}").get_json()["tick"]
+
+        [end] = _ends(rows.database, Tick(job_id, clock.now, 0))
+        assert not end.succeeded
+        assert told == {"is_over": True, "status": "LOST", "run_ids": [shard]}
+
+    def test_a_large_tick_is_judged_by_all_its_shards(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        shards = [
+            rows.run(
+                job_id,
+                clock.now,
+                shard_index=index,
+                shard_total=70,
+                param="x" * 60_000,
+                status="SUCCEEDED",
+            )
+            for index in range(70)
+        ]
+
+        told = admin.get(f"/runs/{shards[0]}/tick").get_json()
+
+        assert len(told["items"]) < len(shards)
+        assert told["tick"] == {"is_over": True, "status": "SUCCEEDED", "run_ids": shards}
 
     def test_an_open_retry_tells_of_the_attempt_before_it(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock

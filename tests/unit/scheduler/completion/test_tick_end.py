@@ -57,6 +57,25 @@ def test_a_tick_of_which_a_shard_was_cleared_is_not_said_to_have_succeeded() -> 
     assert not succeeded(runs([SUCCEEDED], [SUCCEEDED], total=3))
 
 
+@pytest.mark.parametrize(
+    ("shards", "total", "status"),
+    [
+        ([[FAILED, SUCCEEDED], [SUCCEEDED]], 2, SUCCEEDED),
+        ([[SUCCEEDED], [FAILED, RunStatus.KILLED], [FAILED]], 3, RunStatus.KILLED),
+        ([[SUCCEEDED], [SUCCEEDED]], 3, RunStatus.LOST),
+        ([[SUCCEEDED], [FAILED]], 3, FAILED),
+        ([[RunStatus.CANCELLED]], 0, RunStatus.CANCELLED),
+    ],
+)
+def test_a_ticks_status_is_that_of_the_first_shard_that_did_not_succeed(
+    shards: list[list[RunStatus]], total: int, status: RunStatus
+) -> None:
+    end = tick_end(TICK, runs(*shards, total=total))
+
+    assert end is not None
+    assert end.status is status
+
+
 def test_a_broadcast_that_was_never_expanded_is_over_and_did_not_succeed() -> None:
     end = tick_end(TICK, runs([RunStatus.CANCELLED], total=0))
 
