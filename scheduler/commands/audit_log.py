@@ -8,12 +8,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from scheduler.actor import CLI
-from scheduler.jobs.audit_records import HIDDEN, SECRETS
+from scheduler.jobs.audit_records import HIDDEN, SECRETS, cut
 from sql.accounts import audit_log
 from sql.models import AuditEntry
-
-#: Most characters stored of each value.
-LONGEST_VALUE = 2_000
 
 
 class Action(StrEnum):
@@ -114,6 +111,4 @@ def _json(values: Mapping[str, Any] | None) -> str | None:
 def _shown(key: str, value: Any) -> Any:
     if key in SECRETS and value:
         return HIDDEN
-    if isinstance(value, str) and len(value) > LONGEST_VALUE:
-        return value[:LONGEST_VALUE] + "…"
-    return value
+    return cut(value) if isinstance(value, str) else value

@@ -15,6 +15,8 @@ FIELD_OF: Mapping[str, Field] = {_COLUMNS[one.column]: one for one in (*WRITTEN,
 CHILDREN = _COLUMNS["child_ids"]
 #: What stands for a secret.
 HIDDEN = "***"
+#: Most characters stored of each value, and what marks one that was cut.
+LONGEST_VALUE, CUT_MARK = 2_000, "…"
 #: Columns whose values are secret: the audit log notes only that they are set.
 SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)
 
@@ -42,6 +44,16 @@ def record_of_fields(session: Session, job: Job, fields: Iterable[Field]) -> dic
 def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
     """Return the record of a job's children."""
     return {_COLUMNS["child_ids"]: child_links.joined(job_ids)}
+
+
+def cut(text: str) -> str:
+    """Return a text as the audit log stores it."""
+    return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + CUT_MARK
+
+
+def is_cut(stored: str) -> bool:
+    """Whether the audit log has stored only the beginning of this text."""
+    return len(stored) > LONGEST_VALUE and stored.endswith(CUT_MARK)
 
 
 def _script(session: Session, job: Job) -> dict[str, object]:

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS
+from scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
 from scheduler.jobs.field_kinds import Number, YesOrNo
 from scheduler.jobs.fields import WRITTEN
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.spec import JobSpec
 
 Record = Mapping[str, Any]
-#: How the audit log marks a value that it has cut, and one that is secret.
-_CUT = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +74,4 @@ def _is_missing(name: str, stored: Any) -> bool:
     is_secret = any(FIELD_OF[column].name == name for column in SECRETS if column in FIELD_OF)
     if is_secret:
         return bool(stored == HIDDEN)
-    return isinstance(stored, str) and len(stored) > 2_000 and stored.endswith(_CUT)  # noqa: PLR2004 - what the audit log keeps
+    return isinstance(stored, str) and is_cut(stored)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.commands.audit_log import LONGEST_VALUE, Action, AuditLog
+from scheduler.commands.audit_log import Action, AuditLog
+from scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
 from scheduler.jobs.fields import WRITTEN
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.problems import Problem
@@ -192,6 +193,7 @@ def test_a_long_value_is_cut_and_a_webhook_is_hidden(rows: Rows) -> None:
 
     kept = json.loads(entries(rows.database)[0].after or "")
     assert len(kept["executor_param"]) == LONGEST_VALUE + 1
+    assert is_cut(kept["executor_param"])
     assert kept["alarm_webhook"] == "***"
 
 

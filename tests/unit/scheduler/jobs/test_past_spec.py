@@ -1,0 +1,20 @@
+"""A job as it was, from what the audit log keeps."""
+
+import pytest
+
+from scheduler.jobs.audit_records import LONGEST_VALUE, cut
+from scheduler.jobs.past_spec import past_spec
+
+
+@pytest.mark.parametrize(
+    ("param", "missing"),
+    [("x" * LONGEST_VALUE, ()), ("x" * (LONGEST_VALUE - 1) + "…", ()), ("x" * 9_000, ("param",))],
+    ids=["long", "of its own mark", "cut"],
+)
+def test_only_a_value_that_the_audit_log_has_cut_is_missing(
+    param: str, missing: tuple[str, ...]
+) -> None:
+    found = past_spec({"job_name": "nightly", "executor_param": cut(param)}, app="reports")
+
+    assert found.missing == missing
+    assert found.spec.param == ("" if missing else param)
