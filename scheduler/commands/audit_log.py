@@ -58,7 +58,7 @@ class AuditLog:
     """
 
     def __init__(self, *, who: str, origin: str = CLI) -> None:
-        self._who = who[:64]
+        self._who = who
         self._origin = origin[:64]
 
     def note(

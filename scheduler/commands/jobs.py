@@ -142,7 +142,7 @@ class JobCommands:
             last = history.last_change(session, job.id)
             if last is None or last.enabled or last.changed_at not in stopped:
                 return False
-            is_own = last.changed_by == self._context.actor.who[:64]
+            is_own = last.changed_by == self._context.actor.who
             return is_own and self._schedules.start(session, job, now_ms)
 
         return self._switch(job_id, Action.JOB_START, act)

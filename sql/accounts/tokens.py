@@ -114,7 +114,7 @@ def revoke(token: ApiToken, *, now_ms: int, by: str) -> bool:
     """Revoke a locked token; return False if it was already revoked."""
     if token.revoked_at is not None:
         return False
-    token.revoked_at, token.revoked_by = now_ms, by[:64]
+    token.revoked_at, token.revoked_by = now_ms, by
     return True
 
 

@@ -25,7 +25,7 @@ def record_change(
         History(
             job_id=job.id,
             changed_at=now_ms,
-            changed_by=by[:64],
+            changed_by=by,
             watermark=job.last_tick_at,
             enabled=job.is_enabled,
             schedule_kind=job.schedule_kind,
@@ -45,7 +45,7 @@ def record_starts(
         {
             "job_id": job_id,
             "changed_at": now_ms,
-            "changed_by": by[:64],
+            "changed_by": by,
             "watermark": row["last_tick_at"],
             "enabled": 1,
             "schedule_kind": row["schedule_kind"],
@@ -66,7 +66,7 @@ def record_stops(session: Session, stops: Sequence[JobStop], *, by: str, now_ms:
         {
             "job_id": stop.job_id,
             "changed_at": now_ms,
-            "changed_by": by[:64],
+            "changed_by": by,
             "watermark": stop.watermark_ms,
             "enabled": 0,
             "schedule_kind": NO_SCHEDULE,

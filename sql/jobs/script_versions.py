@@ -61,7 +61,7 @@ def save(
         script_type=script_type,
         source=source,
         remark=remark,
-        author=author[:64],
+        author=author,
         add_time=at(now_ms),
         update_time=at(now_ms),
     )
@@ -86,7 +86,7 @@ def save_first(session: Session, jobs: Mapping[int, Mapping[str, Any]], *, autho
             "script_type": row["script_type"],
             "source": row["script_source"],
             "remark": row["script_remark"],
-            "author": author[:64],
+            "author": author,
             "add_time": row["script_updated"],
             "update_time": row["script_updated"],
         }

@@ -109,9 +109,7 @@ def begin(
     session: Session, app_id: int, *, now_ms: int, until_ms: int | None, by: str, reason: str
 ) -> None:
     """Pause an app, or the cluster; it must not be paused already."""
-    pause = Pause(
-        app_id=app_id, since_at=now_ms, until_at=until_ms, paused_by=by[:64], reason=reason
-    )
+    pause = Pause(app_id=app_id, since_at=now_ms, until_at=until_ms, paused_by=by, reason=reason)
     session.add(pause)
     session.flush()
 

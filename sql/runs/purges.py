@@ -144,7 +144,7 @@ def clear(
         return 0
     for chunk in chunks(row.id for row in deleted):
         modify(session, delete(Run).where(Run.id.in_(chunk)))
-    _record(session, deleted, by=by[:64], now_ms=now_ms)
+    _record(session, deleted, by=by, now_ms=now_ms)
     day_reports.note_cleared(session, _by_day(deleted, day_of))
     return len(deleted)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from scheduler.actor import Actor
+from scheduler.actor import LONGEST_NAME, Actor
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.commands import Commands
 from scheduler.resolver import Resolver
@@ -52,4 +52,4 @@ def operator() -> str:
     user = str(os.getuid())
     with suppress(KeyError):
         user = pwd.getpwuid(os.getuid()).pw_name
-    return f"cli:{user}@{socket.gethostname()}"[:64]
+    return f"cli:{user}@{socket.gethostname()}"[:LONGEST_NAME]

@@ -152,7 +152,7 @@ def _row(spec: TokenSpec, token_hash: str, now_ms: int, by: str) -> ApiToken:
         permission=tokens.listed(spec.app_ids),
         jobs=tokens.listed(spec.job_ids),
         created_at=now_ms,
-        created_by=by[:64],
+        created_by=by,
         expires_at=now_ms + spec.days * DAY_MS,
     )
 

@@ -1,0 +1,17 @@
+"""Who acts on the command line."""
+
+import socket
+
+import pytest
+
+from scheduler.actor import LONGEST_NAME
+from warren.actions.local_client import operator
+
+
+def test_the_name_of_who_runs_the_program_fits_where_it_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "h" * 64)
+
+    assert operator().startswith("cli:")
+    assert len(operator()) == LONGEST_NAME
