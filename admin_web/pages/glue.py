@@ -4,8 +4,8 @@ from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
-from wtforms import HiddenField, StringField, TextAreaField
-from wtforms.validators import InputRequired, Length
+from wtforms import Field, HiddenField, StringField, TextAreaField
+from wtforms.validators import InputRequired, Length, ValidationError
 
 from admin_web.console_services import ConsoleServices
 from admin_web.forms.console_form import ConsoleForm
@@ -18,6 +18,7 @@ from broker.messages.values import ScriptLanguage
 from scheduler.actor import Right
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source
+from scheduler.one_line import is_line
 from scheduler.problems import Code, Problem
 from scheduler.views.process_view import ExecutorView, executor_views
 from sql.errors import LookupFailure, NotFound
@@ -48,6 +49,11 @@ class ScriptForm(ConsoleForm):
         [InputRequired(_REMARK), Length(max=REMARK_LENGTH, message=_REMARK)],
     )
     based_on = HiddenField()
+
+    def validate_remark(self, field: Field) -> None:
+        """Refuse control characters."""
+        if not is_line(field.data or "", REMARK_LENGTH):
+            raise ValidationError(_REMARK)
 
 
 class GluePages:

@@ -3,7 +3,6 @@
 A drain request is stored in the registry; the schedulers deliver it.
 """
 
-import re
 from enum import StrEnum
 
 from sqlalchemy.orm import Session
@@ -11,6 +10,7 @@ from sqlalchemy.orm import Session
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
+from scheduler.one_line import is_line
 from scheduler.problems import Code, Problem
 from sql.instants import LATEST_MS, iso
 from sql.models import App
@@ -21,7 +21,6 @@ from sql.registry.pauses import EVERY_APP
 NEVER = 0
 #: Most characters of a pause's reason.
 LONGEST_REASON = 200
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class PauseOutcome(StrEnum):
@@ -149,7 +148,7 @@ class ClusterCommands:
 
 def check_reason(reason: str) -> None:
     """Raise Problem if a pause's reason is too long or has control characters."""
-    if len(reason) > LONGEST_REASON or _CONTROL.search(reason):
+    if not is_line(reason, LONGEST_REASON):
         raise Problem(Code.PAUSE_REASON, "reason", most=LONGEST_REASON, got=reason[:100])
 
 

@@ -7,7 +7,8 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.jobs.script_cache import language_of
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
-from scheduler.problems import Code, Problem
+from scheduler.one_line import is_line
+from scheduler.problems import Code, Problem, Word
 from sql.instants import at
 from sql.jobs import script_versions
 from sql.models import Job
@@ -102,3 +103,6 @@ class ScriptCommands:
 def _check_remark(remark: str) -> None:
     if not remark.strip() or len(remark) > REMARK_LENGTH:
         raise Problem(Code.REMARK, "script/remark", most=REMARK_LENGTH)
+    if not is_line(remark, REMARK_LENGTH):
+        most = REMARK_LENGTH
+        raise Problem(Code.LINE, "script/remark", what=Word.REMARK, most=most, got=remark[:100])

@@ -13,6 +13,7 @@ from scheduler.jobs.fields import RULED, Field
 from scheduler.jobs.param import check_param
 from scheduler.jobs.script_source import REMARK_LENGTH, check_source
 from scheduler.jobs.spec import JobSpec
+from scheduler.one_line import is_line
 from scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from scheduler.schedules.registry import read_schedule
 
@@ -26,7 +27,6 @@ RESERVED_APP_NAMES = frozenset({"by-id"})
 CHILDREN = 1_000
 #: Tags are stored separated by commas, and appear in links.
 _TAG = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f]{1,32}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) -> list[Problem]:
@@ -64,7 +64,7 @@ def check_new_app_name(name: str) -> None:
 
 def check_title(title: str) -> None:
     """Raise Problem if an app's title is too long or has control characters."""
-    if len(title) > _LONGEST["title"] or _CONTROL.search(title):
+    if not is_line(title, _LONGEST["title"]):
         raise Problem(Code.TITLE, "title", most=_LONGEST["title"], got=title[:100])
 
 
@@ -99,7 +99,7 @@ def _of_kind(field: Field, value: Any, added_routes: Sequence[str]) -> Iterator[
         yield Problem(Code.INTEGER, what, what=what, **bounds, got=value)
     elif isinstance(kind, Tags):
         yield from _tags(value, kind)
-    elif isinstance(kind, Line) and not _is_line(value, kind.longest):
+    elif isinstance(kind, Line) and not (is_line(value, kind.longest) and value == value.strip()):
         yield Problem(Code.LINE, what, what=what, most=kind.longest, got=value[:100])
 
 
@@ -112,10 +112,6 @@ def _tags(tags: Sequence[str], kind: Tags) -> Iterator[Problem]:
             yield Problem(Code.TAG, "tags", got=tag[:100])
         elif count > 1:
             yield Problem(Code.TAG_TWICE, "tags", got=tag)
-
-
-def _is_line(text: str, longest: int) -> bool:
-    return len(text) <= longest and not _CONTROL.search(text) and text == text.strip()
 
 
 def _names(spec: JobSpec) -> Iterator[Problem]:
@@ -137,7 +133,7 @@ def _script(spec: JobSpec) -> Iterator[Problem]:
     if "\0" in spec.param:
         yield Problem(Code.PARAM_OF_SCRIPT, "param")
     remark, most = spec.script_remark, REMARK_LENGTH
-    if len(remark) > most or _CONTROL.search(remark):
+    if not is_line(remark, most):
         yield Problem(Code.LINE, "script/remark", what=Word.REMARK, most=most, got=remark[:100])
 
 

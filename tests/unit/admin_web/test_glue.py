@@ -146,6 +146,7 @@ class TestSaving:
             ({"source": "é" * 262_145}, "A script can have up to 512 kB."),
             ({"remark": ""}, "Describe the change in up to 128 characters"),
             ({"remark": "x" * 129}, "Describe the change in up to 128 characters"),
+            ({"remark": "a\x9bb"}, "Describe the change in up to 128 characters"),
         ],
     )
     def test_bad_input_is_told_kept_and_saves_nothing(
