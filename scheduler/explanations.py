@@ -19,3 +19,8 @@ def cut(text: str, limit: int = MESSAGE_LIMIT) -> str:
         return text
     mark = f"… (cut, {len(text)} characters)"
     return text[: limit - len(mark)] + mark
+
+
+def fault_of(error: Exception, most: int = 500) -> str:
+    """Return what an error says, on one line of at most `most` characters."""
+    return " ".join(str(error).split())[:most]

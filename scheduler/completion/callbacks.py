@@ -24,6 +24,7 @@ from scheduler.completion.completion import Tally
 from scheduler.completion.reported_ends import end_of, plausible_instant
 from scheduler.completion.retry_policy import End
 from scheduler.completion.run_ender import RunEnder
+from scheduler.explanations import fault_of
 from scheduler.membership.boot_accounts import Boot, BootAccounts
 from scheduler.node_context import NodeContext
 from scheduler.rounds.loop import NAP_SECONDS
@@ -188,7 +189,7 @@ class Callbacks:
     def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
         """End the run of a report that cannot be stored; if that fails too, skip it."""
         self._context.counters.count("callbacks_unstorable")
-        words = " ".join(str(error).split())[:500]
+        words = fault_of(error)
         log.error("callback_unstorable", run_id=item.report.run_id, error=words)
         end = End(
             run_id=item.report.run_id,

@@ -23,6 +23,7 @@ from scheduler.dispatch.destinations import Destinations
 from scheduler.dispatch.pauses import Pauses
 from scheduler.dispatch.route_resolver import RouteResolver
 from scheduler.dispatch.trigger_sender import TriggerSender
+from scheduler.explanations import fault_of
 from scheduler.membership.uptime import SendingUptime
 from scheduler.node_context import NodeContext
 from sql.errors import DatabaseUnavailable
@@ -219,7 +220,7 @@ class Dispatcher:
 
     def _put_aside(self, run_id: int, error: Exception) -> None:
         """End a run that cannot be routed, so that it does not block the others."""
-        words = " ".join(str(error).split())[:500]
+        words = fault_of(error)
         job_id = self._context.database.read(lambda session: due_runs.job_of(session, run_id))
         log.error("run_not_routable", run_id=run_id, job_id=job_id, error=words)
         end = undelivered(run_id, Why.NOT_ROUTABLE(why=words), self._context.now_ms())

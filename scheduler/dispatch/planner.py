@@ -17,7 +17,7 @@ from broker.reasons.reason import Reason
 from scheduler.alarms import overdue
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.bisection import bisect
-from scheduler.explanations import explanation
+from scheduler.explanations import explanation, fault_of
 from scheduler.node_context import NodeContext
 from scheduler.routing.routes import planned_shards
 from scheduler.schedules.misfire import MisfirePolicy, Plan, decide
@@ -133,7 +133,7 @@ class Planner:
             self._plan_batch(this_round, {job.id for job in part})
 
         def stop(job: JobToPlan, error: Exception) -> None:
-            reason = Why.NOT_PLANNABLE(fault=" ".join(str(error).split()))
+            reason = Why.NOT_PLANNABLE(fault=fault_of(error))
             self._context.database.write(
                 lambda session: self._write_stops(
                     session, [_stop(job, reason, error=str(error))], this_round.began_ms

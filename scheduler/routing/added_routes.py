@@ -13,6 +13,7 @@ from random import Random
 
 import structlog
 
+from scheduler.explanations import fault_of
 from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
 
 #: Longest memory, as JSON, and longest text of a choice, in characters.
@@ -63,7 +64,7 @@ def _decide(router: Router, request: RouteRequest, random: Random) -> Decision:
     try:
         return Decision(request, _sound(router.pick(request, random), request))
     except Exception as error:  # noqa: BLE001 - it is not our code
-        words = f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]
+        words = f"{type(error).__name__}: {fault_of(error)}"
         return Decision(request, Choice(None, words), fault=words)
 
 

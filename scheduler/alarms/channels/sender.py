@@ -13,6 +13,7 @@ from scheduler.alarms.channels.message import Message, MessageContext, message
 from scheduler.alarms.channels.slow_targets import SlowTargets
 from scheduler.alarms.events import Summary, from_text
 from scheduler.alarms.rate_limiter import GIVE_UP_MS
+from scheduler.explanations import fault_of
 from sql.alarms import alarms, rate_limit
 from sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
 from sql.alarms.rate_limit import Group
@@ -82,14 +83,13 @@ class AlarmSender:
         except (OSError, ValueError) as error:
             if self._slow:
                 self._slow.note_failure(alarm.target_hash, began=began)
-            self._fail(alarm, " ".join(str(error).split()) or type(error).__name__)
+            self._fail(alarm, fault_of(error, _ERROR_LENGTH) or type(error).__name__)
         else:
             self._settle(alarm, AlarmStatus.SENT, None)
             log.info("alarm_sent", alarm_id=alarm.id, channel=alarm.channel, run_id=alarm.run_id)
         return 0.0
 
     def _fail(self, alarm: Alarm, error: str) -> None:
-        error = error[:_ERROR_LENGTH]
         now_ms = self._now_ms()
         next_ms = now_ms + min(BACKOFF_MS[0] << min(alarm.tries - 1, 10), BACKOFF_MS[1])
         facts = {"alarm_id": alarm.id, "channel": alarm.channel, "error": error}
