@@ -1,5 +1,7 @@
 """Caches app names by id and ids by name."""
 
+from collections.abc import Mapping
+
 from sql.engine import Database
 from sql.registry import apps
 
@@ -11,11 +13,15 @@ class AppNames:
         self._database = database
         self._names: dict[int, str] = {}
 
-    def __call__(self, *app_ids: int) -> dict[int, str]:
-        """Return the names of all known apps, read again if one of `app_ids` is unknown."""
-        if any(app_id not in self._names for app_id in app_ids):
-            self._read()
+    def known(self) -> Mapping[int, str]:
+        """Return the names of all known apps by their ids."""
         return self._names
+
+    def name_of(self, app_id: int) -> str | None:
+        """Return an app's name; None if there is no such app."""
+        if app_id not in self._names:
+            self._read()
+        return self._names.get(app_id)
 
     def id_of(self, name: str) -> int:
         """Return an app's id; 0, which no app has, for an unknown name."""

@@ -140,7 +140,7 @@ class Dispatcher:
 
     def _dispatch_app(self, app_id: int) -> float:
         """Send one batch for an app; return the seconds until the next try."""
-        app = self._context.app_names(app_id).get(app_id)
+        app = self._context.app_names.name_of(app_id)
         if app is None:
             return IDLE_SECONDS
         self._uptime.note(able=True)

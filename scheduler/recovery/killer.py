@@ -44,7 +44,7 @@ class Killer:
         return 0.5
 
     def _order(self, row: RoutedRun) -> Command | None:
-        app = self._context.app_names(row.app_id).get(row.app_id)
+        app = self._context.app_names.name_of(row.app_id)
         if app is None:
             return None
         return Command(

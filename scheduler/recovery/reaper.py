@@ -85,7 +85,7 @@ class Reaper:
         """Return the dead boots that have runs in flight and no successor that could be asked."""
         boots = []
         for row in self._context.database.read(queries.in_flight):
-            app = self._context.app_names(row.app_id).get(row.app_id, "")
+            app = self._context.app_names.name_of(row.app_id) or ""
             boot = (app, row.address, row.boot_id)
             if self._is_dead(boot, now_ms):
                 boots.append(boot)

@@ -87,7 +87,7 @@ class Reconciler:
         by_executor: dict[tuple[str, str], list[RoutedRun]] = defaultdict(list)
         silent = self._silent(now_ms)
         for row in filter(self._is_to_be_asked, silent):
-            app = self._context.app_names(row.app_id).get(row.app_id, "")
+            app = self._context.app_names.name_of(row.app_id) or ""
             standing = self._roster.standing(app, row.address, row.boot_id)
             if _is_ours(row, standing):
                 by_executor[app, row.address].append(row)
@@ -183,7 +183,7 @@ class Reconciler:
                 Scripts().read(session, [row.script_version for row in rows]),
             )
         )
-        triggers = triggers_again(rows, known, self._context.app_names(), scripts)
+        triggers = triggers_again(rows, known, self._context.app_names.known(), scripts)
         sendable = {item.trigger.run_id for item in triggers}
         log.warning("triggers_sent_again", count=len(triggers))
         self._delivery.send(triggers, decided_at=decided_at).result()

@@ -132,7 +132,7 @@ class Rescuer:
                 self._unknown.pop(run_id, None)
 
     def _is_alive(self, row: RoutedRun) -> bool:
-        app = self._context.app_names(row.app_id).get(row.app_id, "")
+        app = self._context.app_names.name_of(row.app_id) or ""
         return self._roster.standing(app, row.address, row.boot_id) is Standing.ALIVE
 
     def _send(self, run_ids: Sequence[int]) -> None:
@@ -140,7 +140,7 @@ class Rescuer:
         rows, known, scripts = self._context.database.read(
             lambda session: _with_jobs(session, run_ids)
         )
-        triggers = triggers_again(rows, known, self._context.app_names(), scripts)
+        triggers = triggers_again(rows, known, self._context.app_names.known(), scripts)
         sendable = {item.trigger.run_id for item in triggers}
         log.info("triggers_rescued", count=len(triggers))
         result = self._delivery.send(triggers, decided_at=taken_at).result()
