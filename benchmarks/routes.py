@@ -22,7 +22,7 @@ def decisions(route: Route, executors: int, count: int) -> float:
     """
     addresses = tuple(f"executor-{number:03}" for number in range(executors))
     answers = dict.fromkeys(addresses, _SILENT) | {addresses[-1]: _THERE}
-    probes = answers if routes.needs_probe(route) else None
+    probes = answers if routes.BUILT_IN[route].probe else None
     remembered: dict[int, str] = {}
     chance = Random(1)
     began = time.perf_counter()

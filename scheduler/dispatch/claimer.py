@@ -22,9 +22,9 @@ from scheduler.jobs.script_cache import Scripts
 from scheduler.membership.roster import Roster
 from scheduler.membership.uptime import SendingUptime
 from scheduler.node_context import NodeContext
+from scheduler.routing.built_in_routes import memory_of_underway, underway
 from scheduler.routing.choice import Memory
 from scheduler.routing.probe_answers import UNDERWAY_SECONDS
-from scheduler.routing.strategies import memory_of_underway, underway
 from sql.jobs import jobs, route_memory
 from sql.jobs.jobs import JobToRun
 from sql.runs import queries, transitions

@@ -1,5 +1,1 @@
-"""Which executor a run goes to: ten strategies, added routes, and the probes they need."""
-
-from scheduler.routing.hash_ring import consistent_hash
-
-__all__ = ["consistent_hash"]
+"""Which executor a run goes to: ten routes, added ones, and the probes they need."""

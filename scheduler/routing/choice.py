@@ -8,12 +8,12 @@ from typing import Any
 
 from broker.reasons.reason import Words
 
-#: What a strategy remembers of a job between two decisions; JSON. `route` names the strategy.
+#: What a route remembers of a job between two decisions; JSON. `route` names the route.
 Memory = Mapping[str, Any]
 
 
 class Route(StrEnum):
-    """XXL-JOB's strategies."""
+    """XXL-JOB's routes."""
 
     FIRST = "FIRST"
     LAST = "LAST"
@@ -28,7 +28,7 @@ class Route(StrEnum):
 
 
 class Probe(StrEnum):
-    """What executors are asked before a strategy chooses: whether they are alive, or idle."""
+    """What executors are asked before a route chooses: whether they are alive, or idle."""
 
     BEAT = "BEAT"
     IDLE_BEAT = "IDLE_BEAT"
@@ -50,7 +50,7 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRequest:
-    """What a strategy may look at.
+    """What a route may look at.
 
     `addresses` are the live executors, sorted, or in the order of the app's own list; `away` are
     those of that list that are offline. `wanted` are those that a user named for this run, in the
@@ -93,7 +93,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A strategy, and whether it needs answers of executors or a stored memory.
+    """A route, and whether it needs answers of executors or a stored memory.
 
     `pick` is only called with at least one candidate. With a `probe` it is called when every
     candidate has answered or is overdue. `takes_first_ok` promises that it takes the first

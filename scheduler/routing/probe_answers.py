@@ -167,7 +167,7 @@ class ProbeAnswers:
     def complete(
         self, router: Router, request: RouteRequest, among: Candidates, now: float, due_at: int
     ) -> RouteRequest:
-        """Return the request of a run due at `due_at` with the known answers its strategy needs."""
+        """Return the request of a run due at `due_at` with the known answers its route needs."""
         probe, job_id = router.probe or Probe.BEAT, request.job_id
         found: dict[str, ProbeAnswer] = {}
         for address in request.candidates if router.probe else ():

@@ -1,7 +1,7 @@
-"""Chooses executors: strategies as pure functions of job, live addresses, memory and randomness.
+"""Chooses executors: routes as pure functions of job, live addresses, memory and randomness.
 
-No strategy does I/O. Answers of executors for FAILOVER and BUSYOVER are asked for before and passed
-in; the memory of ROUND and the least-used strategies is passed in and returned.
+No route does I/O. Answers of executors for FAILOVER and BUSYOVER are asked for before and passed
+in; the memory of ROUND and the least-used routes is passed in and returned.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from broker.reasons.codes import Why
 from scheduler.problems import Code, Problem
-from scheduler.routing import strategies
+from scheduler.routing import built_in_routes
 from scheduler.routing.choice import (
     Choice,
     Memory,
@@ -20,7 +20,6 @@ from scheduler.routing.choice import (
     Router,
     RouteRequest,
 )
-from scheduler.routing.hash_ring import consistent_hash
 
 __all__ = [
     "BUILT_IN",
@@ -32,29 +31,28 @@ __all__ = [
     "RouteRequest",
     "Router",
     "choose",
-    "consistent_hash",
     "find",
-    "needs_memory",
-    "needs_probe",
     "planned_shards",
     "with_added",
 ]
 
-#: XXL-JOB's ten strategies.
+#: XXL-JOB's ten routes.
 BUILT_IN: Mapping[str, Router] = MappingProxyType(
     {
-        Route.FIRST: Router(strategies.first),
-        Route.LAST: Router(strategies.last),
-        Route.ROUND: Router(strategies.in_turn, needs_memory=True),
-        Route.RANDOM: Router(strategies.at_random),
-        Route.CONSISTENT_HASH: Router(strategies.by_hash),
-        Route.LEAST_FREQUENTLY_USED: Router(strategies.least_frequently_used, needs_memory=True),
-        Route.LEAST_RECENTLY_USED: Router(strategies.least_recently_used, needs_memory=True),
-        Route.FAILOVER: Router(strategies.failover, probe=Probe.BEAT, takes_first_ok=True),
-        Route.BUSYOVER: Router(
-            strategies.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True, needs_memory=True
+        Route.FIRST: Router(built_in_routes.first),
+        Route.LAST: Router(built_in_routes.last),
+        Route.ROUND: Router(built_in_routes.in_turn, needs_memory=True),
+        Route.RANDOM: Router(built_in_routes.at_random),
+        Route.CONSISTENT_HASH: Router(built_in_routes.by_hash),
+        Route.LEAST_FREQUENTLY_USED: Router(
+            built_in_routes.least_frequently_used, needs_memory=True
         ),
-        Route.SHARDING_BROADCAST: Router(strategies.broadcast),
+        Route.LEAST_RECENTLY_USED: Router(built_in_routes.least_recently_used, needs_memory=True),
+        Route.FAILOVER: Router(built_in_routes.failover, probe=Probe.BEAT, takes_first_ok=True),
+        Route.BUSYOVER: Router(
+            built_in_routes.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True, needs_memory=True
+        ),
+        Route.SHARDING_BROADCAST: Router(built_in_routes.broadcast),
     }
 )
 
@@ -76,23 +74,13 @@ def choose(
     return Choice(None, Why.NOBODY_ONLINE())
 
 
-def needs_probe(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
-    """Return whether this strategy needs answers of executors."""
-    return find(route, routers).probe is not None
-
-
-def needs_memory(route: str, routers: Mapping[str, Router] = BUILT_IN) -> bool:
-    """Return whether this strategy remembers its choices."""
-    return find(route, routers).needs_memory
-
-
 def planned_shards(route: str) -> int:
     """Return the `shard_total` of a new run: 0 = as many as there are executors when it is due."""
     return 0 if route == Route.SHARDING_BROADCAST else 1
 
 
 def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
-    """Return the built-in strategies and those added by an installation.
+    """Return the built-in routes and those added by an installation.
 
     Raises `ValueError` if an added one has the name of a built-in one.
     """
@@ -102,7 +90,7 @@ def with_added(added: Mapping[str, Router]) -> Mapping[str, Router]:
 
 
 def find(route: str, routers: Mapping[str, Router] = BUILT_IN) -> Router:
-    """Return a strategy by name.
+    """Return a route by name.
 
     Raises `Problem` if it does not exist.
     """

@@ -1,4 +1,4 @@
-"""Which executor each strategy chooses, what it remembers, and what it says."""
+"""Which executor each route chooses, what it remembers, and what it says."""
 
 import csv
 import json
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.reasons.codes import Why
+from scheduler.routing.hash_ring import consistent_hash
 from scheduler.routing.routes import (
     BUILT_IN,
     Choice,
@@ -22,14 +23,12 @@ from scheduler.routing.routes import (
     Router,
     RouteRequest,
     choose,
-    consistent_hash,
-    needs_memory,
-    needs_probe,
     with_added,
 )
 
 RING = Path(__file__).parents[3] / "data" / "consistent_hash_cases.tsv"
 ABC = ("a", "b", "c")
+REMEMBERING = [route for route in Route if BUILT_IN[route].needs_memory]
 OK, NO = ProbeAnswer(ok=True, words="one lives"), ProbeAnswer(ok=False, words="one timed out")
 
 
@@ -293,7 +292,7 @@ def test_nobody_online_is_no_choice(route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", list(Route))
-def test_wanted_executor_is_chosen_under_every_strategy(route: Route) -> None:
+def test_wanted_executor_is_chosen_on_every_route(route: Route) -> None:
     choice = choose(route, request(wanted=("b",), probes={"b": OK}), Random(1))
 
     assert choice.address == "b"
@@ -323,9 +322,9 @@ def test_run_with_a_wanted_executor_does_not_forget_the_others(route: Route) -> 
     assert all(address in json.dumps(job.memory) for address in ABC)
 
 
-@pytest.mark.parametrize("route", [route for route in Route if needs_memory(route)])
-@pytest.mark.parametrize("other", [route for route in Route if needs_memory(route)])
-def test_memory_of_the_strategy_before_an_edit_counts_as_none(route: Route, other: Route) -> None:
+@pytest.mark.parametrize("route", REMEMBERING)
+@pytest.mark.parametrize("other", REMEMBERING)
+def test_memory_of_the_route_before_an_edit_counts_as_none(route: Route, other: Route) -> None:
     old = Job(other)
     old.next()
     new = Job(route)
@@ -347,9 +346,10 @@ def test_memory_handed_in_is_never_changed() -> None:
         assert json.dumps(job.memory) == before
 
 
-def test_only_strategies_with_needs_ask_and_remember() -> None:
-    assert {route for route in Route if needs_probe(route)} == {Route.FAILOVER, Route.BUSYOVER}
-    assert {route for route in Route if needs_memory(route)} == {
+def test_only_routes_with_needs_ask_and_remember() -> None:
+    asking = {route for route, router in BUILT_IN.items() if router.probe}
+    assert asking == {Route.FAILOVER, Route.BUSYOVER}
+    assert set(REMEMBERING) == {
         Route.ROUND,
         Route.LEAST_FREQUENTLY_USED,
         Route.LEAST_RECENTLY_USED,
@@ -382,7 +382,7 @@ def test_same_chance_gives_the_same_choice() -> None:
     assert [one.next() for _ in range(20)] == [two.next() for _ in range(20)]
 
 
-def test_every_strategy_has_a_router() -> None:
+def test_every_route_has_a_router() -> None:
     assert list(BUILT_IN) == list(Route)
 
 
@@ -398,7 +398,7 @@ def test_added_route_is_chosen_by_its_name() -> None:
     choice = choose("NEAREST", request(), Random(1), routers)
 
     assert choice.address == "c"
-    assert needs_probe("NEAREST", routers)
+    assert routers["NEAREST"].probe is Probe.BEAT
     assert choose(Route.FIRST, request(), Random(1), routers).address == "a"
 
 

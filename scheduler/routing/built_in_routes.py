@@ -1,4 +1,4 @@
-"""The ten strategies. A memory left by another strategy, before an edit, is ignored."""
+"""XXL-JOB's ten routes. A memory left by another route, before an edit, is ignored."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
