@@ -11,9 +11,9 @@ from wtforms.validators import InputRequired, Length, Optional
 from admin_web.forms.choices import select_choices
 from admin_web.forms.console_form import REQUIRED, ConsoleForm, TimeField
 from scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
+from sql.instants import MINUTE_MS
 from sql.registry.pauses import PauseRow
 
-_MINUTE_MS = 60_000
 _LAST_YEAR = 2200
 _SPANS = [
     ("", lazy_gettext("when resumed")),
@@ -57,7 +57,7 @@ class PauseForm(ConsoleForm):
         """When the pause ends by itself, or NEVER."""
         if self.until.data:
             return _epoch_ms(self.until.data, self._zone)
-        return self._now_ms + int(self.span.data) * _MINUTE_MS if self.span.data else NEVER
+        return self._now_ms + int(self.span.data) * MINUTE_MS if self.span.data else NEVER
 
     def validate_reason(self, field: Field) -> None:
         """Refuse control characters, line breaks included."""

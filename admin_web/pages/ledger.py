@@ -22,16 +22,13 @@ from admin_web.url_routes import route
 from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
 from admin_web.visitors import visitor
 from scheduler.actor import Right
+from scheduler.audit.tally import COUNTS
 from sql.listings import ledger
 from sql.listings.ledger import LedgerFilter, LedgerJob
 from sql.registry.apps import ids_by_name
 
 LINES = 20
 LONGEST_DAYS = 31
-_COUNTS = (
-    *("due", "fired", "skipped", "cancelled", "purged"),
-    *("lost_count", "doubled_count", "late_count"),
-)
 _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
@@ -87,7 +84,7 @@ class LedgerPages:
         ]
         if tables.is_asked():
             return tables.answer(
-                "reconciliation", ("job_id", "app", "job", *_COUNTS), map(_line, rows)
+                "reconciliation", ("job_id", "app", "job", *COUNTS), map(_line, rows)
             )
         return render_template(
             "pages/ledger.html",
@@ -118,16 +115,16 @@ def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
     """Return a job as a row of a file; its counts are None until they are computed."""
     job, answer = row
     tally = answer.tally if answer else None
-    told = {name: getattr(tally, name, None) for name in _COUNTS}
+    told = {name: getattr(tally, name, None) for name in COUNTS}
     return {"job_id": job.id, "app": job.app, "job": job.name} | told
 
 
 def _totals(answers: Iterable[CachedTally | None]) -> Counter[str]:
     """Return the sums of the computed tallies."""
-    sums = Counter(dict.fromkeys(_COUNTS, 0))
+    sums = Counter(dict.fromkeys(COUNTS, 0))
     for answer in answers:
         if answer and answer.tally:
-            sums.update({name: getattr(answer.tally, name) for name in _COUNTS})
+            sums.update({name: getattr(answer.tally, name) for name in COUNTS})
     return sums
 
 

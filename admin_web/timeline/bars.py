@@ -13,8 +13,8 @@ from sql.timeline.job_spans import TROUBLE, SpanRun
 WIDTH = 2_400
 #: Shorter runs that begin within this distance become one bar.
 STEP = 10
-#: A run is late if it starts more than this after its due time.
-LATE_MS = 10_000
+#: A bar shows as late a run that starts more than this after its due time.
+SHOWN_LATE_MS = 10_000
 #: A bar of several runs shows the state with the highest value.
 _GRAVITY = {
     **dict.fromkeys(TROUBLE, 3),
@@ -56,7 +56,7 @@ class Span:
     @property
     def is_late(self) -> bool:
         """Whether it started long after it was due."""
-        return self.start_ms - self.due_ms > LATE_MS
+        return self.start_ms - self.due_ms > SHOWN_LATE_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

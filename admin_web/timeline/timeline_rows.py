@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from sqlalchemy.orm import Session
 
 from admin_web.timeline import bars
-from admin_web.timeline.bars import LATE_MS, Bar, Span, Window
+from admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Span, Window
 from scheduler.problems import Problem
 from scheduler.schedules.registry import read_schedule
 from sql.instants import DAY_MS, HOUR_MS
@@ -241,7 +241,7 @@ class TimelineReader:
 
     def _is_overdue(self, job: SpanJob) -> bool:
         """Whether a due time has passed that no scheduler has planned."""
-        return bool(job.is_enabled and 0 < job.next_tick_at < self.window.now_ms - LATE_MS)
+        return bool(job.is_enabled and 0 < job.next_tick_at < self.window.now_ms - SHOWN_LATE_MS)
 
     def _marks(self, ticks: Iterable[int]) -> list[int]:
         return list(dict.fromkeys(self.window.place(tick) for tick in ticks))

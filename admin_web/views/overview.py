@@ -13,7 +13,7 @@ from admin_web.console_services import ConsoleServices
 from admin_web.views.cached_counts import CachedCounts
 from admin_web.visitors import Visitor
 from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
-from sql.instants import DAY_MS, HOUR_MS
+from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from sql.listings import dashboard, next_ticks
 from sql.listings.next_ticks import NextTicks
 from sql.listings.run_lines import RunLine
@@ -109,7 +109,7 @@ class OverviewReader:
 
     def _ticks(self, ahead: NextTicks, now_ms: int) -> Counter[int]:
         every = upcoming_ticks.per_minute(ahead.first, self._services.timezone, from_ms=now_ms)
-        counted = Counter((job.next_tick_at - now_ms) // 60_000 for job in ahead.first)
+        counted = Counter((job.next_tick_at - now_ms) // MINUTE_MS for job in ahead.first)
         return every + (Counter(ahead.per_minute) - counted)
 
     def today(self, now_ms: int) -> date:

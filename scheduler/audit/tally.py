@@ -9,9 +9,8 @@ from broker.reasons.reason import Reason
 #: Most faults of each kind that a report lists; the rest is only counted.
 MOST_NAMED = 20
 
-
-#: The counts that `merge` adds up.
-_COUNTS = (
+#: The counts of a tally, in the order of a report.
+COUNTS = (
     "due",
     "fired",
     "skipped",
@@ -55,7 +54,7 @@ class JobTally:
 
     def merge(self, later: "JobTally") -> None:
         """Add the tally of the same job for a later time range."""
-        for name in _COUNTS:
+        for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.lost = (self.lost + later.lost)[:MOST_NAMED]
         self.doubled = (self.doubled + later.doubled)[:MOST_NAMED]

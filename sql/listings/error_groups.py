@@ -11,12 +11,13 @@ from sqlalchemy import Select, String, Subquery, cast, func, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
+from sql.instants import MINUTE_MS
 from sql.listings import newest_runs, run_messages, run_search, run_walks
 from sql.listings.newest_runs import RunSelection
 from sql.listings.run_walks import RunSearch
 from sql.models import Run
 
-_MINUTE_MS, _SECOND_MS = 60_000, 1_000
+_SECOND_MS = 1_000
 #: Added to ids, so that as texts of one length they sort like numbers.
 _ID_OFFSET = 10**18
 
@@ -89,7 +90,7 @@ def _start(session: Session, wanted: RunSelection, least: int) -> int:
         return _count(session, replace(wanted, since_ms=max(since_ms, first)), 2 * least)
 
     latest = newest_runs.latest_due(session, wanted)
-    few_ms, many_ms = 0, _MINUTE_MS
+    few_ms, many_ms = 0, MINUTE_MS
     while (counted := count(latest - many_ms)) < least and latest - many_ms > first:
         few_ms, many_ms = many_ms, many_ms * 4
     while counted == 2 * least and many_ms - few_ms > _SECOND_MS:

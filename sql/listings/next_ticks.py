@@ -9,12 +9,12 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from sql.dialects.hints import use_index
+from sql.instants import MINUTE_MS
 from sql.models import App, Job
 from sql.models.jobs import BY_NEXT_TICK
 from sql.rows import fetch, query
 
 LOOKED_AT = 5_000
-_MINUTE_MS = 60_000
 
 
 class DueJob(NamedTuple):
@@ -62,7 +62,7 @@ def read(
     mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
     return NextTicks(
         first=_named(session, [job_id for job_id, _ in mine[:limit]]),
-        per_minute=Counter((at - from_ms) // _MINUTE_MS for _, at in mine),
+        per_minute=Counter((at - from_ms) // MINUTE_MS for _, at in mine),
         seen_until_ms=rows[-1][2] if len(rows) == LOOKED_AT else None,
     )
 
