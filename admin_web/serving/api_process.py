@@ -56,7 +56,7 @@ class ApiProcess:
     ) -> None:
         self._services = services
         self._clock = clock
-        self._zone = zone
+        self.zone = zone
         self._cleaned_at = float("-inf")
         app = create_api(services)
         self._polling: LongPolling = app.extensions["warren_polling"]
@@ -82,7 +82,7 @@ class ApiProcess:
 
     def _tick(self) -> float:
         self._clock.tick()
-        self._zone.tick()
+        self.zone.tick()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             now_ms = self._services.now_ms()
             database = self._services.database

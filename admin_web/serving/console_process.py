@@ -44,7 +44,7 @@ class Console:
     ) -> None:
         self._services = services
         self._clock = clock
-        self._zone = zone
+        self.zone = zone
         self._boot_id = secrets.token_hex(8)
         self._name = f"{socket.gethostname()[:48]}-{self._boot_id[:6]}"
         self._sign_ins = SignIns(services.database, services.now_ms)
@@ -77,7 +77,7 @@ class Console:
 
     def _tick(self) -> float:
         self._clock.tick()
-        self._zone.tick()
+        self.zone.tick()
         self._beat()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             self._sign_ins.clean()

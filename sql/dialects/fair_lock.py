@@ -15,6 +15,11 @@ class FairLock:
         self._taken = False
         self._waiting: deque[threading.Lock] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for it."""
+        return len(self._waiting)
+
     def __enter__(self) -> None:
         with self._door:
             if not self._taken:

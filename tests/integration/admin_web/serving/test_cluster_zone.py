@@ -26,11 +26,11 @@ def test_a_process_hears_of_a_scheduler_that_comes_later(
     )
     rows = Rows(database.url.render_as_string(hide_password=False))
     rows.scheduler("one", 1, zone="Asia/Kathmandu")
-    assert process._zone.name() == "UTC"
+    assert process.zone.name() == "UTC"
 
     process.start()
     try:
-        eventually(lambda: process._zone.name() == "Asia/Kathmandu")
+        eventually(lambda: process.zone.name() == "Asia/Kathmandu")
     finally:
         process.stop()
         rows.database.close()

@@ -31,7 +31,7 @@ def test_threads_are_let_in_in_the_order_of_their_coming() -> None:
             thread = threading.Thread(target=note, args=(turns, order, number))
             thread.start()
             threads.append(thread)
-            eventually(lambda: len(turns._waiting) == len(threads))
+            eventually(lambda: turns.waiting == len(threads))
     for thread in threads:
         thread.join(30)
 
@@ -43,7 +43,7 @@ def test_who_comes_back_at_once_stands_behind_who_waited() -> None:
     with turns:
         thread = threading.Thread(target=note, args=(turns, order, "waited"))
         thread.start()
-        eventually(lambda: turns._waiting)
+        eventually(lambda: turns.waiting)
 
     note(turns, order, "came back")
 
