@@ -11,7 +11,7 @@ import structlog
 from scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
 from scheduler.dispatch.planner import BEGIN_MS
 from scheduler.membership import load_recorder
-from scheduler.retention.reporter import POLL_SECONDS
+from scheduler.retention import cleaner, reporter
 from scheduler.roles import Roles
 from scheduler.rounds import wake_conditions
 from sql.clock import SAMPLE_SECONDS
@@ -98,10 +98,10 @@ class SchedulerNode:
             loops.add_resting(name, tick, wake_conditions.settlers, longest_seconds=SETTLE_SECONDS)
         loops.add_resting("killer", roles.killer.tick, wake_conditions.killer)
         loops.add_resting("drainer", roles.drainer.tick, wake_conditions.drainer)
-        loops.add("reporter", roles.reporter.tick, longest_seconds=POLL_SECONDS)
+        loops.add("reporter", roles.reporter.tick, longest_seconds=reporter.POLL_SECONDS)
         loops.add(
             "load recorder", roles.load_recorder.tick, longest_seconds=load_recorder.POLL_SECONDS
         )
-        loops.add("cleaner", roles.cleaner.tick, longest_seconds=POLL_SECONDS)
+        loops.add("cleaner", roles.cleaner.tick, longest_seconds=cleaner.POLL_SECONDS)
         if roles.run_spans is not None:
             loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)
