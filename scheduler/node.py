@@ -18,7 +18,7 @@ from sql.clock import SAMPLE_SECONDS
 
 #: How long all stopping roles together may take to finish their rounds.
 ROUND_SECONDS = 8.0
-#: Pause of the roles that settle runs of lost or silent executors; they are never urgent.
+#: Wait of the roles that settle runs of lost or silent executors; they are never urgent.
 SETTLE_SECONDS = 1.0
 
 log = structlog.get_logger()

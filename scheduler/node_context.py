@@ -32,7 +32,7 @@ class NodeContext:
         counters: counts events for monitoring.
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
-        wake: set to end the dispatcher's pause early.
+        wake: set to end the dispatcher's wait early.
 
     """
 

@@ -24,7 +24,7 @@ class Timeouts:
         stale: how long after its decision a trigger may still be published. A scheduler that was
             frozen in between publishes nothing: others have taken over its runs and may have sent
             them elsewhere.
-        kill_again: pause between two orders to kill the same run.
+        kill_again: time between two orders to kill the same run.
 
     """
 

@@ -56,9 +56,9 @@ class AbsenceWatch:
 
     def tick(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
-        pause = self._next_at - self._clock()
-        if pause > 0:
-            return pause
+        wait_seconds = self._next_at - self._clock()
+        if wait_seconds > 0:
+            return wait_seconds
         self._next_at = self._clock() + self._round_seconds
         if not self._roster.is_healthy:
             return self._round_seconds

@@ -51,7 +51,7 @@ def _never_started(report: NotStarted, app_id: int, address: str, now_ms: int) -
         message=from_json(report.why) or report.reason,
         finished_at=now_ms,
         never_started=True,
-        pause_seconds=FULL_SECONDS if report.is_full else 0.0,
+        least_wait_seconds=FULL_SECONDS if report.is_full else 0.0,
         app_id=app_id,
         address=address,
         boot_id=report.boot_id,

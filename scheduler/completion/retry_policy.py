@@ -31,7 +31,7 @@ class End:
     `only_from` and `routed_at`, if given, are the row's values when this was decided; the run ends
     only if they still hold, as it may have been sent meanwhile.
     `alone_of_job` is the run's job if its executor reports it as the only run of its tick.
-    `pause_seconds` is the shortest wait before another attempt, whatever the job says.
+    `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
     """
 
     run_id: int
@@ -47,7 +47,7 @@ class End:
     only_from: RunStatus | None = None
     routed_at: int | None = None
     alone_of_job: int | None = None
-    pause_seconds: float = 0.0
+    least_wait_seconds: float = 0.0
 
 
 def next_attempt(
@@ -61,11 +61,11 @@ def next_attempt(
     if job is None or run.kill_requested_at is not None or was_stopped(run, job):
         return None
     if end.status is RunStatus.UNDELIVERED and end.never_started:
-        return _redelivery(run, end, now_ms) or _retry(run, job, end.pause_seconds, now_ms)
+        return _redelivery(run, end, now_ms) or _retry(run, job, end.least_wait_seconds, now_ms)
     if end.status in _RETRIED:
-        return _retry(run, job, end.pause_seconds, now_ms)
+        return _retry(run, job, end.least_wait_seconds, now_ms)
     if end.status is RunStatus.LOST and job.delivery == DeliveryGuarantee.AT_LEAST_ONCE:
-        return _retry(run, job, end.pause_seconds, now_ms)
+        return _retry(run, job, end.least_wait_seconds, now_ms)
     if end.status is RunStatus.REFUSED and has_failed:
         return _retry(run, job, REFUSED_SECONDS, now_ms)
     return None
@@ -81,7 +81,7 @@ def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
 
 def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
     """Return the same attempt again, later each time; None after the last redelivery."""
-    step = max(run.redeliveries, bisect_left(REDELIVERY_SECONDS, end.pause_seconds))
+    step = max(run.redeliveries, bisect_left(REDELIVERY_SECONDS, end.least_wait_seconds))
     if step >= len(REDELIVERY_SECONDS):
         return None
     return _again(
@@ -92,12 +92,12 @@ def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
     )
 
 
-def _retry(run: LockedRun, job: JobToRun, pause_seconds: float, now_ms: int) -> NewRun | None:
+def _retry(run: LockedRun, job: JobToRun, least_wait_seconds: float, now_ms: int) -> NewRun | None:
     if run.retries_left <= 0:
         return None
     return _again(
         run,
-        due_at=now_ms + int(max(job.retry_delay, pause_seconds) * 1000),
+        due_at=now_ms + int(max(job.retry_delay, least_wait_seconds) * 1000),
         retries_left=run.retries_left - 1,
         redeliveries=0,
     )

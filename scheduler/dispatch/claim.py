@@ -89,7 +89,7 @@ class ClaimUsage:
         self.jobs.add((item.address, item.trigger.job_id))
 
 
-def undelivered(run_id: int, why: Words, now_ms: int, *, pause_seconds: float = 0.0) -> End:
+def undelivered(run_id: int, why: Words, now_ms: int, *, least_wait_seconds: float = 0.0) -> End:
     """Give up an unrouted run, unless another scheduler has routed it meanwhile."""
     return End(
         run_id=run_id,
@@ -97,5 +97,5 @@ def undelivered(run_id: int, why: Words, now_ms: int, *, pause_seconds: float = 
         message=why,
         finished_at=now_ms,
         only_from=RunStatus.PLANNED,
-        pause_seconds=pause_seconds,
+        least_wait_seconds=least_wait_seconds,
     )

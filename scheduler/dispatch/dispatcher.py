@@ -36,7 +36,7 @@ FIRST_BATCH = 50
 #: How far back a peek looks between two full sweeps, and the time between sweeps.
 LOOK_BACK_MS = 10_000
 SWEEP_MS = 10_000
-#: Pauses: when nothing is due, when every possible address is full, and when other schedulers hold
+#: Waits: when nothing is due, when every possible address is full, and when other schedulers hold
 #: the runs that were found.
 IDLE_SECONDS = 0.5
 FULL_SECONDS = 0.05
@@ -105,15 +105,15 @@ class Dispatcher:
         if self._pauses.is_everything_held:
             return IDLE_SECONDS
         self._aside = {job_id: end for job_id, end in self._aside.items() if end > began_at}
-        pauses = [
+        waits = [
             self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
         ]
-        pause = min(pauses, default=IDLE_SECONDS)
+        wait_seconds = min(waits, default=IDLE_SECONDS)
         later = [due_at for due_at in due.values() if due_at > now_ms]
         if later:
             until_due = (min(later) - now_ms) / 1000 - (self._context.monotonic() - began_at)
-            pause = min(pause, max(0.0, until_due))
-        return min(pause, self._resolver.seconds_left())
+            wait_seconds = min(wait_seconds, max(0.0, until_due))
+        return min(wait_seconds, self._resolver.seconds_left())
 
     def rest(self) -> float:
         """Skip a round in which nothing is due, but record whether runs could be sent."""

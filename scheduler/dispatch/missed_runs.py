@@ -39,7 +39,7 @@ BATCH = 200
 #: How long after a downtime or pause planned runs may still appear: no transaction takes longer
 #: from its first read to its commit.
 LINGER_MS = 30_000
-#: Pauses: while nothing was missed, and while planners or other schedulers hold what is left.
+#: Waits: while nothing was missed, and while planners or other schedulers hold what is left.
 IDLE_SECONDS = 0.5
 WAITING_SECONDS = 0.05
 

@@ -110,7 +110,7 @@ class RunRouting:
             choice = self._resolver.choose(due.row, due.job, request, self._claim)
         except RouteFailed as error:
             why = Why.NOT_ROUTABLE(why=error.why)
-            self._end(due.row, why, pause_seconds=ANSWER_SECONDS)
+            self._end(due.row, why, least_wait_seconds=ANSWER_SECONDS)
             return
         match choice:
             case Undecided():
@@ -214,14 +214,14 @@ class RunRouting:
         """
         answers = (request.probes or {}).values()
         if request.candidates and (not answers or any(answer.heard for answer in answers)):
-            pause_seconds = ANSWER_SECONDS  # an immediate retry would get the same answer
+            least_wait_seconds = ANSWER_SECONDS  # an immediate retry would get the same answer
         elif self._unseen_seconds(row, request) >= self._no_executor_seconds:
-            pause_seconds = 0.0
+            least_wait_seconds = 0.0
         else:
             self.outcome.full_jobs.add(row.job_id)
             return
         self.outcome.explained[row.id] = self._explain(row, choice)
-        self._end(row, choice.words, pause_seconds=pause_seconds)
+        self._end(row, choice.words, least_wait_seconds=least_wait_seconds)
 
     def _unseen_seconds(self, row: PlannedRun, request: RouteRequest) -> float:
         """Return how long none of the executors that may take a run was heard or seen."""
@@ -233,8 +233,8 @@ class RunRouting:
             return 0.0  # the dispatcher handles apps without any executor
         return min(waited_seconds, self._roster.absent_seconds(self._claim.app, meant))
 
-    def _end(self, row: PlannedRun, why: Words, *, pause_seconds: float = 0.0) -> None:
-        end = undelivered(row.id, why, self._claim.now_ms, pause_seconds=pause_seconds)
+    def _end(self, row: PlannedRun, why: Words, *, least_wait_seconds: float = 0.0) -> None:
+        end = undelivered(row.id, why, self._claim.now_ms, least_wait_seconds=least_wait_seconds)
         self.outcome.ends.append(end)
 
 

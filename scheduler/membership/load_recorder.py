@@ -15,7 +15,7 @@ from sql.registry.executor_loads import LoadPoint
 from sql.registry.liveness import state
 
 KEPT_MS = 7 * DAY_MS
-#: The longest pause; a minute is recorded this late at most.
+#: The longest wait; a minute is recorded this late at most.
 POLL_SECONDS = 5.0
 _FIGURES = ("slots", "running", "waiting", "cpu_percent", "memory_percent")
 #: What a SMALLINT holds.

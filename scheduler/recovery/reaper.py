@@ -29,9 +29,9 @@ from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
 
 BATCH = 500
-#: Pause between two checks, shorter while a dead boot is being settled.
+#: Wait between two checks, shorter while a dead boot is being settled.
 POLL_SECONDS = 1.0
-#: When the queue and the registration of a dead executor are removed, and the pause between looks.
+#: When the queue and the registration of a dead executor are removed, and the wait between looks.
 FORGET_SECONDS = 24 * 3600.0
 FORGETTING_SECONDS = 60.0
 #: Triggers found unread that are remembered: the proof must survive a database that is away.

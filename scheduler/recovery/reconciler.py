@@ -31,12 +31,12 @@ from sql.runs.run_rows import RoutedRun
 
 #: Runs asked about in one question.
 BATCH = 500
-#: Runs looked at in one round, and the pause between two rounds.
+#: Runs looked at in one round, and the wait between two rounds.
 LOOK = 10_000
 POLL_SECONDS = 1.0
-#: The pause is at least this for each run looked at: reading one takes some 30 microseconds, and
+#: The wait is at least this for each run looked at: reading one takes some 30 microseconds, and
 #: thousands may wait in executors for long.
-PAUSE_SECONDS_A_RUN = 0.000_5
+WAIT_SECONDS_A_RUN = 0.000_5
 #: Questions after which a successor that knows nothing of a run is believed, though triggers of the
 #: boot before it may still wait in its queue.
 SUCCESSOR_QUESTIONS = 2
@@ -55,7 +55,7 @@ class _Asked:
 class Reconciler:
     """Finds out how silent runs ended, or whether they still run.
 
-    Of the timeouts, `silence` is how old a run must be to be asked about, half of it the pause
+    Of the timeouts, `silence` is how old a run must be to be asked about, half of it the wait
     between two questions; `answer` is how long an executor has.
     """
 
@@ -96,8 +96,8 @@ class Reconciler:
             by_executor = {
                 at: by_executor[at][BATCH:] for at in answered if by_executor[at][BATCH:]
             }
-        pause = min(POLL_SECONDS, self._silence_seconds / 10)
-        return max(pause, min(len(silent) * PAUSE_SECONDS_A_RUN, self._silence_seconds / 2))
+        least_seconds = min(POLL_SECONDS, self._silence_seconds / 10)
+        return max(least_seconds, min(len(silent) * WAIT_SECONDS_A_RUN, self._silence_seconds / 2))
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
         before_ms = now_ms - int(self._silence_seconds * 1000)

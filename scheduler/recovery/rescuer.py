@@ -30,7 +30,7 @@ from sql.runs.run_rows import RoutedRun
 BATCH = 500
 #: A younger unconfirmed run is still on its way from its owner to the broker.
 YOUNGEST_MS = 100
-#: Pause before a trigger of unknown fate is sent again, doubled each time, up to the longest: that
+#: Wait before a trigger of unknown fate is sent again, doubled each time, up to the longest: that
 #: is long enough for others to try, in case that only this scheduler hears no confirms.
 AGAIN_SECONDS = 0.5
 LONGEST_SECONDS = 16.0
@@ -43,7 +43,7 @@ class _Unknown:
     """A trigger of this scheduler that the broker neither confirmed nor returned."""
 
     due_at: float
-    pause_seconds: float = AGAIN_SECONDS
+    wait_seconds: float = AGAIN_SECONDS
 
 
 class Rescuer:
@@ -79,9 +79,9 @@ class Rescuer:
         with self._lock:
             for run_id in run_ids:
                 known = self._unknown.get(run_id)
-                pause = AGAIN_SECONDS if known is None else known.pause_seconds * 2
-                pause = min(pause, LONGEST_SECONDS)
-                self._unknown[run_id] = _Unknown(now + pause, pause)
+                wait_seconds = AGAIN_SECONDS if known is None else known.wait_seconds * 2
+                wait_seconds = min(wait_seconds, LONGEST_SECONDS)
+                self._unknown[run_id] = _Unknown(now + wait_seconds, wait_seconds)
 
     def tick(self, now_ms: int) -> float:
         """Send abandoned triggers again; return the seconds until the next look."""

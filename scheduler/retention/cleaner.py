@@ -21,8 +21,8 @@ LEASE = "retention"
 POLL_SECONDS = 5.0
 #: Time between two searches for expired runs.
 ROUND_MS = HOUR_MS
-#: The pause after a chunk: this many times the chunk's duration, and at least this many seconds.
-PAUSE_FACTOR, PAUSE_SECONDS = 3, 0.1
+#: The wait after a chunk: this many times the chunk's duration, and at least this many seconds.
+WAIT_FACTOR, WAIT_SECONDS = 3, 0.1
 #: A scheduler silent for this long never comes back: each start has a new name.
 SCHEDULER_EXPIRY_MS = DAY_MS
 #: Recorded as the user who cleared the runs.
@@ -74,7 +74,7 @@ class Cleaner:
         if not self._step(now_ms):
             self._next_ms = now_ms + ROUND_MS
             return POLL_SECONDS
-        return min(max(PAUSE_SECONDS, PAUSE_FACTOR * (time.monotonic() - began)), POLL_SECONDS)
+        return min(max(WAIT_SECONDS, WAIT_FACTOR * (time.monotonic() - began)), POLL_SECONDS)
 
     def leave(self) -> None:
         """Release the lease, so that another scheduler continues at once."""

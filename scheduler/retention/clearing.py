@@ -21,8 +21,8 @@ from sql.runs import purges
 from sql.runs.purges import END, START, DuePosition, PurgeCandidate
 from sql.runs.ticks import Tick, tick_of
 
-#: The pause after a step: this many times the step's duration, and at least this many seconds.
-PAUSE_FACTOR, PAUSE_SECONDS = 2, 0.02
+#: The wait after a step: this many times the step's duration, and at least this many seconds.
+WAIT_FACTOR, WAIT_SECONDS = 2, 0.02
 _FAR_MS = 2**53
 
 
@@ -100,7 +100,7 @@ class Clearing:
 def clear_all(
     clearing: Clearing, now_ms: int, *, on_progress: Callable[[int], None] = lambda _count: None
 ) -> int:
-    """Run a clearing to its end, with pauses; return the number of runs.
+    """Run a clearing to its end, with waits between its steps; return the number of runs.
 
     `on_progress` is called after each step with the count so far.
     """
@@ -115,7 +115,7 @@ def _steps(clearing: Clearing, now_ms: int) -> Iterator[int]:
     began = time.monotonic()
     while (cleared := clearing.step(now_ms)) is not None:
         yield cleared
-        time.sleep(max(PAUSE_SECONDS, PAUSE_FACTOR * (time.monotonic() - began)))
+        time.sleep(max(WAIT_SECONDS, WAIT_FACTOR * (time.monotonic() - began)))
         began = time.monotonic()
 
 

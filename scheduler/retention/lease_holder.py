@@ -3,7 +3,7 @@
 from sql.engine import Database
 from sql.registry import leases
 
-#: Longer than the longest pause between two rounds of the role.
+#: Longer than the longest wait between two rounds of the role.
 LEASE_MS = 15_000
 
 

@@ -24,7 +24,7 @@ LEASE = "report"
 POLL_SECONDS = 5.0
 COUNT_MS = 10_000
 #: After a count, the role rests for this many times the count's duration.
-PAUSE_FACTOR = 20
+WAIT_FACTOR = 20
 ROUND_SECONDS = 0.5
 SLICE = timedelta(minutes=5)
 #: A run may be inserted this long after its due time.
@@ -87,14 +87,14 @@ class Reporter:
             self._counted_ms.clear()
             self._next_ms = 0
             return POLL_SECONDS
-        if 0 < self._next_ms - now_ms <= COUNT_MS * PAUSE_FACTOR:
+        if 0 < self._next_ms - now_ms <= COUNT_MS * WAIT_FACTOR:
             return min((self._next_ms - now_ms) / 1000, POLL_SECONDS)
         began = self._monotonic()
         is_complete = self._count(now_ms)
         took_ms = (self._monotonic() - began) * 1000
-        pause_ms = max(COUNT_MS if is_complete else 0, int(took_ms * PAUSE_FACTOR))
-        self._next_ms = now_ms + min(pause_ms, COUNT_MS * PAUSE_FACTOR)
-        return min(pause_ms / 1000, POLL_SECONDS)
+        wait_ms = max(COUNT_MS if is_complete else 0, int(took_ms * WAIT_FACTOR))
+        self._next_ms = now_ms + min(wait_ms, COUNT_MS * WAIT_FACTOR)
+        return min(wait_ms / 1000, POLL_SECONDS)
 
     def leave(self) -> None:
         """Release the lease, so that another scheduler continues at once."""

@@ -36,7 +36,7 @@ class Loop:
     Args:
         name: the role's name, for the thread and the log.
         tick: one round; returns the seconds until the next one is wanted.
-        longest_seconds: the longest pause between two rounds.
+        longest_seconds: the longest wait between two rounds.
         awake: when set, asks for a round now; None = the loop makes its own.
         on_stop: ends a wait within a round.
 
@@ -84,25 +84,25 @@ class Loop:
         backoff = BACKOFF_SECONDS[0]
         while not self._stopping.is_set():
             self._awake.clear()
-            pause = self._round()
-            if pause is None:
-                pause, backoff = backoff, min(backoff * 2, BACKOFF_SECONDS[1])
-                self._stopping.wait(pause)
+            wait_seconds = self._round()
+            if wait_seconds is None:
+                wait_seconds, backoff = backoff, min(backoff * 2, BACKOFF_SECONDS[1])
+                self._stopping.wait(wait_seconds)
                 continue
             backoff = BACKOFF_SECONDS[0]
-            if pause > 0:
-                self._awake.wait(min(pause, self._longest))
+            if wait_seconds > 0:
+                self._awake.wait(min(wait_seconds, self._longest))
 
     def _round(self) -> float | None:
         try:
-            pause = self._tick()
+            wait_seconds = self._tick()
         except Exception as error:  # noqa: BLE001 - the top of a role's loop
             self._report(error)
             return None
         if self.failing:
             log.info("role_recovered", role=self.name)
         self.failing = False
-        return pause
+        return wait_seconds
 
     def _report(self, error: Exception) -> None:
         # Once in full, then in one line: a database away for an hour must not fill the disk.

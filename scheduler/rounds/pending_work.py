@@ -88,7 +88,7 @@ class PendingWork:
     ) -> "RestingRole":
         """Return a role that skips its rounds while there is no work for it.
 
-        `longest_seconds` is its longest pause while there is. `awake` asks it for a round; `rest`
+        `longest_seconds` is its longest wait while there is. `awake` asks it for a round; `rest`
         is what it does instead of one.
         """
         role = RestingRole(

@@ -40,7 +40,7 @@ class RoleLoops:
         Args:
             name: for the thread and the log.
             tick: one round, called with the time; returns the seconds until the next one.
-            longest_seconds: the longest pause between two rounds.
+            longest_seconds: the longest wait between two rounds.
             awake: when set, asks for a round now; None = the loop makes its own.
             on_stop: ends a wait within a round.
 

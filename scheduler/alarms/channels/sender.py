@@ -23,7 +23,7 @@ from sql.models import Alarm
 #: How long sending one alarm may take in all, and how long a claim lasts.
 SEND_SECONDS = 30.0
 CLAIM_MS = 90_000
-#: The pause before the second try, and the longest pause; each is twice the one before.
+#: The wait before the second try, and the longest wait; each is twice the one before.
 BACKOFF_MS = (10_000, 600_000)
 ROUND_SECONDS = 2.0
 _ERROR_LENGTH = 500

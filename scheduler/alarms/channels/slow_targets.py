@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 #: A failure that takes this long blocks a thread that others need.
 SLOW_SECONDS = 2.0
-PAUSE_SECONDS = 60.0
+LEFT_ALONE_SECONDS = 60.0
 
 
 class SlowTargets:
@@ -27,7 +27,7 @@ class SlowTargets:
         now = self.clock()
         if now - began >= SLOW_SECONDS:
             with self._lock:
-                self._until[target_hash] = now + PAUSE_SECONDS
+                self._until[target_hash] = now + LEFT_ALONE_SECONDS
 
     def left_alone(self) -> frozenset[str]:
         """Return the targets that are skipped for now."""

@@ -2,7 +2,7 @@
 
 from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import AlarmSender
-from scheduler.alarms.channels.slow_targets import PAUSE_SECONDS, SlowTargets
+from scheduler.alarms.channels.slow_targets import LEFT_ALONE_SECONDS, SlowTargets
 from scheduler.alarms.events import Ended, to_text
 from sql.alarms import alarms
 from sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm
@@ -70,7 +70,7 @@ def test_silent_receiver_is_left_alone_for_a_while(any_schema_url: str) -> None:
 
     assert receivers.tried == [DEAD, WELL]
     assert pauses[2] > 0
-    receivers.seconds += PAUSE_SECONDS
+    receivers.seconds += LEFT_ALONE_SECONDS
     sender.tick(NOW_MS + 100)
     assert receivers.tried == [DEAD, WELL, DEAD]
     rows.database.close()

@@ -49,12 +49,12 @@ def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list
 
 
 def dispatch(cluster: Cluster, node: SchedulerNode, *, rounds: int = 5) -> float:
-    """Make rounds until there is nothing to do at once; return the last pause."""
+    """Make rounds until there is nothing to do at once; return the last wait."""
     for _ in range(rounds):
-        pause = node.dispatcher.tick(cluster.now_ms())
+        wait_seconds = node.dispatcher.tick(cluster.now_ms())
         node.confirmations.drain()
-        if pause:
-            return pause
+        if wait_seconds:
+            return wait_seconds
     return 0
 
 
@@ -88,10 +88,10 @@ def test_a_run_is_not_sent_before_its_time_and_the_pause_ends_exactly_then(
     [run] = cluster.runs()
     still.dispatcher.tick(now_ms)
 
-    pause = still.dispatcher.tick(run.due_at - 300)
+    wait_seconds = still.dispatcher.tick(run.due_at - 300)
 
     assert cluster.run(run.id).status == RunStatus.PLANNED
-    assert 0.2 <= pause <= 0.3
+    assert 0.2 <= wait_seconds <= 0.3
     assert still.dispatcher.tick(run.due_at - 3_000) == 0.5
 
 
@@ -120,8 +120,8 @@ def test_while_the_broker_is_blocked_nothing_is_claimed(
     broker = cluster.make_transport.__self__  # type: ignore[attr-defined]
     broker.block()
 
-    pause = dispatch(cluster, still)
-    assert (cluster.run(run_id).status, pause) == (RunStatus.PLANNED, 0.5)
+    wait_seconds = dispatch(cluster, still)
+    assert (cluster.run(run_id).status, wait_seconds) == (RunStatus.PLANNED, 0.5)
 
     broker.unblock()
     dispatch(cluster, still)
@@ -155,9 +155,9 @@ def test_a_full_address_makes_no_busy_loop(
         cluster.trigger("many")
     dispatch(cluster, still)
 
-    pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(5)]
+    waits = [still.dispatcher.tick(cluster.now_ms()) for _ in range(5)]
 
-    assert all(pause >= 0.005 for pause in pauses)
+    assert all(wait_seconds >= 0.005 for wait_seconds in waits)
     assert len(cluster.runs(status=RunStatus.SENT)) == 5
 
 
@@ -885,11 +885,11 @@ def test_a_slow_answer_holds_back_its_own_job_and_no_dispatch(
     cluster.job("plain")
     asks, plain = cluster.trigger("asks"), cluster.trigger("plain")
 
-    pause = dispatch(cluster, still)
+    wait_seconds = dispatch(cluster, still)
 
     assert cluster.run(plain).status == RunStatus.SENT
     assert cluster.run(asks).status == RunStatus.PLANNED
-    assert pause <= 1.0
+    assert wait_seconds <= 1.0
     more = cluster.trigger("plain")
     dispatch(cluster, still)
     assert cluster.run(more).status == RunStatus.SENT
@@ -926,5 +926,5 @@ def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loo
     still.roster.dismiss(APP, "one", "boot-one")
     cluster.pass_time(still, still.context.timeouts.probe)
 
-    pauses = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
-    assert pauses[-1] >= 0.05
+    waits = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
+    assert waits[-1] >= 0.05

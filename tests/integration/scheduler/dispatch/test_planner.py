@@ -48,10 +48,10 @@ def test_planning_the_same_window_again_adds_nothing(
     still.planner.tick(now_ms)
     before = [run.id for run in cluster.runs()]
 
-    pause = still.planner.tick(now_ms)
+    wait_seconds = still.planner.tick(now_ms)
 
     assert [run.id for run in cluster.runs()] == before
-    assert 0 < pause <= 1.3
+    assert 0 < wait_seconds <= 1.3
 
 
 def test_planners_at_the_same_time_share_the_ticks(cluster: Cluster, still: SchedulerNode) -> None:

@@ -43,13 +43,13 @@ def test_a_run_that_never_started_is_undelivered() -> None:
     assert (end.finished_at, end.address, end.boot_id) == (NOW, "one", "b")
 
 
-@pytest.mark.parametrize(("is_full", "pause_seconds"), [(False, 0.0), (True, 1.0)])
+@pytest.mark.parametrize(("is_full", "least_wait_seconds"), [(False, 0.0), (True, 1.0)])
 def test_a_run_there_was_no_room_for_does_not_come_again_at_once(
-    is_full: bool, pause_seconds: float
+    is_full: bool, least_wait_seconds: float
 ) -> None:
     report = NotStarted(run_id=7, boot_id="b", reason="full", is_full=is_full)
 
-    assert end_of(report, 3, "one", NOW).pause_seconds == pause_seconds
+    assert end_of(report, 3, "one", NOW).least_wait_seconds == least_wait_seconds
 
 
 @pytest.mark.parametrize("why", ["", '{"code": "OF_ANOTHER_VERSION"}', "{", "7", "x" * 9_000])

@@ -79,7 +79,7 @@ def test_without_retries_left_a_failure_is_the_end() -> None:
 
 @pytest.mark.parametrize(("retry_delay", "waits"), [(0, 1_000), (7, 7_000)])
 def test_a_retry_waits_at_least_as_long_as_its_end_says(retry_delay: int, waits: int) -> None:
-    nobody = end(RunStatus.UNDELIVERED, pause_seconds=1.0)
+    nobody = end(RunStatus.UNDELIVERED, least_wait_seconds=1.0)
 
     again = next_attempt(run(), job(retry_delay=retry_delay), nobody, now_ms=NOW)
 
@@ -106,7 +106,7 @@ def test_a_run_that_never_started_is_planned_again_without_using_a_retry(redeliv
 
 
 def test_a_run_there_was_no_room_for_comes_again_after_a_second_and_then_ever_later() -> None:
-    full = end(RunStatus.UNDELIVERED, never_started=True, pause_seconds=1.0)
+    full = end(RunStatus.UNDELIVERED, never_started=True, least_wait_seconds=1.0)
     waits, turned_away = [], run()
 
     while (again := next_attempt(turned_away, job(), full, now_ms=NOW)) and again.redeliveries:

@@ -15,14 +15,14 @@ class Rounds:
 
     def __init__(self) -> None:
         self.count = 0
-        self.pause = 60.0
+        self.wait_seconds = 60.0
         self.error: Exception | None = None
 
     def __call__(self) -> float:
         self.count += 1
         if self.error is not None:
             raise self.error
-        return self.pause
+        return self.wait_seconds
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_failing_role_backs_off(loop: Loop, rounds: Rounds) -> None:
     assert time.monotonic() - began >= 0.1 + 0.2
 
 
-def test_a_stopped_role_ends_though_its_pause_is_long(loop: Loop, rounds: Rounds) -> None:
+def test_a_stopped_role_ends_though_its_wait_is_long(loop: Loop, rounds: Rounds) -> None:
     loop.start()
     eventually(lambda: rounds.count == 1)
 

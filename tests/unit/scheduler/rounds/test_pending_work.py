@@ -27,7 +27,7 @@ class Watched:
     rest_seconds: float = 30.0
     has_own_rest: bool = True
     longest_seconds: float = 0.5
-    pause: float = 0.5
+    wait_seconds: float = 0.5
     error: Exception | None = None
     clock: AdvancedClock = field(default_factory=AdvancedClock)
 
@@ -68,7 +68,7 @@ class Watched:
         if self.error is not None:
             raise self.error
         self.rounds += 1
-        return self.pause
+        return self.wait_seconds
 
     def _rest(self) -> float:
         self.rests += 1
@@ -95,7 +95,7 @@ def test_a_resting_role_sleeps_until_it_is_woken() -> None:
 
 
 def test_a_role_with_work_sleeps_no_longer_than_it_may() -> None:
-    watched = Watched(pause=60.0, longest_seconds=1.0)
+    watched = Watched(wait_seconds=60.0, longest_seconds=1.0)
     watched.look(KILL)
 
     assert watched.role(NOW_MS) == 1.0
