@@ -19,7 +19,7 @@ from sql.runs.shards import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimContext:
+class ClaimFacts:
     """An app and its executors when the claim began, and the data of the jobs it locked.
 
     `live` are all boots by address. Runs go to `addresses`, unless a user named others for a run:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from scheduler.completion.completion import Completion
 from scheduler.dispatch import expansion
-from scheduler.dispatch.claim import ClaimContext, ClaimOutcome
+from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
 from scheduler.dispatch.route_resolver import RouteResolver
 from scheduler.dispatch.run_routing import RunRouting
 from scheduler.dispatch.workload import Workload
@@ -54,7 +54,7 @@ class Claimer:
         self._uptime = uptime
         self._scripts = Scripts()
 
-    def claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
+    def claim(self, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
         """Route those of these runs that are still PLANNED and locked by nobody else.
 
         Raises:
@@ -62,15 +62,13 @@ class Claimer:
 
         """
         return self._context.write_runs(
-            lambda session: self._claim(session, run_ids, context),
+            lambda session: self._claim(session, run_ids, facts),
             has_planned=lambda outcome: outcome.ends,
         )
 
-    def _claim(
-        self, session: Session, run_ids: Sequence[int], context: ClaimContext
-    ) -> ClaimOutcome:
+    def _claim(self, session: Session, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
         rows = transitions.claim_to_send(
-            session, list(run_ids), app_id=context.app_id, now_ms=self._context.now_ms()
+            session, list(run_ids), app_id=facts.app_id, now_ms=self._context.now_ms()
         )
         found = jobs.for_runs(session, {row.job_id for row in rows})
         now_ms = self._context.now_ms()
@@ -78,14 +76,14 @@ class Claimer:
             # So long after the peek, the runs that it found may have misfired. This is asked after
             # the clock: what is routed at this instant was routed before a downtime could end.
             return ClaimOutcome()
-        context = replace(
-            context,
+        facts = replace(
+            facts,
             now_ms=now_ms,
-            memories=self._recall(session, found.values(), context.app),
+            memories=self._recall(session, found.values(), facts.app),
             scripts=self._scripts.read(session, [row.script_version for row in rows]),
         )
-        outcome = self._decide(session, rows, found, context)
-        self._write(session, outcome, context.now_ms)
+        outcome = self._decide(session, rows, found, facts)
+        self._write(session, outcome, facts.now_ms)
         return outcome
 
     def _recall(self, session: Session, found: Iterable[JobToRun], app: str) -> dict[int, Memory]:
@@ -107,11 +105,11 @@ class Claimer:
         session: Session,
         rows: Sequence[PlannedRun],
         found: dict[int, JobToRun],
-        context: ClaimContext,
+        facts: ClaimFacts,
     ) -> ClaimOutcome:
         routing = RunRouting(
             self._context,
-            context,
+            facts,
             roster=self._roster,
             workload=self._workload,
             resolver=self._resolver,

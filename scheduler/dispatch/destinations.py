@@ -1,6 +1,6 @@
 """Where an app's runs may go now: which executors are online, healthy, and have room."""
 
-from scheduler.dispatch.claim import ClaimContext
+from scheduler.dispatch.claim import ClaimFacts
 from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
 from scheduler.membership.roster import Roster
@@ -26,10 +26,10 @@ class Destinations:
         """Return how long no executor of an app has taken triggers."""
         return self._roster.absent_seconds(app)
 
-    def context(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimContext:
+    def facts(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimFacts:
         """Return the facts that a claim decides on."""
         listed = self._listed(app_id)
-        return ClaimContext(
+        return ClaimFacts(
             app_id=app_id,
             app=app,
             now_ms=now_ms,

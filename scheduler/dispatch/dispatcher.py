@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from scheduler.bisection import bisect
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.claim import ClaimContext, ClaimOutcome, undelivered
+from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, undelivered
 from scheduler.dispatch.claimer import Claimer
 from scheduler.dispatch.destinations import Destinations
 from scheduler.dispatch.pauses import Pauses
@@ -159,8 +159,8 @@ class Dispatcher:
         claims: list[ClaimOutcome] = []
 
         def send(run_ids: Sequence[int]) -> None:
-            context = self._destinations.context(app_id, app, live, self._context.now_ms())
-            claims.extend(self._claim_and_send(run_ids, context))
+            facts = self._destinations.facts(app_id, app, live, self._context.now_ms())
+            claims.extend(self._claim_and_send(run_ids, facts))
 
         bisect(peeked, send, self._put_aside)
         if any(claim.has_moved or claim.undecided for claim in claims):
@@ -188,21 +188,21 @@ class Dispatcher:
             )
         )
 
-    def _claim_and_send(self, run_ids: Sequence[int], context: ClaimContext) -> list[ClaimOutcome]:
+    def _claim_and_send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
         """Claim runs and send them; added routes choose between a first and a second claim."""
-        outcome = self._claim(run_ids, context)
+        outcome = self._claim(run_ids, facts)
         if not outcome.asked:
             return [outcome]
         decisions = self._resolver.decide(outcome.asked)
-        return [outcome, self._claim(list(decisions), replace(context, decisions=decisions))]
+        return [outcome, self._claim(list(decisions), replace(facts, decisions=decisions))]
 
-    def _claim(self, run_ids: Sequence[int], context: ClaimContext) -> ClaimOutcome:
+    def _claim(self, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
         """Claim runs in one transaction, then send those that were routed."""
-        outcome = self._claimer.claim(run_ids, context)
+        outcome = self._claimer.claim(run_ids, facts)
         committed_at = self._context.monotonic()
         self._aside.update(dict.fromkeys(outcome.full_jobs, committed_at + JOB_FULL_SECONDS))
-        self._sender.send(context.app_id, outcome.triggers, committed_at)
-        self._resolver.ask(context, outcome.undecided)
+        self._sender.send(facts.app_id, outcome.triggers, committed_at)
+        self._resolver.ask(facts, outcome.undecided)
         return outcome
 
     def _give_up(self, app_id: int, app: str) -> float:

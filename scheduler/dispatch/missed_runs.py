@@ -165,31 +165,31 @@ def _judge(
     now_ms: int,
 ) -> None:
     known = due_jobs.claim_by_ids(session, job_ids)
-    held = _hold(session, [job.id for job in known], spans)
-    first_ms = min((row.scheduled_at for rows in held.values() for row in rows), default=0)
-    later = due_runs.last_misfires(session, held, since_ms=first_ms) if held else {}
+    locked = _lock(session, [job.id for job in known], spans)
+    first_ms = min((row.scheduled_at for rows in locked.values() for row in rows), default=0)
+    later = due_runs.last_misfires(session, locked, since_ms=first_ms) if locked else {}
     for job in known:
-        if rows := held.get(job.id):
+        if rows := locked.get(job.id):
             _judge_job(job, rows, later.get(job.id, 0), verdicts, now_ms)
 
 
-def _hold(
+def _lock(
     session: Session, job_ids: Iterable[int], spans: Sequence[DueSpan]
 ) -> dict[int, list[PlannedRun]]:
     """Lock missed runs, all of a job or none; return them by job, in tick order."""
     seen = due_runs.missed(session, job_ids, spans)
-    locked = [
+    claimed = [
         row
         for run_ids in chunks(row.id for row in seen)
         for row in transitions.claim(session, run_ids)
     ]
-    missing = {row.id for row in seen} - {row.id for row in locked}
+    missing = {row.id for row in seen} - {row.id for row in claimed}
     contended = {row.job_id for row in seen if row.id in missing}
-    held: dict[int, list[PlannedRun]] = {}
-    for row in sorted(locked, key=lambda row: int(row.scheduled_at)):
+    locked: dict[int, list[PlannedRun]] = {}
+    for row in sorted(claimed, key=lambda row: int(row.scheduled_at)):
         if row.job_id not in contended:
-            held.setdefault(row.job_id, []).append(row)
-    return held
+            locked.setdefault(row.job_id, []).append(row)
+    return locked
 
 
 def _judge_job(

@@ -217,9 +217,9 @@ class Planner:
             for skip in plan.skips
         ]
         batch.skips += skips
-        overdue = self._overdue.get(job.id, 0)
-        if overdue > OVERDUE_LIMIT:
-            batch.overdue += [(skip, overdue) for skip in skips]
+        overdue_rows = self._overdue.get(job.id, 0)
+        if overdue_rows > OVERDUE_LIMIT:
+            batch.overdue += [(skip, overdue_rows) for skip in skips]
         for skip in plan.skips:
             log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=str(skip.reason))
         if plan.next_ms is None and not plan.waits:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
-from scheduler.dispatch.claim import ClaimContext
+from scheduler.dispatch.claim import ClaimFacts
 from scheduler.routing import added_routes, routes
 from scheduler.routing.added_routes import Asked, Decision
 from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
@@ -47,7 +47,7 @@ class RouteResolver:
         self,
         row: PlannedRun,
         job: JobToRun,
-        context: ClaimContext,
+        facts: ClaimFacts,
         memory: Memory | None,
         among: Candidates,
     ) -> RouteRequest:
@@ -65,10 +65,10 @@ class RouteResolver:
         request = RouteRequest(
             job_id=job.id,
             run_id=row.id,
-            addresses=context.well(context.addresses) if is_free else tuple(context.live),
+            addresses=facts.well(facts.addresses) if is_free else tuple(facts.live),
             memory=_own_memory(job, memory),
-            wanted=context.well(wanted),
-            away=context.away if is_free else (),
+            wanted=facts.well(wanted),
+            away=facts.away if is_free else (),
             shard_index=row.shard_index,
         )
         if router.probe is None:
@@ -76,7 +76,7 @@ class RouteResolver:
         return self._probes.answered(router, request, among, row.due_at)
 
     def choose(
-        self, row: PlannedRun, job: JobToRun, request: RouteRequest, context: ClaimContext
+        self, row: PlannedRun, job: JobToRun, request: RouteRequest, facts: ClaimFacts
     ) -> Choice | Undecided | Asked:
         """Return the route's choice, or what it waits for.
 
@@ -89,7 +89,7 @@ class RouteResolver:
             return Undecided(job.id, router, request, row.due_at)
         if route in routes.BUILT_IN or not request.candidates:
             return routes.choose(route, request, self._random, self._routers)
-        decision = context.decisions.get(row.id)
+        decision = facts.decisions.get(row.id)
         if decision is None or decision.request != request:
             return Asked(row.id, route, request)
         if decision.fault:
@@ -100,9 +100,9 @@ class RouteResolver:
         """Let added routes choose; called between two claims, as they are user code."""
         return added_routes.decide(asked, self._routers, self._random)
 
-    def ask(self, context: ClaimContext, undecided: Sequence[Undecided]) -> None:
+    def ask(self, facts: ClaimFacts, undecided: Sequence[Undecided]) -> None:
         """Ask executors for the answers that routes need, and hold those jobs back meanwhile."""
-        self._probes.ask(context.app, context.live, undecided, context.now_ms)
+        self._probes.ask(facts.app, facts.live, undecided, facts.now_ms)
 
     def held_back(self) -> set[int]:
         """Return the jobs whose runs cannot be routed yet."""

@@ -10,7 +10,7 @@ from broker.reasons.reason import Words
 from scheduler.completion import retry_policy
 from scheduler.completion.retry_policy import End
 from scheduler.dispatch import expansion
-from scheduler.dispatch.claim import ClaimContext, ClaimOutcome, ClaimUsage, undelivered
+from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
 from scheduler.dispatch.delivery import routed_trigger
 from scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
 from scheduler.dispatch.trigger_messages import RoutedTrigger
@@ -44,7 +44,7 @@ class RunRouting:
     """The decisions of one claim.
 
     Args:
-        claim: the facts to decide on.
+        facts: what to decide on.
         take_ids: returns as many ids as asked for, for the shards of broadcasts.
 
     """
@@ -52,7 +52,7 @@ class RunRouting:
     def __init__(
         self,
         context: NodeContext,
-        claim: ClaimContext,
+        facts: ClaimFacts,
         *,
         roster: Roster,
         workload: Workload,
@@ -60,7 +60,7 @@ class RunRouting:
         take_ids: Callable[[int], list[int]],
     ) -> None:
         self.outcome = ClaimOutcome()
-        self._claim = claim
+        self._facts = facts
         self._node = context.node
         self._limits = context.limits
         self._no_executor_seconds = context.timeouts.no_executor
@@ -69,19 +69,19 @@ class RunRouting:
         self._resolver = resolver
         self._take_ids = take_ids
         self._usage = ClaimUsage()
-        self._online = ", ".join(claim.live)
-        self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(claim.away)),) if claim.away else ()
+        self._online = ", ".join(facts.live)
+        self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(facts.away)),) if facts.away else ()
         self._ailing = tuple(
             Why.AILING(address=address, ailments=", ".join(ailments).lower())
-            for address, ailments in sorted(claim.ailing.items())
+            for address, ailments in sorted(facts.ailing.items())
         )
         self._explanations: dict[tuple[object, ...], Explanation] = {}
-        self._among = Candidates(claim.app, claim.live, self._usage.room, self._usage.jobs)
+        self._among = Candidates(facts.app, facts.live, self._usage.room, self._usage.jobs)
 
     def route(self, row: PlannedRun, job: JobToRun | None) -> None:
         """Decide about one run; `job` is None if it was deleted."""
         if job is None or retry_policy.was_stopped(row, job):
-            self.outcome.ends.append(_cancelled(row, job, self._claim.now_ms))
+            self.outcome.ends.append(_cancelled(row, job, self._facts.now_ms))
         elif row.script_version is not None:
             self._route_script(row, job, row.script_version)
         else:
@@ -89,7 +89,7 @@ class RunRouting:
 
     def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
         """Route the run of a script, unless this claim has read or sent enough of them."""
-        scripts, usage = self._claim.scripts, self._usage
+        scripts, usage = self._facts.scripts, self._usage
         if version not in scripts or usage.script_characters >= self._limits.script_characters:
             return  # it stays PLANNED
         script = scripts[version]
@@ -107,7 +107,7 @@ class RunRouting:
             if request.candidates and expansion.is_unexpanded(due.row, due.job):
                 self._broadcast(due, request)
                 return
-            choice = self._resolver.choose(due.row, due.job, request, self._claim)
+            choice = self._resolver.choose(due.row, due.job, request, self._facts)
         except RouteFailed as error:
             why = Why.NOT_ROUTABLE(why=error.why)
             self._end(due.row, why, least_wait_seconds=ANSWER_SECONDS)
@@ -125,8 +125,8 @@ class RunRouting:
                 self.outcome.full_jobs.add(due.job.id)
 
     def _request(self, due: _Due) -> RouteRequest:
-        memory = self.outcome.memories.get(due.job.id) or self._claim.memories.get(due.job.id)
-        return self._resolver.request(due.row, due.job, self._claim, memory, self._among)
+        memory = self.outcome.memories.get(due.job.id) or self._facts.memories.get(due.job.id)
+        return self._resolver.request(due.row, due.job, self._facts, memory, self._among)
 
     def _broadcast(self, due: _Due, request: RouteRequest) -> None:
         """Split a run into one shard per executor, once each of them has room."""
@@ -145,7 +145,7 @@ class RunRouting:
                 index=index,
                 total=total,
                 address=request.candidates[index],
-                boot_id=self._claim.live[request.candidates[index]],
+                boot_id=self._facts.live[request.candidates[index]],
                 message=self._explain(due.row, others[index - 1]),
             )
             self.outcome.shards.append(shard)
@@ -153,14 +153,14 @@ class RunRouting:
 
     def _send(self, due: _Due, choice: Choice, total: int) -> RoutedTrigger:
         row, address = due.row, choice.address or ""
-        boot_id = self._claim.live[address]
+        boot_id = self._facts.live[address]
         item = routed_trigger(
             row,
             due.job,
-            app=self._claim.app,
+            app=self._facts.app,
             address=address,
             boot_id=boot_id,
-            routed_at=self._claim.now_ms,
+            routed_at=self._facts.now_ms,
             script=due.script,
         )
         if total != row.shard_total:
@@ -182,7 +182,7 @@ class RunRouting:
 
     def _has_room(self, address: str) -> bool:
         also = self._usage.room[address]
-        return self._workload.has_room(self._claim.app_id, address, also=also)
+        return self._workload.has_room(self._facts.app_id, address, also=also)
 
     def _explain(self, row: PlannedRun, choice: Choice) -> Explanation:
         """Return how a run was routed; runs that are routed alike share one value."""
@@ -225,16 +225,16 @@ class RunRouting:
 
     def _unseen_seconds(self, row: PlannedRun, request: RouteRequest) -> float:
         """Return how long none of the executors that may take a run was heard or seen."""
-        waited_seconds: float = (self._claim.now_ms - row.due_at) / 1000
+        waited_seconds: float = (self._facts.now_ms - row.due_at) / 1000
         if request.candidates:  # they send heartbeats, but do not answer
             return min(waited_seconds, self._roster.healthy_seconds)
         meant = request.wanted or request.away
         if not meant:
             return 0.0  # the dispatcher handles apps without any executor
-        return min(waited_seconds, self._roster.absent_seconds(self._claim.app, meant))
+        return min(waited_seconds, self._roster.absent_seconds(self._facts.app, meant))
 
     def _end(self, row: PlannedRun, why: Words, *, least_wait_seconds: float = 0.0) -> None:
-        end = undelivered(row.id, why, self._claim.now_ms, least_wait_seconds=least_wait_seconds)
+        end = undelivered(row.id, why, self._facts.now_ms, least_wait_seconds=least_wait_seconds)
         self.outcome.ends.append(end)
 
 
