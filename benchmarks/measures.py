@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from benchmarks import cpu
 from benchmarks.rates import Rate
 from benchmarks.stack import APP, Stack, count_of_tick, none_open, none_unsent
-from scheduler.dispatch.planner import WINDOW_MS
 from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.misfire import MisfirePolicy
+from scheduler.schedules.misfire import WINDOW_MS, MisfirePolicy
 from sql.models import Run
 from sql.run_status import RunStatus
 

@@ -8,6 +8,7 @@ to do: the rows are the timer.
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 from sqlalchemy.orm import Session
@@ -20,7 +21,7 @@ from scheduler.bisection import bisect
 from scheduler.explanations import explanation, fault_of
 from scheduler.node_context import NodeContext
 from scheduler.routing.routes import planned_shards
-from scheduler.schedules.misfire import MisfirePolicy, Plan, decide
+from scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
 from scheduler.schedules.registry import read_schedule
 from sql.errors import DatabaseUnavailable
 from sql.jobs import due_jobs, history
@@ -30,15 +31,14 @@ from sql.models import SkippedTicks
 from sql.run_status import LATE_MS, Kind
 from sql.runs import due_runs, planning
 
-#: How far ahead ticks are planned (XXL-JOB's pre-read).
-WINDOW_MS = 5_000
 #: How near a tick must be for planning to begin. Less than the window: most ticks are at full
 #: seconds, so with the whole window they would be planned just when others are to be sent.
 BEGIN_MS = 4_700
-#: While a job has more than this many PLANNED rows that are over 5 s late, its ticks are skipped.
-OVERDUE_LIMIT = 100
 #: Jobs claimed in one transaction.
 BATCH = 200
+#: Waits: while no tick is near, and after a round that left nothing.
+IDLE_SECONDS = 0.5
+DONE_SECONDS = 0.05
 #: A round that has waited this long, as for locks, decides by the present time.
 LONG_WAIT_SECONDS = 1.0
 #: How long the count of overdue rows is trusted: the longer of this, and this many times the
@@ -66,6 +66,13 @@ class _Round:
         if waited_seconds <= LONG_WAIT_SECONDS:
             return self.began_ms
         return self.began_ms + int(waited_seconds * 1000)
+
+
+class _Counts(NamedTuple):
+    """How many jobs a transaction has claimed, and how many runs it has planned."""
+
+    jobs: int
+    runs: int
 
 
 @dataclass(slots=True)
@@ -104,10 +111,10 @@ class Planner:
         While the database's clock jumps, nothing is planned.
         """
         if not self._context.clock.is_steady:
-            return 0.5
+            return IDLE_SECONDS
         next_ms = self._context.database.read(due_jobs.next_tick)
         if next_ms is None or next_ms > now_ms + BEGIN_MS:
-            return 0.5 if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
+            return IDLE_SECONDS if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
         this_round = _Round(now_ms, self._context.monotonic(), self._context.monotonic)
         self._count_overdue(now_ms)
         try:
@@ -117,14 +124,14 @@ class Planner:
         except Exception:
             log.exception("batch_not_planned")
             claimed = self._plan_apart(this_round)
-        return 0 if claimed == BATCH else 0.05
+        return 0 if claimed == BATCH else DONE_SECONDS
 
     def _plan_batch(self, this_round: _Round, only: Collection[int] | None = None) -> int:
-        claimed, _ = self._context.write_runs(
+        counts = self._context.write_runs(
             lambda session: self._plan(session, this_round, only),
-            has_planned=lambda counts: counts[1],
+            has_planned=lambda counts: counts.runs,
         )
-        return claimed
+        return counts.jobs
 
     def _plan_apart(self, this_round: _Round) -> int:
         """Plan a failed batch in ever smaller parts; stop the jobs at fault."""
@@ -144,9 +151,7 @@ class Planner:
         bisect(claimed, plan, stop)
         return len(claimed)
 
-    def _plan(
-        self, session: Session, this_round: _Round, only: Collection[int] | None
-    ) -> tuple[int, int]:
+    def _plan(self, session: Session, this_round: _Round, only: Collection[int] | None) -> _Counts:
         claimed = [job for job in _claim(session, this_round) if only is None or job.id in only]
         now_ms = this_round.present_ms()
         batch = _Batch([], [], [], [], [])
@@ -163,7 +168,7 @@ class Planner:
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
-        return len(claimed), len(batch.planned)
+        return _Counts(jobs=len(claimed), runs=len(batch.planned))
 
     def _decide(self, job: JobToPlan, now_ms: int) -> Plan:
         schedule = read_schedule(
@@ -174,10 +179,8 @@ class Planner:
             anchor_ms=job.next_tick_at,
             watermark_ms=job.last_tick_at,
             now_ms=now_ms,
-            window_ms=WINDOW_MS,
             policy=MisfirePolicy(job.misfire),
             overdue_rows=self._overdue.get(job.id, 0),
-            overdue_limit=OVERDUE_LIMIT,
         )
 
     def _not_computable(self, job: JobToPlan) -> Reason:
@@ -190,48 +193,13 @@ class Planner:
         )
 
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
-        for fire in plan.fires:
-            batch.planned.append(
-                planning.NewRun(
-                    app_id=job.app_id,
-                    job_id=job.id,
-                    handler=job.handler or "",
-                    param=job.param or "",
-                    kind=Kind(fire.kind),
-                    scheduled_at=fire.scheduled_at_ms,
-                    due_at=fire.due_at_ms,
-                    retries_left=job.retries,
-                    shard_total=planned_shards(job.route),
-                    script_version=job.script_version,
-                )
-            )
-        skips = [
-            history.skipped(
-                job.id,
-                skip.from_ms,
-                skip.to_ms,
-                count=skip.count,
-                why=explanation(skip.reason),
-                now_ms=now_ms,
-            )
-            for skip in plan.skips
-        ]
+        batch.planned += _new_runs(job, plan)
+        skips = _skips(job, plan, now_ms)
         batch.skips += skips
         overdue_rows = self._overdue.get(job.id, 0)
         if overdue_rows > OVERDUE_LIMIT:
             batch.overdue += [(skip, overdue_rows) for skip in skips]
-        for skip in plan.skips:
-            log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=str(skip.reason))
-        if plan.next_ms is None and not plan.waits:
-            batch.stops.append(_stop(job, Why.NO_FURTHER_TIME(), plan.watermark_ms))
-            return
-        batch.advanced.append(
-            {
-                "id": job.id,
-                "last_tick_at": plan.watermark_ms,
-                "next_tick_at": PARKED_MS if plan.next_ms is None else plan.next_ms,
-            }
-        )
+        _advance(job, plan, batch)
 
     def _write_stops(
         self, session: Session, stops: Sequence[due_jobs.JobStop], now_ms: int
@@ -253,6 +221,55 @@ class Planner:
 
 def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
     return due_jobs.claim_due(session, until_ms=this_round.began_ms + WINDOW_MS, limit=BATCH)
+
+
+def _new_runs(job: JobToPlan, plan: Plan) -> list[planning.NewRun]:
+    return [
+        planning.NewRun(
+            app_id=job.app_id,
+            job_id=job.id,
+            handler=job.handler or "",
+            param=job.param or "",
+            kind=Kind(fire.kind),
+            scheduled_at=fire.scheduled_at_ms,
+            due_at=fire.due_at_ms,
+            retries_left=job.retries,
+            shard_total=planned_shards(job.route),
+            script_version=job.script_version,
+        )
+        for fire in plan.fires
+    ]
+
+
+def _skips(job: JobToPlan, plan: Plan, now_ms: int) -> list[SkippedTicks]:
+    """Return the rows of skipped ticks, and log them."""
+    for skip in plan.skips:
+        log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=str(skip.reason))
+    return [
+        history.skipped(
+            job.id,
+            skip.from_ms,
+            skip.to_ms,
+            count=skip.count,
+            why=explanation(skip.reason),
+            now_ms=now_ms,
+        )
+        for skip in plan.skips
+    ]
+
+
+def _advance(job: JobToPlan, plan: Plan, batch: _Batch) -> None:
+    """Move a job's watermark, or stop the job when its schedule is over."""
+    if plan.next_ms is None and not plan.waits:
+        batch.stops.append(_stop(job, Why.NO_FURTHER_TIME(), plan.watermark_ms))
+        return
+    batch.advanced.append(
+        {
+            "id": job.id,
+            "last_tick_at": plan.watermark_ms,
+            "next_tick_at": PARKED_MS if plan.next_ms is None else plan.next_ms,
+        }
+    )
 
 
 def _stop(

@@ -10,6 +10,8 @@ from scheduler.node_context import NodeContext
 from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
 
+#: Time between two looks.
+POLL_SECONDS = 0.5
 _WHY = Why.KILL_REQUESTED()
 
 log = structlog.get_logger()
@@ -41,7 +43,7 @@ class Killer:
             self._commands.send(orders)
             self._sent_at.update((row.id, now) for row in due)
             log.info("kills_sent", run_ids=[row.id for row in due][:20])
-        return 0.5
+        return POLL_SECONDS
 
     def _order(self, row: RoutedRun) -> Command | None:
         app = self._context.app_names.name_of(row.app_id)

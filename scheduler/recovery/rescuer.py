@@ -28,6 +28,8 @@ from sql.runs import queries, transitions
 from sql.runs.run_rows import RoutedRun
 
 BATCH = 500
+#: Time between two looks while there is nothing to send again.
+IDLE_SECONDS = 0.5
 #: A younger unconfirmed run is still on its way from its owner to the broker.
 YOUNGEST_MS = 100
 #: Wait before a trigger of unknown fate is sent again, doubled each time, up to the longest: that
@@ -86,12 +88,12 @@ class Rescuer:
     def tick(self, now_ms: int) -> float:
         """Send abandoned triggers again; return the seconds until the next look."""
         if not self._delivery.is_open:
-            return 0.5
+            return IDLE_SECONDS
         rows = self._context.database.read(lambda session: self._abandoned(session, now_ms))
         alive = [row for row in rows if self._is_alive(row)]
         chosen = few_scripts(alive)
         if not chosen:
-            return 0.5
+            return IDLE_SECONDS
         won = self._context.database.write(
             lambda session: transitions.take_over(
                 session, chosen, node=self._context.node, now_ms=now_ms
@@ -99,7 +101,7 @@ class Rescuer:
         )
         if won:
             self._send(won)
-        return 0 if len(alive) >= BATCH or len(chosen) < len(alive) else 0.5
+        return 0 if len(alive) >= BATCH or len(chosen) < len(alive) else IDLE_SECONDS
 
     def _abandoned(self, session: Session, now_ms: int) -> list[RoutedRun]:
         now = self._context.monotonic()

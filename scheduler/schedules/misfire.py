@@ -17,6 +17,11 @@ from broker.reasons.reason import Reason
 from scheduler.schedules.schedule import Schedule
 from sql.run_status import LATE_MS, Kind
 
+#: How far ahead ticks become rows (XXL-JOB's pre-read).
+WINDOW_MS = 5_000
+#: While a job has more than this many PLANNED rows that are over 5 s late, its ticks are skipped.
+OVERDUE_LIMIT = 100
+
 
 class MisfirePolicy(StrEnum):
     """What happens to missed ticks."""
@@ -94,9 +99,6 @@ def decide(
     now_ms: int,
     policy: MisfirePolicy,
     overdue_rows: int,
-    window_ms: int = 5_000,
-    late_ms: int = LATE_MS,
-    overdue_limit: int = 100,
     limit: int = 50,
 ) -> Plan:
     """Decide about the ticks after the watermark, up to the window's end.
@@ -108,23 +110,20 @@ def decide(
         now_ms: the database's clock.
         policy: for missed ticks.
         overdue_rows: PLANNED rows of this job that were already over 5 s late when last counted.
-        window_ms: how far ahead ticks become rows (XXL-JOB's pre-read).
-        late_ms: how late the oldest tick may be without a misfire (XXL-JOB's figure).
-        overdue_limit: with more overdue rows than this, all ticks of the window are skipped.
         limit: most ordinary fires per call; the rest is left to the next call.
 
     """
-    ticks, until_ms = _Ticks(schedule, anchor_ms), now_ms + window_ms
+    ticks, until_ms = _Ticks(schedule, anchor_ms), now_ms + WINDOW_MS
     oldest = ticks.next_after(watermark_ms)
     if oldest is None or oldest > until_ms:
         return Plan((), (), watermark_ms, oldest, schedule.waits_for_completion)
     fires: tuple[Fire, ...] = ()
     skips: tuple[Skip, ...] = ()
-    if overdue_rows > overdue_limit:
-        reason = Why.OVERDUE(n=overdue_rows, most=overdue_limit)
+    if overdue_rows > OVERDUE_LIMIT:
+        reason = Why.OVERDUE(n=overdue_rows, most=OVERDUE_LIMIT)
         skips = ticks.skips(watermark_ms, until_ms, reason)
     else:
-        if now_ms - oldest > late_ms:
+        if now_ms - oldest > LATE_MS:
             fires, skips = _misfire(ticks, oldest, watermark_ms, now_ms, policy)
         decided_ms = _last((*fires, *skips), watermark_ms)
         fires += ticks.fires(decided_ms, until_ms, limit)
