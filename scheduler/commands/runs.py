@@ -15,7 +15,7 @@ from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.completion.completion import Completion
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.jobs.param import check_param
 from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem

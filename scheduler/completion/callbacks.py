@@ -21,8 +21,8 @@ from broker.transport import Consumer, Delivery
 from scheduler.bisection import bisect
 from scheduler.command_sender import Command, CommandSender
 from scheduler.completion.completion import Tally
+from scheduler.completion.end import End
 from scheduler.completion.reported_ends import end_of, plausible_instant
-from scheduler.completion.retry_policy import End
 from scheduler.completion.run_ender import RunEnder
 from scheduler.explanations import fault_of
 from scheduler.membership.boot_accounts import Boot, BootAccounts
@@ -33,6 +33,7 @@ from sql.registry import presence
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs import queries, transitions
 from sql.runs.run_rows import RoutedRun
+from sql.runs.successes import SentTo
 
 #: Deliveries per round; each carries up to 100 reports.
 BATCH = 50
@@ -53,6 +54,11 @@ class _Item:
     app_id: int
     address: str
     report: Report
+
+    @property
+    def sent_to(self) -> SentTo:
+        """The boot that reports, to which the run must have been sent."""
+        return SentTo(self.app_id, self.address, self.report.boot_id)
 
 
 class Callbacks:
@@ -170,7 +176,7 @@ class Callbacks:
     def _write(self, items: Sequence[_Item], now_ms: int) -> None:
         started = [item for item in items if isinstance(item.report, Started)]
         ends = [
-            end_of(item.report, item.app_id, item.address, now_ms)
+            end_of(item.report, item.sent_to, now_ms)
             for item in items
             if not isinstance(item.report, Started)
         ]
@@ -196,9 +202,7 @@ class Callbacks:
             status=RunStatus.FAILED,
             message=Why.RESULT_NOT_STORED(why=words),
             finished_at=now_ms,
-            app_id=item.app_id,
-            address=item.address,
-            boot_id=item.report.boot_id,
+            sent_to=item.sent_to,
         )
         try:
             self._ender.end([end])
@@ -231,9 +235,10 @@ class Callbacks:
         except DatabaseUnavailable as error:
             log.warning("question_not_answered", address=question.address, error=str(error))
             return  # the executor asks again every few seconds
-        theirs = (self._context.app_names.id_of(question.app), question.address, question.boot_id)
+        app_id = self._context.app_names.id_of(question.app)
+        asking = SentTo(app_id, question.address, question.boot_id)
         still_open = tuple(
-            row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == theirs
+            row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == asking
         )
         command = Command(
             app=question.app,
@@ -245,8 +250,8 @@ class Callbacks:
         self._commands.send([command])
 
 
-def _sent_to(row: RoutedRun) -> tuple[int, str, str]:
-    return row.app_id, row.address, row.boot_id
+def _sent_to(row: RoutedRun) -> SentTo:
+    return SentTo(row.app_id, row.address, row.boot_id)
 
 
 def _start(session: Session, items: Sequence[_Item], now_ms: int) -> None:
@@ -258,7 +263,7 @@ def _start(session: Session, items: Sequence[_Item], now_ms: int) -> None:
         for item in items
         if isinstance(item.report, Started)
         and (row := rows.get(item.report.run_id)) is not None
-        and _sent_to(row) == (item.app_id, item.address, item.report.boot_id)
+        and _sent_to(row) == item.sent_to
     }
     if started:
         transitions.start(session, started)

@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.completion import failure_alarms
+from scheduler.completion.end import End
 from scheduler.completion.follow_ups import Ending, FollowUps
 from scheduler.completion.plain_successes import end_plain, split
 from scheduler.completion.reported_ends import with_plausible_instants
-from scheduler.completion.retry_policy import NO_FAILURE, End, next_attempt
+from scheduler.completion.retry_policy import NO_FAILURE, next_attempt
 from scheduler.explanations import explanation
 from sql.ids import RunIds
 from sql.jobs import jobs
@@ -74,11 +75,11 @@ class Completion:
         plain, others = split(ends, self._now_ms())
         won, planned = end_plain(session, plain, self._follow_ups, careful=careful)
         if careful:
-            winners = {end.run_id for end in won}
-            others += [end for end in plain if end.run_id not in winners]
+            winners = {one.end.run_id for one in won}
+            others += [one.end for one in plain if one.end.run_id not in winners]
         tally = self._end_rows(session, others) if others else Tally()
-        tally.won |= {end.run_id: end.status for end in won}
-        tally.freed.update((end.app_id or 0, end.address or "") for end in won)
+        tally.won |= {one.end.run_id: one.end.status for one in won}
+        tally.freed.update((one.sent_to.app_id, one.sent_to.address) for one in won)
         tally.planned += planned
         return tally
 
@@ -159,10 +160,7 @@ class Completion:
 
 
 def _is_from_its_executor(row: LockedRun, end: End) -> bool:
-    if end.address is None:
-        return True
-    was_sent_to = (row.app_id, row.address, row.boot_id)
-    return (end.app_id, end.address, end.boot_id) == was_sent_to
+    return end.sent_to in (None, (row.app_id, row.address, row.boot_id))
 
 
 def _may_enter(row: LockedRun, end: End) -> bool:

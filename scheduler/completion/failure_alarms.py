@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from scheduler.alarms.events import MESSAGE_LENGTH, TAIL_LENGTH, Failure
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.alarms.targets import alarms_to, job_targets
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from sql.alarms import alarms, recipients
 from sql.alarms.alarms import NewAlarm, RunAlarm
 from sql.alarms.recipients import JobRecipients

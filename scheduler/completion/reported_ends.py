@@ -5,9 +5,10 @@ from dataclasses import replace
 from broker.messages.to_scheduler import Finished, NotStarted
 from broker.messages.values import Outcome
 from broker.reasons.stored import from_json
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from sql.instants import DAY_MS, HOUR_MS
 from sql.run_status import RunStatus
+from sql.runs.successes import SentTo
 
 _STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
 #: Seconds before a run for which an executor had no room is sent again.
@@ -27,7 +28,7 @@ def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) ->
 
 def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> End:
     """Return an end with its reported instants made plausible."""
-    if end.address is None:
+    if end.sent_to is None:
         return end
     began = end.started_at
     return replace(
@@ -37,14 +38,14 @@ def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> 
     )
 
 
-def end_of(report: Finished | NotStarted, app_id: int, address: str, now_ms: int) -> End:
-    """Return the end of a run that the executor at an app's address reported."""
+def end_of(report: Finished | NotStarted, sent_to: SentTo, now_ms: int) -> End:
+    """Return the end of a run that was sent to the boot that reports it."""
     if isinstance(report, NotStarted):
-        return _never_started(report, app_id, address, now_ms)
-    return _finished(report, app_id, address)
+        return _never_started(report, sent_to, now_ms)
+    return _finished(report, sent_to)
 
 
-def _never_started(report: NotStarted, app_id: int, address: str, now_ms: int) -> End:
+def _never_started(report: NotStarted, sent_to: SentTo, now_ms: int) -> End:
     return End(
         run_id=report.run_id,
         status=RunStatus.UNDELIVERED,
@@ -52,13 +53,11 @@ def _never_started(report: NotStarted, app_id: int, address: str, now_ms: int) -
         finished_at=now_ms,
         never_started=True,
         least_wait_seconds=FULL_SECONDS if report.is_full else 0.0,
-        app_id=app_id,
-        address=address,
-        boot_id=report.boot_id,
+        sent_to=sent_to,
     )
 
 
-def _finished(report: Finished, app_id: int, address: str) -> End:
+def _finished(report: Finished, sent_to: SentTo) -> End:
     return End(
         run_id=report.run_id,
         status=_STATUS[report.outcome],
@@ -67,7 +66,5 @@ def _finished(report: Finished, app_id: int, address: str) -> End:
         started_at=report.started_at_ms or None,
         log_tail=report.log_tail,
         alone_of_job=report.alone_of_job or None,
-        app_id=app_id,
-        address=address,
-        boot_id=report.boot_id,
+        sent_to=sent_to,
     )

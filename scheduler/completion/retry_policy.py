@@ -1,9 +1,8 @@
 """Whether another attempt follows the end of a run: a pure decision."""
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
-from broker.reasons.reason import Words
+from scheduler.completion.end import End
 from sql.job_choices import DeliveryGuarantee
 from sql.jobs.jobs import JobToRun
 from sql.run_status import Kind, RunStatus
@@ -20,34 +19,6 @@ REFUSED_SECONDS = 1.0
 #: Ends that are not failures by themselves; after a failed attempt the tick has still failed.
 NO_FAILURE = frozenset({RunStatus.REFUSED, RunStatus.KILLED})
 _RETRIED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """How a run ended: its final status, and whether it provably never reached a process.
-
-    `app_id`, `address` and `boot_id`, if given, are of the executor that reported it; the run must
-    have been routed to it.
-    `only_from` and `routed_at`, if given, are the row's values when this was decided; the run ends
-    only if they still hold, as it may have been sent meanwhile.
-    `alone_of_job` is the run's job if its executor reports it as the only run of its tick.
-    `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
-    """
-
-    run_id: int
-    status: RunStatus
-    message: Words
-    finished_at: int
-    started_at: int | None = None
-    log_tail: str | None = None
-    never_started: bool = False
-    app_id: int | None = None
-    address: str | None = None
-    boot_id: str | None = None
-    only_from: RunStatus | None = None
-    routed_at: int | None = None
-    alone_of_job: int | None = None
-    least_wait_seconds: float = 0.0
 
 
 def next_attempt(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from sqlalchemy.orm import Session
 
 from scheduler.completion.completion import Completion, Tally
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.node_context import NodeContext
 from sql.errors import NotAllWon
 

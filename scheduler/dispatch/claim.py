@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from broker.messages.to_scheduler import Ailment
 from broker.reasons.reason import Words
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.jobs.script_cache import Script
 from scheduler.routing.added_routes import Asked, Decision

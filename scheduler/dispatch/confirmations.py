@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.delivery import BatchResult, TriggerBatch
 from scheduler.dispatch.trigger_messages import RoutedTrigger

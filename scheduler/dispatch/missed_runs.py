@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.completion.completion import Completion
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.dispatch.pauses import MissedBy, Pauses
 from scheduler.explanations import explanation
 from scheduler.membership.uptime import SendingUptime, due_times

@@ -8,7 +8,7 @@ import msgspec
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from scheduler.completion import retry_policy
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.dispatch import expansion
 from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
 from scheduler.dispatch.delivery import routed_trigger

@@ -19,7 +19,7 @@ from broker.signing import Direction, Sealer
 from broker.transport import Admin, Delivery
 from broker.trigger_packs import unpacked
 from scheduler.bisection import bisect
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.completion.run_ender import RunEnder
 from scheduler.membership.roster import Member, Roster, Standing
 from scheduler.node_context import NodeContext
@@ -27,6 +27,7 @@ from sql.registry import presence
 from sql.run_status import RunStatus
 from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
+from sql.runs.successes import SentTo
 
 BATCH = 500
 #: Wait between two checks, shorter while a dead boot is being settled.
@@ -181,7 +182,10 @@ class Reaper:
             self._proven.clear()
         self._proven.update(trigger.run_id for trigger in triggers)
         app_id = self._context.app_names.id_of(app)
-        return [_untaken(trigger, app_id, address, now_ms) for trigger in triggers]
+        return [
+            _untaken(trigger, SentTo(app_id, address, trigger.boot_id), now_ms)
+            for trigger in triggers
+        ]
 
     def _is_proof(self, trigger: Trigger, delivery: Delivery) -> bool:
         """Whether this trigger, found unread, is the only one of its run and was never handed out.
@@ -264,16 +268,14 @@ def _registered(session: Session) -> dict[tuple[str, str], tuple[str, int]]:
     }
 
 
-def _untaken(trigger: Trigger, app_id: int, address: str, now_ms: int) -> End:
+def _untaken(trigger: Trigger, sent_to: SentTo, now_ms: int) -> End:
     return End(
         run_id=trigger.run_id,
         status=RunStatus.UNDELIVERED,
-        message=Why.TRIGGER_UNREAD(address=address),
+        message=Why.TRIGGER_UNREAD(address=sent_to.address),
         finished_at=now_ms,
         never_started=True,
-        app_id=app_id,
-        address=address,
-        boot_id=trigger.boot_id,
+        sent_to=sent_to,
         # A run that was routed again since may have arrived in another copy.
         routed_at=trigger.routed_at_ms or None,
     )

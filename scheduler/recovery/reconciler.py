@@ -17,7 +17,7 @@ from broker.messages.to_scheduler import KnowAnswer, Knowledge
 from broker.reasons.codes import Why
 from broker.rpc import Question, Requester
 from broker.transport import Admin
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.delivery import Delivery, triggers_again
 from scheduler.dispatch.trigger_messages import TRIGGER_VALID_SECONDS

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.delivery import BatchResult, Delivery, triggers_again
 from scheduler.jobs.script_cache import Script, Scripts, few_scripts

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler.completion.completion import Completion, Tally
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from sql.ids import RunIds
 from sql.run_status import Kind, RunStatus
 from sql.runs import planning

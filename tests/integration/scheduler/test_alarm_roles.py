@@ -17,7 +17,7 @@ from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
 from scheduler.completion.completion import Completion
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.membership.roster import Roster
 from scheduler.timeouts import Timeouts
 from sql.alarms.alarms import AlarmStatus, MessageKind

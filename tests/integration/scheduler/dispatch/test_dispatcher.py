@@ -10,7 +10,7 @@ from broker.messages.to_executor import Trigger
 from broker.topology import run_queue
 from broker.transport import Delivery
 from scheduler.claim_limits import ClaimLimits
-from scheduler.completion.retry_policy import End
+from scheduler.completion.end import End
 from scheduler.dispatch import dispatcher
 from scheduler.dispatch.workload import FULL_SECONDS
 from scheduler.jobs.spec import AppSpec

@@ -18,8 +18,10 @@ from scheduler.completion.reported_ends import (
     with_plausible_instants,
 )
 from sql.run_status import RunStatus
+from sql.runs.successes import SentTo
 
 NOW = 1_000_000
+ONE = SentTo(3, "one", "b")
 
 
 def finished(outcome: Outcome, message: str, **values: Any) -> Finished:
@@ -29,18 +31,18 @@ def finished(outcome: Outcome, message: str, **values: Any) -> Finished:
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_each_outcome_is_a_status_with_all_that_was_told(outcome: Outcome) -> None:
-    end = end_of(finished(outcome, "words"), 3, "one", NOW)
+    end = end_of(finished(outcome, "words"), ONE, NOW)
 
     assert (end.run_id, end.status, end.message) == (7, RunStatus(outcome.value), "words")
     assert (end.started_at, end.finished_at, end.log_tail) == (5, 9, "t")
-    assert (end.app_id, end.address, end.boot_id, end.never_started) == (3, "one", "b", False)
+    assert (end.sent_to, end.never_started) == (ONE, False)
 
 
 def test_a_run_that_never_started_is_undelivered() -> None:
-    end = end_of(NotStarted(run_id=7, boot_id="b", reason="too late"), 3, "one", NOW)
+    end = end_of(NotStarted(run_id=7, boot_id="b", reason="too late"), ONE, NOW)
 
     assert (end.status, end.message, end.never_started) == (RunStatus.UNDELIVERED, "too late", True)
-    assert (end.finished_at, end.address, end.boot_id) == (NOW, "one", "b")
+    assert (end.finished_at, end.sent_to) == (NOW, ONE)
 
 
 @pytest.mark.parametrize(("is_full", "least_wait_seconds"), [(False, 0.0), (True, 1.0)])
@@ -49,7 +51,7 @@ def test_a_run_there_was_no_room_for_does_not_come_again_at_once(
 ) -> None:
     report = NotStarted(run_id=7, boot_id="b", reason="full", is_full=is_full)
 
-    assert end_of(report, 3, "one", NOW).least_wait_seconds == least_wait_seconds
+    assert end_of(report, ONE, NOW).least_wait_seconds == least_wait_seconds
 
 
 @pytest.mark.parametrize("why", ["", '{"code": "OF_ANOTHER_VERSION"}', "{", "7", "x" * 9_000])
@@ -57,27 +59,27 @@ def test_an_executor_of_another_version_is_shown_by_its_text(why: str) -> None:
     never = NotStarted(run_id=7, boot_id="b", reason="too late", why=why)
     over = structs.replace(finished(Outcome.FAILED, "no luck"), why=why)
 
-    assert end_of(never, 3, "one", NOW).message == "too late"
-    assert end_of(over, 3, "one", NOW).message == "no luck"
+    assert end_of(never, ONE, NOW).message == "too late"
+    assert end_of(over, ONE, NOW).message == "no luck"
 
 
 def test_a_reason_is_kept_as_one() -> None:
     never = NotStarted(run_id=7, boot_id="b", reason="x", why=to_json(Why.SHUTTING_DOWN()))
     over = structs.replace(finished(Outcome.TIMED_OUT, "x"), why=to_json(Why.TIMED_OUT(seconds=3)))
 
-    assert end_of(never, 3, "one", NOW).message == Why.SHUTTING_DOWN()
-    assert end_of(over, 3, "one", NOW).message == Why.TIMED_OUT(seconds=3)
+    assert end_of(never, ONE, NOW).message == Why.SHUTTING_DOWN()
+    assert end_of(over, ONE, NOW).message == Why.TIMED_OUT(seconds=3)
 
 
 def test_what_a_block_policy_refuses_stays_refused() -> None:
     words = "DISCARD_LATER: another run of the job is running or waiting here"
 
-    assert end_of(finished(Outcome.REFUSED, words), 3, "one", NOW).status is RunStatus.REFUSED
+    assert end_of(finished(Outcome.REFUSED, words), ONE, NOW).status is RunStatus.REFUSED
 
 
 @pytest.mark.parametrize("words", ["killed by request", "replaced by run 9", "killed"])
 def test_what_somebody_killed_stays_killed(words: str) -> None:
-    assert end_of(finished(Outcome.KILLED, words), 3, "one", NOW).status is RunStatus.KILLED
+    assert end_of(finished(Outcome.KILLED, words), ONE, NOW).status is RunStatus.KILLED
 
 
 def test_instants_are_believed_from_a_day_before_the_sending_to_an_hour_after_now() -> None:
@@ -93,8 +95,8 @@ def test_instants_are_believed_from_a_day_before_the_sending_to_an_hour_after_no
 
 
 def test_only_what_an_executor_tells_is_doubted() -> None:
-    told = end_of(finished(Outcome.FAILED, "words"), 3, "one", NOW)
-    ours = replace(told, address=None)
+    told = end_of(finished(Outcome.FAILED, "words"), ONE, NOW)
+    ours = replace(told, sent_to=None)
 
     assert with_plausible_instants(ours, routed_at=10 * EARLY_MS, now_ms=NOW) == ours
     doubted = with_plausible_instants(told, routed_at=10 * EARLY_MS, now_ms=NOW)
@@ -102,6 +104,6 @@ def test_only_what_an_executor_tells_is_doubted() -> None:
 
 
 def test_a_run_without_a_process_has_no_start() -> None:
-    told = end_of(finished(Outcome.REFUSED, "words", started_at_ms=0), 3, "one", NOW)
+    told = end_of(finished(Outcome.REFUSED, "words", started_at_ms=0), ONE, NOW)
 
     assert with_plausible_instants(told, routed_at=NOW, now_ms=NOW).started_at is None

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.completion.retry_policy import REDELIVERY_SECONDS, End, next_attempt
+from scheduler.completion.end import End
+from scheduler.completion.retry_policy import REDELIVERY_SECONDS, next_attempt
 from sql.run_status import FINAL, Kind, RunStatus
 
 NOW = 1_000_000
