@@ -15,7 +15,7 @@ from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.completion.completion import Completion
-from scheduler.completion.end import End
+from scheduler.completion.end import cancelled
 from scheduler.jobs.param import check_param
 from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem
@@ -154,7 +154,8 @@ class RunCommands:
             if status is not RunStatus.PLANNED:
                 transitions.request_kill(session, run_id, now_ms=now_ms)
                 return KillOutcome.REQUESTED
-            self._completion.end(session, [cancelled(run_id, self._context.actor.who, now_ms)])
+            why = Why.CANCELLED_BY(who=self._context.actor.who)
+            self._completion.end(session, [cancelled(run_id, why, now_ms)])
             return KillOutcome.CANCELLED
 
         return self._context.write(Right.OPERATE, unit)
@@ -199,17 +200,6 @@ class RunCommands:
             wanted = {name: value for name, value in asdict(criteria).items() if value is not None}
             now_ms = self._context.now_ms()
             self._context.note(session, Action.RUN_CLEAR, "runs", 0, now_ms, after=wanted)
-
-
-def cancelled(run_id: int, who: str, now_ms: int) -> End:
-    """Return the end of a planned run that somebody cancels."""
-    return End(
-        run_id=run_id,
-        status=RunStatus.CANCELLED,
-        message=Why.CANCELLED_BY(who=who),
-        finished_at=now_ms,
-        never_started=True,
-    )
 
 
 def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int) -> int:

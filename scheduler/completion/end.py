@@ -1,4 +1,7 @@
-"""How a run ended: what every role that ends runs says to completion."""
+"""How a run ended: what every role that ends runs says to completion.
+
+The functions make the ends that several roles decide.
+"""
 
 from dataclasses import dataclass
 
@@ -31,3 +34,47 @@ class End:
     routed_at: int | None = None
     alone_of_job: int | None = None
     least_wait_seconds: float = 0.0
+
+
+def never_started(
+    run_id: int,
+    why: Words,
+    now_ms: int,
+    *,
+    sent_to: SentTo | None = None,
+    routed_at: int | None = None,
+    least_wait_seconds: float = 0.0,
+) -> End:
+    """Return the end of a run that was sent and provably never reached a process."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.UNDELIVERED,
+        message=why,
+        finished_at=now_ms,
+        never_started=True,
+        sent_to=sent_to,
+        routed_at=routed_at,
+        least_wait_seconds=least_wait_seconds,
+    )
+
+
+def lost(run_id: int, why: Words, now_ms: int, *, only_from: RunStatus | None = None) -> End:
+    """Return the end of a run that may have started, and of which nothing is known."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.LOST,
+        message=why,
+        finished_at=now_ms,
+        only_from=only_from,
+    )
+
+
+def cancelled(run_id: int, why: Words, now_ms: int) -> End:
+    """Return the end of a planned run that will not be sent."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.CANCELLED,
+        message=why,
+        finished_at=now_ms,
+        never_started=True,
+    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from broker.messages.to_scheduler import Finished, NotStarted
 from broker.messages.values import Outcome
 from broker.reasons.stored import from_json
-from scheduler.completion.end import End
+from scheduler.completion.end import End, never_started
 from sql.instants import DAY_MS, HOUR_MS
 from sql.run_status import RunStatus
 from sql.runs.successes import SentTo
@@ -46,14 +46,12 @@ def end_of(report: Finished | NotStarted, sent_to: SentTo, now_ms: int) -> End:
 
 
 def _never_started(report: NotStarted, sent_to: SentTo, now_ms: int) -> End:
-    return End(
-        run_id=report.run_id,
-        status=RunStatus.UNDELIVERED,
-        message=from_json(report.why) or report.reason,
-        finished_at=now_ms,
-        never_started=True,
-        least_wait_seconds=FULL_SECONDS if report.is_full else 0.0,
+    return never_started(
+        report.run_id,
+        from_json(report.why) or report.reason,
+        now_ms,
         sent_to=sent_to,
+        least_wait_seconds=FULL_SECONDS if report.is_full else 0.0,
     )
 
 

@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
-from scheduler.completion.end import End
+from scheduler.completion.end import End, never_started
 from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.delivery import BatchResult, TriggerBatch
 from scheduler.dispatch.trigger_messages import RoutedTrigger
@@ -120,14 +120,8 @@ class Confirmations:
 
 
 def _returned(item: RoutedTrigger, now_ms: int) -> End:
-    return End(
-        run_id=item.trigger.run_id,
-        status=RunStatus.UNDELIVERED,
-        message=Why.QUEUE_MISSING(address=item.address),
-        finished_at=now_ms,
-        never_started=True,
-        routed_at=item.trigger.routed_at_ms,
-    )
+    trigger, why = item.trigger, Why.QUEUE_MISSING(address=item.address)
+    return never_started(trigger.run_id, why, now_ms, routed_at=trigger.routed_at_ms)
 
 
 def _unsendable(item: RoutedTrigger, why: str, now_ms: int) -> End:

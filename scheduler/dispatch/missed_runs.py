@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.completion.completion import Completion
-from scheduler.completion.end import End
+from scheduler.completion.end import cancelled
 from scheduler.dispatch.pauses import MissedBy, Pauses
 from scheduler.explanations import explanation
 from scheduler.membership.uptime import SendingUptime, due_times
@@ -29,7 +29,6 @@ from sql.jobs.due_jobs import MissedJob
 from sql.models import SkippedTicks
 from sql.registry import pauses, uptimes
 from sql.registry.uptimes import Downtime
-from sql.run_status import RunStatus
 from sql.runs import due_runs, planned_runs, transitions
 from sql.runs.due_runs import DueSpan
 from sql.runs.run_rows import PlannedRun
@@ -141,7 +140,7 @@ class MissedRuns:
             )
 
     def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
-        ends = [_cancelled(row, reason, now_ms) for row, reason in verdicts.cancelled]
+        ends = [cancelled(row.id, reason, now_ms) for row, reason in verdicts.cancelled]
         self._completion.end(session, ends)
         history.record_skips(
             session, [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
@@ -205,17 +204,6 @@ def _judge_job(
         verdicts.fired.append(last.id)
         rows = rows[:-1]
     verdicts.cancel(rows, _STOOD_FOR)
-
-
-def _cancelled(row: PlannedRun, reason: Reason, now_ms: int) -> End:
-    return End(
-        run_id=row.id,
-        status=RunStatus.CANCELLED,
-        message=reason,
-        finished_at=now_ms,
-        never_started=True,
-        only_from=RunStatus.PLANNED,
-    )
 
 
 def _skip(row: PlannedRun, reason: Reason, now_ms: int) -> SkippedTicks:

@@ -8,7 +8,7 @@ import msgspec
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from scheduler.completion import retry_policy
-from scheduler.completion.end import End
+from scheduler.completion.end import cancelled
 from scheduler.dispatch import expansion
 from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
 from scheduler.dispatch.delivery import routed_trigger
@@ -25,7 +25,6 @@ from scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
 from scheduler.routing.probes import Undecided
 from sql.explanation import Explanation
 from sql.jobs.jobs import JobToRun
-from sql.run_status import RunStatus
 from sql.runs import transitions
 from sql.runs.run_rows import PlannedRun
 from sql.runs.shards import Shard
@@ -81,7 +80,8 @@ class RunRouting:
     def route(self, row: PlannedRun, job: JobToRun | None) -> None:
         """Decide about one run; `job` is None if it was deleted."""
         if job is None or retry_policy.was_stopped(row, job):
-            self.outcome.ends.append(_cancelled(row, job, self._facts.now_ms))
+            why = Why.JOB_DELETED() if job is None else Why.JOB_STOPPED()
+            self.outcome.ends.append(cancelled(row.id, why, self._facts.now_ms))
         elif row.script_version is not None:
             self._route_script(row, job, row.script_version)
         else:
@@ -236,13 +236,3 @@ class RunRouting:
     def _end(self, row: PlannedRun, why: Words, *, least_wait_seconds: float = 0.0) -> None:
         end = undelivered(row.id, why, self._facts.now_ms, least_wait_seconds=least_wait_seconds)
         self.outcome.ends.append(end)
-
-
-def _cancelled(row: PlannedRun, job: JobToRun | None, now_ms: int) -> End:
-    return End(
-        run_id=row.id,
-        status=RunStatus.CANCELLED,
-        message=Why.JOB_DELETED() if job is None else Why.JOB_STOPPED(),
-        finished_at=now_ms,
-        never_started=True,
-    )

@@ -19,7 +19,7 @@ from broker.signing import Direction, Sealer
 from broker.transport import Admin, Delivery
 from broker.trigger_packs import unpacked
 from scheduler.bisection import bisect
-from scheduler.completion.end import End
+from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
 from scheduler.membership.roster import Member, Roster, Standing
 from scheduler.node_context import NodeContext
@@ -126,13 +126,14 @@ class Reaper:
         if now - self._found_empty_at.setdefault(boot, now) < self._patience_seconds(boot):
             return 0
         rows = self._in_flight(app, address, boot_id)
-        lost = [row for row in rows if not self._is_fresh(row, now_ms)]
+        left = [row for row in rows if not self._is_fresh(row, now_ms)]
         # A scheduler that was frozen just now has lost its right to judge.
-        if not lost or not self._is_dead(boot, now_ms):
+        if not left or not self._is_dead(boot, now_ms):
             return 0
-        log.warning("executor_lost", app=app, address=address, boot_id=boot_id, runs=len(lost))
-        self._end([_lost(row, now_ms) for row in lost])
-        return len(lost)
+        log.warning("executor_lost", app=app, address=address, boot_id=boot_id, runs=len(left))
+        why = Why.EXECUTOR_LOST(address=address)
+        self._end([lost(row.id, why, now_ms) for row in left])
+        return len(left)
 
     def _has_unread_reports(self) -> bool:
         """Whether reports, perhaps of a dead boot, are in no scheduler's hands yet."""
@@ -269,22 +270,11 @@ def _registered(session: Session) -> dict[tuple[str, str], tuple[str, int]]:
 
 
 def _untaken(trigger: Trigger, sent_to: SentTo, now_ms: int) -> End:
-    return End(
-        run_id=trigger.run_id,
-        status=RunStatus.UNDELIVERED,
-        message=Why.TRIGGER_UNREAD(address=sent_to.address),
-        finished_at=now_ms,
-        never_started=True,
+    return never_started(
+        trigger.run_id,
+        Why.TRIGGER_UNREAD(address=sent_to.address),
+        now_ms,
         sent_to=sent_to,
         # A run that was routed again since may have arrived in another copy.
         routed_at=trigger.routed_at_ms or None,
-    )
-
-
-def _lost(row: RoutedRun, now_ms: int) -> End:
-    return End(
-        run_id=row.id,
-        status=RunStatus.LOST,
-        message=Why.EXECUTOR_LOST(address=row.address),
-        finished_at=now_ms,
     )

@@ -17,7 +17,7 @@ from broker.messages.to_scheduler import KnowAnswer, Knowledge
 from broker.reasons.codes import Why
 from broker.rpc import Question, Requester
 from broker.transport import Admin
-from scheduler.completion.end import End
+from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.delivery import Delivery, triggers_again
 from scheduler.dispatch.trigger_messages import TRIGGER_VALID_SECONDS
@@ -220,19 +220,8 @@ def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) ->
 def _never_started(row: RoutedRun, now_ms: int) -> End:
     if row.status == RunStatus.RUNNING:
         return _forgotten(row, now_ms)  # it reported the start, but does not know the run now
-    return End(
-        run_id=row.id,
-        status=RunStatus.UNDELIVERED,
-        message=Why.EXECUTOR_RESTARTED(address=row.address),
-        finished_at=now_ms,
-        never_started=True,
-    )
+    return never_started(row.id, Why.EXECUTOR_RESTARTED(address=row.address), now_ms)
 
 
 def _forgotten(row: RoutedRun, now_ms: int) -> End:
-    return End(
-        run_id=row.id,
-        status=RunStatus.LOST,
-        message=Why.EXECUTOR_FORGOT(address=row.address),
-        finished_at=now_ms,
-    )
+    return lost(row.id, Why.EXECUTOR_FORGOT(address=row.address), now_ms)

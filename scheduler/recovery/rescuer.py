@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
-from scheduler.completion.end import End
+from scheduler.completion.end import End, lost
 from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.delivery import BatchResult, Delivery, triggers_again
 from scheduler.jobs.script_cache import Script, Scripts, few_scripts
@@ -178,10 +178,4 @@ def _with_jobs(
 
 def _unsent(run_id: int, why: Words, now_ms: int) -> End:
     """End a run that cannot be sent again; its first copy may have arrived and started."""
-    return End(
-        run_id=run_id,
-        status=RunStatus.LOST,
-        message=Why.TRIGGER_UNCONFIRMED(why=why),
-        finished_at=now_ms,
-        only_from=RunStatus.ROUTED,
-    )
+    return lost(run_id, Why.TRIGGER_UNCONFIRMED(why=why), now_ms, only_from=RunStatus.ROUTED)

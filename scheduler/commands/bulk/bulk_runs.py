@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from broker.reasons.codes import Why
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.runs import cancelled
 from scheduler.completion.completion import Completion
+from scheduler.completion.end import cancelled
 from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
 from sql.accounts.idempotency import FormKey
@@ -114,8 +115,8 @@ class BulkRunCommands:
         ]
         now_ms = self._context.now_ms()
         transitions.request_kills(session, in_flight, now_ms=now_ms)
-        who = self._context.actor.who
-        self._completion.end(session, [cancelled(run_id, who, now_ms) for run_id in planned])
+        why = Why.CANCELLED_BY(who=self._context.actor.who)
+        self._completion.end(session, [cancelled(run_id, why, now_ms) for run_id in planned])
         done = [*planned, *in_flight]
         self._note(session, Action.RUN_KILL, len(done), now_ms, {"runs": sorted(done)})
         return Counter(
