@@ -67,7 +67,7 @@ class Summary(_News, frozen=True, kw_only=True):
     run_ids: tuple[int, ...]
 
 
-class Ended(_News, frozen=True, kw_only=True):
+class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     """A tick of a job has ended, with success or not.
 
     `run_id` is the run that decided the end, `first_run_id` its first attempt. Instants are epoch
@@ -86,7 +86,7 @@ class Ended(_News, frozen=True, kw_only=True):
     address: str
 
 
-News = Failure | Overdue | Absence | Return | Ailing | Summary | Ended
+News = Failure | Overdue | Absence | Return | Ailing | Summary | TickNews
 
 _decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
 

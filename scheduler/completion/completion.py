@@ -14,7 +14,7 @@ from broker.reasons.codes import Why
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.completion import failure_alarms
 from scheduler.completion.end import End
-from scheduler.completion.follow_ups import Ending, FollowUps
+from scheduler.completion.follow_ups import FollowUps, LastAttempt
 from scheduler.completion.plain_successes import end_plain, split
 from scheduler.completion.reported_ends import with_plausible_instants
 from scheduler.completion.retry_policy import NO_FAILURE, next_attempt
@@ -106,7 +106,8 @@ class Completion:
             if row.address is not None
         )
         if winners:
-            transitions.end(session, [_ended(rows[run_id], end) for run_id, end in winners.items()])
+            states = [_final_state(rows[run_id], end) for run_id, end in winners.items()]
+            transitions.end(session, states)
             tally.planned = self._follow(session, rows, winners)
         return tally
 
@@ -117,15 +118,15 @@ class Completion:
         failures = ticks.failures_before(session, unwanted) if unwanted else {}
         attempts = self._next_attempts(session, rows, winners, failures)
         planned = planning.plan(session, list(attempts.values()), self._ids)
-        endings = [
-            Ending(rows[run_id], end.status, end.finished_at)
+        last_attempts = [
+            LastAttempt(rows[run_id], end.status, end.finished_at)
             for run_id, end in winners.items()
             if run_id not in attempts
         ]
         last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
         failure_alarms.keep(session, last, failures, self._alarm_defaults, now_ms=self._now_ms())
         # Last: the row of a new attempt, written by now, keeps its tick open.
-        return planned + self._follow_ups.follow(session, endings)
+        return planned + self._follow_ups.follow(session, last_attempts)
 
     def _next_attempts(
         self,
@@ -184,8 +185,8 @@ def _as_killed(row: LockedRun, end: End) -> End:
     )
 
 
-def _ended(row: LockedRun, end: End) -> transitions.Ended:
-    return transitions.Ended(
+def _final_state(row: LockedRun, end: End) -> transitions.FinalState:
+    return transitions.FinalState(
         run_id=end.run_id,
         status=end.status,
         message=explanation(end.message),

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class LastAttempt:
     """A run that has just ended and is not retried."""
 
     run: LockedRun
@@ -44,15 +44,19 @@ class FollowUps:
         self._ids = ids
         self._now_ms = now_ms
 
-    def follow(self, session: Session, endings: Sequence[Ending]) -> list[int]:
+    def follow(self, session: Session, last_attempts: Sequence[LastAttempt]) -> list[int]:
         """Plan the follow-ups of the ticks that these runs end; return the planned ids."""
-        job_ids = {ending.run.job_id for ending in endings}
+        job_ids = {last.run.job_id for last in last_attempts}
         followed = child_links.followed(session, job_ids, waiting_kinds=WAITING_KINDS)
         if not followed:
             return []
         ends = _tick_ends(
             session,
-            [e for e in endings if e.run.job_id in followed and _leads_on(e, followed)],
+            [
+                last
+                for last in last_attempts
+                if last.run.job_id in followed and _leads_on(last, followed)
+            ],
         )
         planned = self._fire_children(session, ends, followed)
         self._set_next_ticks(session, ends, followed)
@@ -109,28 +113,28 @@ class FollowUps:
             )
 
 
-def _leads_on(ending: Ending, followed: Mapping[int, Followed]) -> bool:
+def _leads_on(last: LastAttempt, followed: Mapping[int, Followed]) -> bool:
     """Whether the end of this run's tick may have follow-ups."""
-    job = followed[ending.run.job_id]
-    if job.webhook_url or (ending.run.origin_id == 0 and _waits(job)):
+    job = followed[last.run.job_id]
+    if job.webhook_url or (last.run.origin_id == 0 and _waits(job)):
         return True
-    return ending.status is RunStatus.SUCCEEDED and bool(job.children)
+    return last.status is RunStatus.SUCCEEDED and bool(job.children)
 
 
 def _waits(job: Followed) -> bool:
     return job.schedule_kind in WAITING_KINDS
 
 
-def _tick_ends(session: Session, endings: Sequence[Ending]) -> list[TickEnd]:
+def _tick_ends(session: Session, last_attempts: Sequence[LastAttempt]) -> list[TickEnd]:
     """Return those of the runs' ticks that have ended."""
-    alone = [ending for ending in endings if _is_alone(ending.run)]
-    others = {tick_of(ending.run) for ending in endings if not _is_alone(ending.run)}
-    sharded = {tick_of(ending.run) for ending in endings if ending.run.shard_total > 1}
+    alone = [last for last in last_attempts if _is_alone(last.run)]
+    others = {tick_of(last.run) for last in last_attempts if not _is_alone(last.run)}
+    sharded = {tick_of(last.run) for last in last_attempts if last.run.shard_total > 1}
     if sharded:
         transitions.lock(session, ticks.first_run_ids(session, sharded))
     found = ticks.attempts(session, others)
     judged = (tick_end(tick, rows) for tick, rows in found.items())
-    return [_end_alone(ending) for ending in alone] + [end for end in judged if end]
+    return [_end_alone(last) for last in alone] + [end for end in judged if end]
 
 
 def _is_alone(run: LockedRun) -> bool:
@@ -138,13 +142,13 @@ def _is_alone(run: LockedRun) -> bool:
     return bool(run.shard_total <= 1 and run.attempt == 0)
 
 
-def _end_alone(ending: Ending) -> TickEnd:
+def _end_alone(last: LastAttempt) -> TickEnd:
     return TickEnd(
-        tick=tick_of(ending.run),
-        head_id=ending.run.id,
-        deciding_id=ending.run.id,
-        status=ending.status,
-        finished_at=ending.finished_at,
+        tick=tick_of(last.run),
+        head_id=last.run.id,
+        deciding_id=last.run.id,
+        status=last.status,
+        finished_at=last.finished_at,
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from scheduler.completion.end import End
-from scheduler.completion.follow_ups import Ending, FollowUps
+from scheduler.completion.follow_ups import FollowUps, LastAttempt
 from scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS
 from scheduler.explanations import cut
 from scheduler.schedules.registry import WAITING_KINDS
@@ -110,5 +110,7 @@ def _follow(session: Session, won: Sequence[Success], follow_ups: FollowUps) -> 
     followed = child_links.followed(session, job_ids, waiting_kinds=WAITING_KINDS)
     led_on = {one.run_id: one for one in won if one.job_id in followed}
     rows = transitions.lock(session, led_on) if led_on else []
-    endings = [Ending(row, RunStatus.SUCCEEDED, led_on[row.id].finished_at) for row in rows]
-    return follow_ups.follow(session, endings) if endings else []
+    last_attempts = [
+        LastAttempt(row, RunStatus.SUCCEEDED, led_on[row.id].finished_at) for row in rows
+    ]
+    return follow_ups.follow(session, last_attempts) if last_attempts else []

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import MESSAGE_LENGTH, Ended, to_text
+from scheduler.alarms.events import MESSAGE_LENGTH, TickNews, to_text
 from scheduler.alarms.policy import RunWebhook
 from scheduler.completion.tick_end import TickEnd
 from sql.alarms import alarms, recipients
@@ -52,7 +52,7 @@ def _webhook(job: Followed) -> RunWebhook:
 
 def _message(end: TickEnd, run: EndedRun, job: JobRecipients, url: str, now_ms: int) -> NewAlarm:
     tick = end.tick
-    news = Ended(
+    news = TickNews(
         app=job.app,
         job=job.name,
         run_id=run.id,

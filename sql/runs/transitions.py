@@ -41,7 +41,7 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class FinalState:
     """A run's final state, with everything known about it."""
 
     run_id: int
@@ -123,7 +123,7 @@ def lock(session: Session, run_ids: Iterable[int]) -> list[LockedRun]:
     return lock_rows(session, LockedRun, Run, sorted(set(run_ids)), _IN_ORDER)
 
 
-def end(session: Session, ended: Sequence[Ended]) -> int:
+def end(session: Session, ended: Sequence[FinalState]) -> int:
     """Move runs to their final state; return how many were moved.
 
     Raises:
@@ -225,7 +225,7 @@ def cancel(
     return Counter(run.job_id for run in held)
 
 
-def _final_row(run: Ended) -> dict[str, Any]:
+def _final_row(run: FinalState) -> dict[str, Any]:
     row = {
         "id": run.run_id,
         **ENTERED[run.status],

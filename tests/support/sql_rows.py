@@ -80,9 +80,9 @@ def ended(
     message: str = "done",
     why: str | None = None,
     **values: Any,
-) -> transitions.Ended:
+) -> transitions.FinalState:
     facts: dict[str, Any] = {"finished_at": NOW_MS + 500} | values
-    return transitions.Ended(
+    return transitions.FinalState(
         run_id=run_id, status=status, message=Explanation(message, why), **facts
     )
 

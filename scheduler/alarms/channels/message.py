@@ -9,7 +9,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from broker.messages.to_scheduler import Ailment
-from scheduler.alarms.events import Absence, Ailing, Ended, Failure, News, Overdue, Return, Summary
+from scheduler.alarms.events import (
+    Absence,
+    Ailing,
+    Failure,
+    News,
+    Overdue,
+    Return,
+    Summary,
+    TickNews,
+)
 from sql.instants import moment
 
 TAIL_LINES = 15
@@ -60,7 +69,7 @@ def message(news: News, context: MessageContext) -> Message:
     title, body = _words(news, context)
     subject = f"[warren] {_BREAK.sub(' ', _CONTROL.sub(' ', title)).strip()}"
     facts = msgspec.to_builtins(news)
-    if isinstance(news, Failure | Ended) and context.console_url:
+    if isinstance(news, Failure | TickNews) and context.console_url:
         facts["url"] = context.link(news.run_id)
     return Message(subject[:_SUBJECT_LENGTH], _CONTROL.sub("?", body), facts)
 
@@ -91,7 +100,7 @@ def _failure(news: Failure, context: MessageContext) -> tuple[str, str]:
 
 
 @_words.register
-def _ended(news: Ended, context: MessageContext) -> tuple[str, str]:
+def _ended(news: TickNews, context: MessageContext) -> tuple[str, str]:
     text = f"Run {news.run_id} ended at {context.when(news.finished_at)}: {news.message}"
     return f"{news.app}/{news.job} ended: {news.status}", text
 

@@ -3,7 +3,7 @@
 from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import AlarmSender
 from scheduler.alarms.channels.slow_targets import LEFT_ALONE_SECONDS, SlowTargets
-from scheduler.alarms.events import Ended, to_text
+from scheduler.alarms.events import TickNews, to_text
 from sql.alarms import alarms
 from sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm
 from sql.models import Alarm
@@ -28,7 +28,7 @@ class Receivers:
 
 
 def message(number: int, target: str) -> NewAlarm:
-    news = Ended(
+    news = TickNews(
         app="shop",
         job="nightly",
         run_id=number,

@@ -14,13 +14,13 @@ from broker.keys import ClusterKeys, webhook_secret
 from scheduler.alarms.channels.message import MessageContext, message
 from scheduler.alarms.channels.run_webhook import SignedWebhook, sign
 from scheduler.alarms.channels.webhook import Webhook
-from scheduler.alarms.events import Ended
+from scheduler.alarms.events import TickNews, from_text, to_text
 from scheduler.alarms.policy import NO_WEBHOOK, RunWebhook
 from scheduler.alarms.target_rules import webhook_problems
 from tests.support.webhook_server import WebhookServer
 
 DOCS = Path(__file__).parents[3] / "docs"
-NEWS = Ended(
+NEWS = TickNews(
     app="reports",
     job="nightly",
     run_id=12,
@@ -46,7 +46,7 @@ def verify() -> Callable[..., None]:
     return found
 
 
-def post(hook: WebhookServer, keys: ClusterKeys, news: Ended = NEWS) -> tuple[Any, bytes]:
+def post(hook: WebhookServer, keys: ClusterKeys, news: TickNews = NEWS) -> tuple[Any, bytes]:
     """Send an end; return the headers, by their names in lower case, and the body that arrived."""
     alarm: Any = SimpleNamespace(id=7, target=hook.url, channel="run-end")
     sender = SignedWebhook(Webhook(), keys.of_webhooks)
@@ -116,6 +116,13 @@ def test_the_body_says_how_a_run_ended() -> None:
             },
         }
     ]
+
+
+def test_what_is_stored_says_that_a_tick_has_ended() -> None:
+    text = to_text(NEWS)
+
+    assert '"about":"ended"' in text
+    assert from_text(text) == NEWS
 
 
 def test_a_receiver_that_fails_is_an_error() -> None:

@@ -251,7 +251,7 @@ def test_a_report_that_cannot_be_stored_fails_its_run_and_no_other(
     poison = ids[7]
     end = transitions.end
 
-    def refuse(session: Session, ends: Sequence[transitions.Ended]) -> None:
+    def refuse(session: Session, ends: Sequence[transitions.FinalState]) -> None:
         if any((one.run_id, one.status) == (poison, RunStatus.SUCCEEDED) for one in ends):
             raise ValueError("no column takes that")
         end(session, ends)

@@ -154,7 +154,7 @@ def test_version_that_an_open_run_names_is_kept_until_the_run_is_over(
     saved = [save(database, job_id, f"echo {number}") for number in range(30)]
     assert kept(database, job_id) == [*reversed(saved), oldest]
 
-    over = transitions.Ended(
+    over = transitions.FinalState(
         run_id=run_id, status=RunStatus.CANCELLED, message=Explanation(), finished_at=NOW_MS
     )
     database.write(lambda session: transitions.end(session, [over]))
