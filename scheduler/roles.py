@@ -25,13 +25,13 @@ from scheduler.connections import Connections
 from scheduler.counters import Counters
 from scheduler.dispatch.claimer import Claimer
 from scheduler.dispatch.confirmations import Confirmations
-from scheduler.dispatch.delivery import Delivery
 from scheduler.dispatch.destinations import Destinations
 from scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from scheduler.dispatch.missed_runs import MissedRuns
 from scheduler.dispatch.planner import Planner
 from scheduler.dispatch.route_resolver import RouteResolver
 from scheduler.dispatch.trigger_messages import TriggerMessages
+from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.dispatch.trigger_sender import TriggerSender
 from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
@@ -121,7 +121,7 @@ class Roles:
         if options.spans is not None:
             self.run_spans = RunSpans(database, cluster_id, options.spans)
         stamp = self.run_spans.stamp if self.run_spans else None
-        self.delivery = Delivery(
+        self.publisher = TriggerPublisher(
             self.connections.triggers,
             messages,
             stale_seconds=options.timeouts.stale,
@@ -226,7 +226,7 @@ class Roles:
         self.rescuer = Rescuer(
             context=self.context,
             ender=self._ender,
-            delivery=self.delivery,
+            publisher=self.publisher,
             roster=self.roster,
             on_missing=note_missing,
         )
@@ -254,7 +254,7 @@ class Roles:
                 uptime=self.uptime,
             ),
             resolver=resolver,
-            sender=TriggerSender(self.delivery, self.confirmations, self.workload, probes),
+            sender=TriggerSender(self.publisher, self.confirmations, self.workload, probes),
             uptime=self.uptime,
         )
         self.work = PendingWork(
@@ -305,7 +305,7 @@ class Roles:
         self.reconciler = Reconciler(
             context=self.context,
             ender=self._ender,
-            delivery=self.delivery,
+            publisher=self.publisher,
             admin=opened.settling_admin,
             requester=opened.requester,
             roster=self.roster,

@@ -11,8 +11,8 @@ from scheduler.completion import retry_policy
 from scheduler.completion.end import cancelled
 from scheduler.dispatch import expansion
 from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
-from scheduler.dispatch.delivery import routed_trigger
 from scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
+from scheduler.dispatch.trigger_building import routed_trigger
 from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.dispatch.workload import Workload
 from scheduler.explanations import explanation

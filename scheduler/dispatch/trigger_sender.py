@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from scheduler.dispatch.confirmations import Confirmations
-from scheduler.dispatch.delivery import Delivery
 from scheduler.dispatch.trigger_messages import RoutedTrigger
+from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.dispatch.workload import Workload
 from scheduler.routing.probes import Probes
 
@@ -13,9 +13,13 @@ class TriggerSender:
     """Sends the triggers of one scheduler's claims."""
 
     def __init__(
-        self, delivery: Delivery, confirmations: Confirmations, workload: Workload, probes: Probes
+        self,
+        publisher: TriggerPublisher,
+        confirmations: Confirmations,
+        workload: Workload,
+        probes: Probes,
     ) -> None:
-        self._delivery = delivery
+        self._publisher = publisher
         self._confirmations = confirmations
         self._workload = workload
         self._probes = probes
@@ -23,7 +27,7 @@ class TriggerSender:
     @property
     def is_open(self) -> bool:
         """Whether the broker takes messages now."""
-        return self._delivery.is_open
+        return self._publisher.is_open
 
     def wait_for_room(self, seconds: float) -> bool:
         """Wait until more may be sent; return False if too much is still unconfirmed by then."""
@@ -42,4 +46,4 @@ class TriggerSender:
             for item in triggers
         )
         if triggers:
-            self._confirmations.add(self._delivery.send(triggers, decided_at=committed_at))
+            self._confirmations.add(self._publisher.send(triggers, decided_at=committed_at))

@@ -19,8 +19,9 @@ from broker.rpc import Question, Requester
 from broker.transport import Admin
 from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.delivery import Delivery, triggers_again
+from scheduler.dispatch.trigger_building import triggers_again
 from scheduler.dispatch.trigger_messages import TRIGGER_VALID_SECONDS
+from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.jobs.script_cache import Scripts, few_scripts
 from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
@@ -64,14 +65,14 @@ class Reconciler:
         *,
         context: NodeContext,
         ender: RunEnder,
-        delivery: Delivery,
+        publisher: TriggerPublisher,
         admin: Admin,
         requester: Requester,
         roster: Roster,
     ) -> None:
         self._context = context
         self._ender = ender
-        self._delivery = delivery
+        self._publisher = publisher
         self._admin = admin
         self._requester = requester
         self._roster = roster
@@ -174,7 +175,7 @@ class Reconciler:
 
     def _send_again(self, rows: Sequence[RoutedRun], decided_at: float) -> None:
         """Send triggers again that their living executor does not know, its queue being empty."""
-        if not rows or not self._delivery.is_open:
+        if not rows or not self._publisher.is_open:
             return
         rows = few_scripts(rows)  # the others will be asked about again
         known, scripts = self._context.database.read(
@@ -186,7 +187,7 @@ class Reconciler:
         triggers = triggers_again(rows, known, self._context.app_names.known(), scripts)
         sendable = {item.trigger.run_id for item in triggers}
         log.warning("triggers_sent_again", count=len(triggers))
-        self._delivery.send(triggers, decided_at=decided_at).result()
+        self._publisher.send(triggers, decided_at=decided_at).result()
         now_ms = self._context.now_ms()
         self._end([_forgotten(row, now_ms) for row in rows if row.id not in sendable])
 

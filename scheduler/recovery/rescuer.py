@@ -16,7 +16,8 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from scheduler.completion.end import End, lost
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.delivery import BatchResult, Delivery, triggers_again
+from scheduler.dispatch.trigger_building import triggers_again
+from scheduler.dispatch.trigger_publisher import BatchResult, TriggerPublisher
 from scheduler.jobs.script_cache import Script, Scripts, few_scripts
 from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
@@ -61,13 +62,13 @@ class Rescuer:
         *,
         context: NodeContext,
         ender: RunEnder,
-        delivery: Delivery,
+        publisher: TriggerPublisher,
         roster: Roster,
         on_missing: Callable[[str, str], None],
     ) -> None:
         self._context = context
         self._ender = ender
-        self._delivery = delivery
+        self._publisher = publisher
         self._roster = roster
         self._silent_ms = int(context.timeouts.owner_silent * 1000)
         self._take_over_ms = int(context.timeouts.take_over * 1000)
@@ -87,7 +88,7 @@ class Rescuer:
 
     def tick(self, now_ms: int) -> float:
         """Send abandoned triggers again; return the seconds until the next look."""
-        if not self._delivery.is_open:
+        if not self._publisher.is_open:
             return IDLE_SECONDS
         rows = self._context.database.read(lambda session: self._abandoned(session, now_ms))
         alive = [row for row in rows if self._is_alive(row)]
@@ -145,7 +146,7 @@ class Rescuer:
         triggers = triggers_again(rows, known, self._context.app_names.known(), scripts)
         sendable = {item.trigger.run_id for item in triggers}
         log.info("triggers_rescued", count=len(triggers))
-        result = self._delivery.send(triggers, decided_at=taken_at).result()
+        result = self._publisher.send(triggers, decided_at=taken_at).result()
         self._note(result, [row for row in rows if row.id not in sendable])
 
     def _note(self, result: BatchResult, orphans: Sequence[RoutedRun]) -> None:

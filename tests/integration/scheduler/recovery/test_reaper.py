@@ -398,4 +398,4 @@ def _reseal(cluster: Cluster, node: SchedulerNode, **changes: object) -> None:
         RoutedTrigger(app=APP, address="one", trigger=msgspec.structs.replace(trigger, **changes))
         for trigger in found
     ]
-    node.delivery.send(again, decided_at=node.context.monotonic()).result()
+    node.publisher.send(again, decided_at=node.context.monotonic()).result()

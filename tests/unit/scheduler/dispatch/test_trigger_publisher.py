@@ -12,15 +12,16 @@ from broker.messages.to_executor import Trigger, Triggers
 from broker.signing import Direction, Sealer
 from broker.topology import run_queue
 from broker.trigger_packs import PACK_BYTES, unpacked
-from scheduler.dispatch.delivery import Delivery, routed_trigger, triggers_again
+from scheduler.dispatch.trigger_building import routed_trigger, triggers_again
 from scheduler.dispatch.trigger_messages import TriggerMessages
+from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.jobs.script_cache import Script
 
 SECRET = "a secret of at least thirty-two characters"
 
 
 class Post:
-    """A delivery and the queue of executor `one`."""
+    """A publisher and the queue of executor `one`."""
 
     def __init__(self) -> None:
         self.broker = MemoryBroker()
@@ -31,7 +32,7 @@ class Post:
         self.admin.declare_queues([run_queue("demo", "one")])
         self.capacity: dict[str, int] = {}
         messages = TriggerMessages(self.sealer, lambda _app, address, _boot: self.takes(address))
-        self.delivery = Delivery(transport.publisher("p"), messages, stale_seconds=0.75)
+        self.publisher = TriggerPublisher(transport.publisher("p"), messages, stale_seconds=0.75)
 
     def takes(self, address: str) -> int:
         return self.capacity.get(address, 1)
@@ -76,7 +77,7 @@ def trigger_to(address: str = "one", **values: Any) -> Any:
 
 
 def test_a_trigger_says_what_run_and_job_say(post: Post) -> None:
-    result = post.delivery.send([trigger_to()], decided_at=time.monotonic()).result()
+    result = post.publisher.send([trigger_to()], decided_at=time.monotonic()).result()
 
     [trigger] = post.read()
     assert len(result.confirmed) == 1
@@ -86,14 +87,16 @@ def test_a_trigger_says_what_run_and_job_say(post: Post) -> None:
 
 
 def test_a_decision_that_is_too_old_is_not_published(post: Post) -> None:
-    batch = post.delivery.send([trigger_to()], decided_at=time.monotonic() - 60)
+    batch = post.publisher.send([trigger_to()], decided_at=time.monotonic() - 60)
 
     assert len(batch.result().unknown) == 1
     assert post.read() == []
 
 
 def test_a_queue_that_is_not_there_returns_its_trigger_alone(post: Post) -> None:
-    batch = post.delivery.send([trigger_to(), trigger_to("two", id=8)], decided_at=time.monotonic())
+    batch = post.publisher.send(
+        [trigger_to(), trigger_to("two", id=8)], decided_at=time.monotonic()
+    )
 
     result = batch.result()
     assert [item.trigger.run_id for item in result.confirmed] == [7]
@@ -103,7 +106,7 @@ def test_a_queue_that_is_not_there_returns_its_trigger_alone(post: Post) -> None
 def test_a_trigger_that_fits_into_no_message_spoils_no_other(post: Post) -> None:
     huge = trigger_to(id=8, param="x" * 2_000_000)
 
-    result = post.delivery.send([huge, trigger_to()], decided_at=time.monotonic()).result()
+    result = post.publisher.send([huge, trigger_to()], decided_at=time.monotonic()).result()
 
     assert [item.trigger.run_id for item in result.confirmed] == [7]
     assert [item.trigger.run_id for item, _why in result.unsendable] == [8]
@@ -112,10 +115,10 @@ def test_a_trigger_that_fits_into_no_message_spoils_no_other(post: Post) -> None
 def test_while_the_broker_is_away_the_fate_is_unknown(post: Post) -> None:
     post.broker.stop()
 
-    result = post.delivery.send([trigger_to()], decided_at=time.monotonic()).result()
+    result = post.publisher.send([trigger_to()], decided_at=time.monotonic()).result()
 
     assert len(result.unknown) == 1
-    assert not post.delivery.is_open
+    assert not post.publisher.is_open
 
 
 def test_what_is_sent_again_says_so_and_goes_to_the_same_boot() -> None:
@@ -162,7 +165,7 @@ def test_triggers_of_one_boot_share_messages_of_fifty_and_a_fate(post: Post) -> 
     post.capacity["one"] = 50
     triggers = [trigger_to(id=number) for number in range(120)]
 
-    result = post.delivery.send(triggers, decided_at=time.monotonic()).result()
+    result = post.publisher.send(triggers, decided_at=time.monotonic()).result()
 
     assert [len(ids) for ids in run_ids(post.read())] == [50, 50, 20]
     assert [one.trigger.run_id for one in result.confirmed] == list(range(120))
@@ -172,14 +175,14 @@ def test_a_message_that_is_returned_returns_all_of_its_triggers_and_no_others(po
     post.capacity = {"one": 50, "two": 50}
     triggers = [trigger_to(("one", "two")[number % 2], id=number) for number in range(100)]
 
-    result = post.delivery.send(triggers, decided_at=time.monotonic()).result()
+    result = post.publisher.send(triggers, decided_at=time.monotonic()).result()
 
     assert [one.trigger.run_id for one in result.confirmed] == list(range(0, 100, 2))
     assert [one.trigger.run_id for one in result.returned] == list(range(1, 100, 2))
 
 
 def test_a_boot_that_takes_one_trigger_a_message_gets_one_a_message(post: Post) -> None:
-    post.delivery.send([trigger_to(id=1), trigger_to(id=2)], decided_at=time.monotonic())
+    post.publisher.send([trigger_to(id=1), trigger_to(id=2)], decided_at=time.monotonic())
 
     assert [type(message) for message in post.read()] == [Trigger, Trigger]
 
@@ -188,7 +191,7 @@ def test_triggers_of_different_boots_share_no_message(post: Post) -> None:
     post.capacity["one"] = 50
     other = routed_trigger(run(id=3), job(), app="demo", address="one", boot_id="b2", routed_at=55)
 
-    post.delivery.send([trigger_to(id=1), trigger_to(id=2), other], decided_at=time.monotonic())
+    post.publisher.send([trigger_to(id=1), trigger_to(id=2), other], decided_at=time.monotonic())
 
     assert run_ids(post.read()) == [[1, 2], [3]]
 
@@ -197,7 +200,7 @@ def test_a_message_holds_only_so_many_bytes(post: Post) -> None:
     post.capacity["one"] = 50
     long = [trigger_to(id=number, param="x" * (PACK_BYTES // 3)) for number in range(5)]
 
-    post.delivery.send(long, decided_at=time.monotonic())
+    post.publisher.send(long, decided_at=time.monotonic())
 
     assert run_ids(post.read()) == [[0, 1], [2, 3], [4]]
 
@@ -207,7 +210,7 @@ def test_one_that_nobody_can_encode_keeps_none_of_its_neighbours(post: Post) -> 
     triggers = [trigger_to(id=number) for number in range(5)]
     triggers[2] = trigger_to(id=2, param="\ud800")
 
-    result = post.delivery.send(triggers, decided_at=time.monotonic()).result()
+    result = post.publisher.send(triggers, decided_at=time.monotonic()).result()
 
     assert sorted(i for ids in run_ids(post.read()) for i in ids) == [0, 1, 3, 4]
     assert [item.trigger.run_id for item, _ in result.unsendable] == [2]
@@ -217,6 +220,6 @@ def test_what_is_sent_again_travels_alone(post: Post) -> None:
     post.capacity["one"] = 50
     again = triggers_again([run(id=1), run(id=2)], {2: job()}, {1: "demo"}, {})
 
-    post.delivery.send(again, decided_at=time.monotonic())
+    post.publisher.send(again, decided_at=time.monotonic())
 
     assert run_ids(post.read()) == [[1], [2]]
