@@ -4,7 +4,7 @@ They only write rows; triggers and kills reach the broker through the scheduler'
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 
 from sqlalchemy.orm import Session
@@ -16,13 +16,13 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.completion.completion import Completion
 from scheduler.completion.end import cancelled
+from scheduler.jobs.new_run import run_of
 from scheduler.jobs.param import check_param
 from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem
 from scheduler.retention.calendar_days import CalendarDays
 from scheduler.retention.clearing import Clearing, clear_all
 from scheduler.retention.clearing_criteria import ClearingCriteria
-from scheduler.routing.routes import planned_shards
 from sql.accounts import idempotency
 from sql.accounts.idempotency import IdempotentRequest
 from sql.ids import RunIds
@@ -102,19 +102,12 @@ class RunCommands:
                 return known
             for address in addresses:
                 _check_address(session, job, address)
-            run = planning.NewRun(
-                app_id=job.app_id,
-                job_id=job.id,
-                handler=job.handler or "",
-                param=(job.param or "") if param is None else param,
-                kind=kind,
-                scheduled_at=now_ms,
-                due_at=now_ms,
-                retries_left=job.retries,
-                shard_total=planned_shards(job.route),
+            usual = run_of(job, kind=kind, scheduled_at=now_ms, due_at=now_ms)
+            run = replace(
+                usual,
+                param=usual.param if param is None else param,
                 origin_id=None,
                 wanted_addresses=",".join(addresses) or None,
-                script_version=job.script_version,
                 run_id=run_id,
                 traceparent=context.header if context else None,
             )

@@ -6,14 +6,14 @@ before anything is counted: the second one then sees what the first one wrote.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy.orm import Session
 
 from scheduler.completion import run_webhooks
 from scheduler.completion.tick_end import TickEnd, tick_end
-from scheduler.routing.routes import planned_shards
+from scheduler.jobs.new_run import run_of
 from scheduler.schedules.registry import WAITING_KINDS, read_schedule
 from sql.ids import RunIds
 from sql.jobs import child_links, due_jobs, parked
@@ -156,20 +156,9 @@ def _child_run(
     child: JobToPlan, parent: TickEnd, now_ms: int, traceparent: str | None
 ) -> planning.NewRun:
     """Return the run of a child for its parent's tick; stopped children run too."""
-    return planning.NewRun(
-        app_id=child.app_id,
-        job_id=child.id,
-        handler=child.handler or "",
-        param=child.param or "",
-        kind=Kind.PARENT,
-        scheduled_at=parent.tick.scheduled_at,
-        due_at=now_ms,
-        retries_left=child.retries,
-        origin_id=parent.head_id,
-        shard_total=planned_shards(child.route),
-        script_version=child.script_version,
-        traceparent=traceparent,
-    )
+    tick_ms = parent.tick.scheduled_at
+    run = run_of(child, kind=Kind.PARENT, scheduled_at=tick_ms, due_at=now_ms)
+    return replace(run, origin_id=parent.head_id, traceparent=traceparent)
 
 
 def _is_last(session: Session, job: ParkedJob, tick: Tick) -> bool:

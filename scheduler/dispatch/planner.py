@@ -19,8 +19,8 @@ from scheduler.alarms import overdue
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.bisection import bisect
 from scheduler.explanations import explanation, fault_of
+from scheduler.jobs.new_run import run_of
 from scheduler.node_context import NodeContext
-from scheduler.routing.routes import planned_shards
 from scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
 from scheduler.schedules.registry import read_schedule
 from sql.errors import DatabaseUnavailable
@@ -28,7 +28,7 @@ from sql.jobs import due_jobs, history
 from sql.jobs.due_jobs import JobToPlan
 from sql.jobs.parked import PARKED_MS
 from sql.models import SkippedTicks
-from sql.run_status import LATE_MS, Kind
+from sql.run_status import LATE_MS
 from sql.runs import due_runs, planning
 
 #: How near a tick must be for planning to begin. Less than the window: most ticks are at full
@@ -225,18 +225,7 @@ def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
 
 def _new_runs(job: JobToPlan, plan: Plan) -> list[planning.NewRun]:
     return [
-        planning.NewRun(
-            app_id=job.app_id,
-            job_id=job.id,
-            handler=job.handler or "",
-            param=job.param or "",
-            kind=Kind(fire.kind),
-            scheduled_at=fire.scheduled_at_ms,
-            due_at=fire.due_at_ms,
-            retries_left=job.retries,
-            shard_total=planned_shards(job.route),
-            script_version=job.script_version,
-        )
+        run_of(job, kind=fire.kind, scheduled_at=fire.scheduled_at_ms, due_at=fire.due_at_ms)
         for fire in plan.fires
     ]
 

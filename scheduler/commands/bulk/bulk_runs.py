@@ -6,6 +6,7 @@ nothing twice.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
 from scheduler.commands.command_context import CommandContext
 from scheduler.completion.completion import Completion
 from scheduler.completion.end import cancelled
-from scheduler.routing.routes import planned_shards
+from scheduler.jobs.new_run import run_of
 from sql.accounts import idempotency
 from sql.accounts.idempotency import FormKey
 from sql.batch import chunks
@@ -146,17 +147,5 @@ def _claimed(session: Session, once: FormKey, new_ids: dict[Tick, int], now_ms: 
 
 
 def _run_again(run: _PastRun, job: Job, run_id: int, now_ms: int) -> planning.NewRun:
-    return planning.NewRun(
-        app_id=job.app_id,
-        job_id=job.id,
-        handler=job.handler or "",
-        param=run.param or "",
-        kind=Kind.MANUAL,
-        scheduled_at=now_ms,
-        due_at=now_ms,
-        retries_left=job.retries,
-        shard_total=planned_shards(job.route),
-        origin_id=None,
-        script_version=job.script_version,
-        run_id=run_id,
-    )
+    new = run_of(job, kind=Kind.MANUAL, scheduled_at=now_ms, due_at=now_ms)
+    return replace(new, param=run.param or "", origin_id=None, run_id=run_id)

@@ -1,0 +1,26 @@
+"""A run of a job, as its row is now; a retry is a copy of a run instead."""
+
+from scheduler.routing.routes import planned_shards
+from sql.jobs.due_jobs import JobToPlan
+from sql.jobs.jobs import JobToTrigger
+from sql.models import Job
+from sql.run_status import Kind
+from sql.runs.planning import NewRun
+
+
+def run_of(
+    job: JobToPlan | JobToTrigger | Job, *, kind: Kind, scheduled_at: int, due_at: int
+) -> NewRun:
+    """Return a run of a job for a tick of its schedule; callers replace what differs."""
+    return NewRun(
+        app_id=job.app_id,
+        job_id=job.id,
+        handler=job.handler or "",
+        param=job.param or "",
+        kind=kind,
+        scheduled_at=scheduled_at,
+        due_at=due_at,
+        retries_left=job.retries,
+        shard_total=planned_shards(job.route),
+        script_version=job.script_version,
+    )
