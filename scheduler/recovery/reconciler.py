@@ -19,13 +19,12 @@ from broker.rpc import Question, Requester
 from broker.transport import Admin
 from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.trigger_building import triggers_again
 from scheduler.dispatch.trigger_messages import TRIGGER_VALID_SECONDS
 from scheduler.dispatch.trigger_publisher import TriggerPublisher
-from scheduler.jobs.script_cache import Scripts, few_scripts
+from scheduler.jobs.script_cache import few_scripts
 from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
-from sql.jobs import jobs
+from scheduler.recovery.resending import Resender
 from sql.run_status import RunStatus
 from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
@@ -73,6 +72,7 @@ class Reconciler:
         self._context = context
         self._ender = ender
         self._publisher = publisher
+        self._resender = Resender(context)
         self._admin = admin
         self._requester = requester
         self._roster = roster
@@ -178,18 +178,11 @@ class Reconciler:
         if not rows or not self._publisher.is_open:
             return
         rows = few_scripts(rows)  # the others will be asked about again
-        known, scripts = self._context.database.read(
-            lambda session: (
-                jobs.for_runs(session, {row.job_id for row in rows}),
-                Scripts().read(session, [row.script_version for row in rows]),
-            )
-        )
-        triggers = triggers_again(rows, known, self._context.app_names.known(), scripts)
-        sendable = {item.trigger.run_id for item in triggers}
+        triggers, orphans = self._resender.again(rows)
         log.warning("triggers_sent_again", count=len(triggers))
         self._publisher.send(triggers, decided_at=decided_at).result()
         now_ms = self._context.now_ms()
-        self._end([_forgotten(row, now_ms) for row in rows if row.id not in sendable])
+        self._end([_forgotten(row, now_ms) for row in orphans])
 
 
 def _silent(session: Session, before_ms: int) -> list[RoutedRun]:

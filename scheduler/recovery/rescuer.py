@@ -16,13 +16,11 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from scheduler.completion.end import End, lost
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.trigger_building import triggers_again
 from scheduler.dispatch.trigger_publisher import BatchResult, TriggerPublisher
-from scheduler.jobs.script_cache import Script, Scripts, few_scripts
+from scheduler.jobs.script_cache import few_scripts
 from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
-from sql.jobs import jobs
-from sql.jobs.jobs import JobToRun
+from scheduler.recovery.resending import Resender
 from sql.registry import presence
 from sql.run_status import RunStatus
 from sql.runs import queries, transitions
@@ -69,6 +67,7 @@ class Rescuer:
         self._context = context
         self._ender = ender
         self._publisher = publisher
+        self._resender = Resender(context)
         self._roster = roster
         self._silent_ms = int(context.timeouts.owner_silent * 1000)
         self._take_over_ms = int(context.timeouts.take_over * 1000)
@@ -140,14 +139,11 @@ class Rescuer:
 
     def _send(self, run_ids: Sequence[int]) -> None:
         taken_at = self._context.monotonic()
-        rows, known, scripts = self._context.database.read(
-            lambda session: _with_jobs(session, run_ids)
-        )
-        triggers = triggers_again(rows, known, self._context.app_names.known(), scripts)
-        sendable = {item.trigger.run_id for item in triggers}
+        rows = self._context.database.read(lambda session: queries.by_ids(session, run_ids))
+        triggers, orphans = self._resender.again(rows)
         log.info("triggers_rescued", count=len(triggers))
         result = self._publisher.send(triggers, decided_at=taken_at).result()
-        self._note(result, [row for row in rows if row.id not in sendable])
+        self._note(result, orphans)
 
     def _note(self, result: BatchResult, orphans: Sequence[RoutedRun]) -> None:
         now_ms = self._context.now_ms()
@@ -167,14 +163,6 @@ class Rescuer:
         if sent or ends:
             self._ender.end(ends, first=mark_sent)
         self._forget(sent)
-
-
-def _with_jobs(
-    session: Session, run_ids: Sequence[int]
-) -> tuple[Sequence[RoutedRun], dict[int, JobToRun], dict[int, Script | None]]:
-    rows = queries.by_ids(session, run_ids)
-    scripts = Scripts().read(session, [row.script_version for row in rows])
-    return rows, jobs.for_runs(session, {row.job_id for row in rows}), scripts
 
 
 def _unsent(run_id: int, why: Words, now_ms: int) -> End:

@@ -1,7 +1,6 @@
-"""Rows into triggers, and triggers onto the broker, or not."""
+"""Triggers onto the broker, or not."""
 
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +11,11 @@ from broker.messages.to_executor import Trigger, Triggers
 from broker.signing import Direction, Sealer
 from broker.topology import run_queue
 from broker.trigger_packs import PACK_BYTES, unpacked
-from scheduler.dispatch.trigger_building import routed_trigger, triggers_again
+from scheduler.dispatch.trigger_building import routed_trigger
 from scheduler.dispatch.trigger_messages import TriggerMessages
 from scheduler.dispatch.trigger_publisher import TriggerPublisher
-from scheduler.jobs.script_cache import Script
+from scheduler.recovery.resending import TriggerParts
+from tests.support.trigger_rows import job, run
 
 SECRET = "a secret of at least thirty-two characters"
 
@@ -55,19 +55,6 @@ class Post:
 @pytest.fixture
 def post() -> Post:
     return Post()
-
-
-def run(**values: Any) -> Any:
-    facts = {"id": 7, "job_id": 2, "app_id": 1, "kind": "CRON", "handler": "h"}
-    more = {"param": "p", "attempt": 1, "shard_index": 0, "shard_total": 1}
-    routed = {"address": "one", "boot_id": "b1", "routed_at": 55}
-    rest = {"scheduled_at": 900, "script_version": None, "traceparent": None}
-    return SimpleNamespace(**(facts | more | routed | rest | values))
-
-
-def job(**values: Any) -> Any:
-    facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9}
-    return SimpleNamespace(**(facts | {"fresh_process": 1} | values))
 
 
 def trigger_to(address: str = "one", **values: Any) -> Any:
@@ -119,41 +106,6 @@ def test_while_the_broker_is_away_the_fate_is_unknown(post: Post) -> None:
 
     assert len(result.unknown) == 1
     assert not post.publisher.is_open
-
-
-def test_what_is_sent_again_says_so_and_goes_to_the_same_boot() -> None:
-    [again] = triggers_again([run()], {2: job()}, {1: "demo"}, {})
-
-    assert again.trigger.resent
-    assert (again.address, again.trigger.boot_id, again.trigger.routed_at_ms) == ("one", "b1", 55)
-
-
-def test_script_goes_along_also_when_it_is_sent_again() -> None:
-    script = Script("python", "print(1)")
-    scripted = run(script_version=12, handler="")
-
-    first = routed_trigger(
-        scripted, job(), app="demo", address="one", boot_id="b1", routed_at=55, script=script
-    )
-    [again] = triggers_again([scripted], {2: job()}, {1: "demo"}, {12: script})
-
-    for trigger in (first.trigger, again.trigger):
-        assert (trigger.script_language, trigger.script_source) == ("python", "print(1)")
-        assert trigger.handler == ""
-
-
-@pytest.mark.parametrize("scripts", [{}, {12: None}])
-def test_run_whose_script_is_gone_is_not_sent_again(scripts: dict[int, None]) -> None:
-    assert triggers_again([run(script_version=12)], {2: job()}, {1: "demo"}, scripts) == []
-
-
-def test_runs_of_deleted_or_broken_jobs_are_not_sent_again() -> None:
-    rows = [run(), run(id=8, job_id=3), run(id=9, job_id=4)]
-    jobs = {2: job(), 3: job(block="NONSENSE")}
-
-    again = triggers_again(rows, jobs, {1: "demo"}, {})
-
-    assert [item.trigger.run_id for item in again] == [7]
 
 
 def run_ids(messages: list[Any]) -> list[list[int]]:
@@ -218,7 +170,8 @@ def test_one_that_nobody_can_encode_keeps_none_of_its_neighbours(post: Post) -> 
 
 def test_what_is_sent_again_travels_alone(post: Post) -> None:
     post.capacity["one"] = 50
-    again = triggers_again([run(id=1), run(id=2)], {2: job()}, {1: "demo"}, {})
+    parts = TriggerParts({2: job()}, {1: "demo"}, {})
+    again = [parts.trigger(run(id=1)), parts.trigger(run(id=2))]
 
     post.publisher.send(again, decided_at=time.monotonic())
 

@@ -1,0 +1,17 @@
+"""Rows of a run and its job, as far as triggers are made of them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+
+def run(**values: Any) -> Any:
+    facts = {"id": 7, "job_id": 2, "app_id": 1, "kind": "CRON", "handler": "h"}
+    more = {"param": "p", "attempt": 1, "shard_index": 0, "shard_total": 1}
+    routed = {"address": "one", "boot_id": "b1", "routed_at": 55}
+    rest = {"scheduled_at": 900, "script_version": None, "traceparent": None}
+    return SimpleNamespace(**(facts | more | routed | rest | values))
+
+
+def job(**values: Any) -> Any:
+    facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9}
+    return SimpleNamespace(**(facts | {"fresh_process": 1} | values))
