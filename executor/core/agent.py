@@ -181,10 +181,7 @@ class Executor:
         self._shutdown = Shutdown(
             core,
             self._loop,
-            drain_seconds=self._limits.drain_seconds,
-            grace_seconds=self._limits.grace_seconds,
-            proof_seconds=self._limits.proof_seconds,
-            report_seconds=self._limits.report_seconds,
+            self._limits,
             on_over=self._loop.stop,
         )
         core.start()

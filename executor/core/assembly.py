@@ -34,7 +34,7 @@ class Hooks(Protocol):
     def post(self, call: Callable[..., None], *values: Any) -> None:
         """Call something on the core's thread; thread-safe."""
 
-    def run_started(self, run_id: int, started_at_ms: int) -> None:
+    def run_started(self, run_id: int) -> None:
         """Handle the start of a run's process."""
 
     def run_finished(

@@ -98,7 +98,7 @@ class Core:
 
     # -- events of the roles ------------------------------------------------------------------
 
-    def run_started(self, run_id: int, _started_at_ms: int) -> None:
+    def run_started(self, run_id: int) -> None:
         """Handle the start of a run's process."""
         self._active_runs.started(run_id)
 

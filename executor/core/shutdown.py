@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from executor.boot_context import Limits
+
 #: How often a step checks whether it is done.
 POLL_SECONDS = 0.02
 
@@ -56,20 +58,16 @@ class Shutdown:
         self,
         target: ShutdownTarget,
         loop: asyncio.AbstractEventLoop,
+        limits: Limits,
         *,
-        drain_seconds: float,
-        grace_seconds: float,
-        proof_seconds: float,
-        report_seconds: float,
         on_over: Callable[[], None],
     ) -> None:
         self._target = target
         self._loop = loop
-        self._drain_seconds = drain_seconds
+        self._limits = limits
         self._on_over = on_over
         #: How long stopped runs, and their processes, may take until nothing of them is left.
-        self._stop_seconds = grace_seconds + proof_seconds
-        self._report_seconds = report_seconds
+        self._stop_seconds = limits.grace_seconds + limits.proof_seconds
         self._steps: Iterator[bool] | None = None
         self._is_hurried = False
         #: Until when running jobs may go on; None: as long as they take.
@@ -83,7 +81,7 @@ class Shutdown:
         """Shut down; a second call with `hurry` stops waiting for running jobs."""
         self._is_hurried = self._is_hurried or hurry
         if self._drain_until is None:
-            self._drain_until = self._loop.time() + self._drain_seconds
+            self._drain_until = self._loop.time() + self._limits.drain_seconds
         self._start()
 
     def _start(self) -> None:
@@ -104,10 +102,10 @@ class Shutdown:
         target.stop_runs()
         yield from self._wait(lambda: target.is_working, self._stop_seconds)
         target.finish_taking()
-        yield from self._wait(lambda: target.has_untaken, self._report_seconds)
+        yield from self._wait(lambda: target.has_untaken, self._limits.report_seconds)
         target.stop_taking()
         yield from self._wait(lambda: target.has_processes, self._stop_seconds)
-        yield from self._wait(lambda: target.has_unconfirmed, self._report_seconds)
+        yield from self._wait(lambda: target.has_unconfirmed, self._limits.report_seconds)
         target.close()
 
     @property

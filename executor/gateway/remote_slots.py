@@ -199,7 +199,7 @@ class RemoteSlots(SlotPool):
     async def _begin(self, run: RemoteRun) -> bool:
         is_there = await self._order(run)
         if is_there:
-            self._events.started(run.trigger.run_id, run.started_at_ms)
+            self._events.started(run.trigger.run_id)
         return is_there
 
     async def _end_in_time(self, run: RemoteRun) -> None:

@@ -99,13 +99,12 @@ def _ignore(_run_id: int) -> None:
 class SlotEvents:
     """What slots call from the loop, never from within `start`.
 
-    `started(run_id, started_at_ms)` comes before the end only, `ready` when `free` has grown
-    without the end of a run. `went_on(run_id)` comes when a process has reached a run that it was
-    handed ahead, right after the end of the one before; `returned(run_id)` when it had not, after
-    all.
+    `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
+    run. `went_on(run_id)` comes when a process has reached a run that it was handed ahead, right
+    after the end of the one before; `returned(run_id)` when it had not, after all.
     """
 
-    started: Callable[[int, int], None]
+    started: Callable[[int], None]
     finished: OnFinished
     ready: Callable[[], None]
     went_on: Callable[[int], None] = _ignore

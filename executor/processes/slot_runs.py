@@ -73,7 +73,7 @@ class SlotRuns:
         """Report that a process has this run, unless that is reported already."""
         if not run.started_at_ms:
             run.started_at_ms = at_ms
-            self._events.started(run.trigger.run_id, at_ms)
+            self._events.started(run.trigger.run_id)
 
     def report_end(self, run: SlotRun, exit_: Exit | None) -> None:
         """Report the end of a removed run; `exit_` None: its process lives on."""

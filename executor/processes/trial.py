@@ -74,7 +74,7 @@ async def _try(source: str, trigger: Trigger, logs: RunLogs, out: TextIO) -> int
         logs,
         SlotOptions(count=1, grace_seconds=_GRACE_SECONDS),
         loop=loop,
-        events=SlotEvents(lambda _run_id, _at_ms: None, finish, lambda: None),
+        events=SlotEvents(lambda _run_id: None, finish, lambda: None),
     )
     slots.open()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,7 +1,6 @@
 """Slots without processes that act like the handlers of `tests.support.cluster`."""
 
 import asyncio
-import itertools
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +16,6 @@ from executor.processes.interface import SlotEvents, SlotPool
 
 HANDLERS = ("noop", "echo", "fail", "third-time-lucky", "sleep", "until-file")
 _LOOK_SECONDS = 0.005
-_numbers = itertools.count(1)
 
 
 class InstantSlots(SlotPool):
@@ -52,7 +50,7 @@ class InstantSlots(SlotPool):
         with self._starts.open("a") as out:
             out.write(json.dumps(line | {"boot": trigger.boot_id}) + "\n")
         self._running[trigger.run_id] = trigger
-        self._loop.call_soon(self._on_started, trigger.run_id, next(_numbers))
+        self._loop.call_soon(self._on_started, trigger.run_id)
         self._loop.call_soon(self._work, trigger)
 
     def stop(self, run_id: int, why: Words) -> bool:

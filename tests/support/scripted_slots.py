@@ -57,7 +57,7 @@ class ScriptedSlots(SlotPool):
         assert self.free > 0
         self.started.append(trigger)
         self.running[trigger.run_id] = trigger
-        self.loop.call_soon(self._on_started, trigger.run_id, 1)
+        self.loop.call_soon(self._on_started, trigger.run_id)
         if trigger.param == "ok":
             self.loop.call_soon(self.end, trigger.run_id, Outcome.SUCCEEDED, "done")
 

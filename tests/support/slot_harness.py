@@ -53,7 +53,8 @@ class SlotHarness:
         self.loop = asyncio.new_event_loop()
         self.log_folder = log_folder or folder / "logs"
         self.logs = RunLogs(self.log_folder, cap_bytes)
-        self.started: dict[int, int] = {}
+        #: Whether each run that has started was handed ahead, in the order of their starts.
+        self.started: dict[int, bool] = {}
         self.finished: dict[int, Finished] = {}
         self.returned: list[int] = []
         self.ready_count = 0
@@ -156,10 +157,10 @@ class SlotHarness:
     def job_processes(self) -> list[Process]:
         return [p for p in descendants(self.zygote.pid) if p.name == "warren-job"]
 
-    def _on_started(self, run_id: int, started_at_ms: int) -> None:
+    def _on_started(self, run_id: int, *, was_ahead: bool = False) -> None:
         assert run_id not in self.started, f"run {run_id} started twice"
         assert run_id not in self.finished, f"run {run_id} started after its end"
-        self.started[run_id] = started_at_ms
+        self.started[run_id] = was_ahead
 
     def _on_finished(
         self,
@@ -172,10 +173,10 @@ class SlotHarness:
         self.at_finish()
 
     def _on_went_on(self, run_id: int) -> None:
-        self._on_started(run_id, 1)
+        self._on_started(run_id, was_ahead=True)
 
     def _on_returned(self, run_id: int) -> None:
-        assert self.started.pop(run_id) == 1, f"run {run_id} was not handed ahead"
+        assert self.started.pop(run_id), f"run {run_id} was not handed ahead"
         self.returned.append(run_id)
 
     def _on_ready(self) -> None:

@@ -188,7 +188,7 @@ def test_returned_text_is_the_message(harness: SlotHarness) -> None:
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "grüße\n√")
     assert finished.boot_id == "boot"
     assert before <= finished.started_at_ms <= finished.finished_at_ms <= time.time() * 1000
-    assert harness.started[finished.run_id] == finished.started_at_ms
+    assert finished.run_id in harness.started
 
 
 def test_handler_that_returns_nothing_has_succeeded(harness: SlotHarness) -> None:

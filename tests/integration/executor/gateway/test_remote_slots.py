@@ -101,7 +101,7 @@ class Case:
             RunLogs(folder),
             loop=self.loop,
             events=SlotEvents(
-                started=lambda run_id, _at: self.started.append(run_id),
+                started=self.started.append,
                 finished=self.finish,
                 ready=lambda: None,
             ),

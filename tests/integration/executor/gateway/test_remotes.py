@@ -60,7 +60,7 @@ class FakeExecutor:
     def start(self) -> None:
         slots = self._make_slots(
             loop=self._case.loop,
-            events=SlotEvents(lambda _run_id, _at_ms: None, self._finish, lambda: None),
+            events=SlotEvents(lambda _run_id: None, self._finish, lambda: None),
             script_folder=self._folder.script_folder,
         )
         assert isinstance(slots, RemoteSlots)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from executor.boot_context import Limits
 from executor.core.shutdown import Shutdown
 
 
@@ -54,11 +55,14 @@ class Case:
         self.shutdown = Shutdown(
             self.target,
             self.loop,
-            drain_seconds=0.2,
-            grace_seconds=0.05,
+            Limits(
+                slots=1,
+                drain_seconds=0.2,
+                grace_seconds=0.05,
+                proof_seconds=0.1,
+                report_seconds=0.15,
+            ),
             on_over=self.loop.stop,
-            proof_seconds=0.1,
-            report_seconds=0.15,
         )
 
     def run(self, *, hurry: bool = False, begin: Callable[[], None] | None = None) -> float:
