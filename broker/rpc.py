@@ -17,17 +17,16 @@ from functools import partial
 import structlog
 
 from broker.errors import BadMessage
-from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer, KnowAnswer, LogChunk
-from broker.messages.values import Message
+from broker.messages.to_executor import Question
+from broker.messages.to_scheduler import Answer
 from broker.signing import Direction, Sealer, app_of
 from broker.topology import ASK_EXCHANGE, answer_key, command_queue
 from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 
 log = structlog.get_logger()
 
-Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
-#: (app, address, boot id, what makes the message from a question id and the key to reply to)
-Question = tuple[str, str, str, Callable[[str, str], Message]]
+#: (app, address, boot id, what makes the question from its id and the key to reply to)
+AddressedQuestion = tuple[str, str, str, Callable[[str, str], Question]]
 
 #: How far off an executor's clock may be before it considers a question expired.
 CLOCK_MARGIN_SECONDS = 5.0
@@ -63,7 +62,9 @@ class Requester:
         self._listener = threading.Thread(target=self._listen, name="answers", daemon=True)
         self._listener.start()
 
-    def ask(self, questions: Sequence[Question], timeout_seconds: float) -> list[Answer | None]:
+    def ask(
+        self, questions: Sequence[AddressedQuestion], timeout_seconds: float
+    ) -> list[Answer | None]:
         """Return each question's answer, in the order given; None for one that got none.
 
         A question that reaches no queue, or that no broker took, is answered by None at once;
@@ -91,7 +92,7 @@ class Requester:
 
     def post(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[AddressedQuestion],
         timeout_seconds: float,
         on_answer: Callable[[int, Answer], None],
     ) -> None:
@@ -125,7 +126,9 @@ class Requester:
         self._answers.close()
         self._listener.join(_CLOSE_SECONDS)
 
-    def _seal(self, question: Question, question_id: str, timeout_seconds: float) -> Outgoing:
+    def _seal(
+        self, question: AddressedQuestion, question_id: str, timeout_seconds: float
+    ) -> Outgoing:
         app, address, boot_id, build = question
         return self._sealer.seal(
             build(question_id, self._reply_to),

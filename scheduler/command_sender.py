@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker import topology
-from broker.messages.to_executor import ToExecutor
+from broker.messages.to_executor import Command
 from broker.signing import Direction, Sealer
 from broker.transport import Batch, Outgoing, Publisher
 
@@ -16,13 +16,13 @@ VALID_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A message for one boot of an executor."""
+class AddressedCommand:
+    """A command, and the boot of an executor that it is for."""
 
     app: str
     address: str
     boot_id: str
-    message: ToExecutor
+    message: Command
     valid_seconds: float = VALID_SECONDS
 
 
@@ -38,11 +38,11 @@ class CommandSender:
         """Whether the broker takes messages now."""
         return self._publisher.is_ready
 
-    def send(self, commands: Sequence[Command]) -> Batch:
+    def send(self, commands: Sequence[AddressedCommand]) -> Batch:
         """Publish commands; the returned batch has their confirms, in the same order."""
         return self._publisher.publish([self._seal(command) for command in commands])
 
-    def _seal(self, command: Command) -> Outgoing:
+    def _seal(self, command: AddressedCommand) -> Outgoing:
         queue = topology.command_queue(command.app, command.address, command.boot_id)
         return self._sealer.seal(
             command.message,

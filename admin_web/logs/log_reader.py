@@ -15,7 +15,7 @@ from enum import StrEnum
 from admin_web.logs.log_source import Source
 from broker.messages.to_executor import ReadLog
 from broker.messages.to_scheduler import LogChunk
-from broker.rpc import Question, Requester
+from broker.rpc import AddressedQuestion, Requester
 from sql.instants import moment
 
 #: How many of the console's six threads may wait for executors, and for one executor.
@@ -135,7 +135,7 @@ class LogReader:
         )
 
     def _ask(
-        self, source: Source, question: Question, wait_seconds: float
+        self, source: Source, question: AddressedQuestion, wait_seconds: float
     ) -> LogChunk | ReadStatus:
         """Return the executor's answer, or why there is none."""
         if self._requester is None or not source.boot_id:
@@ -189,7 +189,7 @@ def _key(source: Source) -> tuple[str, str]:
 
 def _question(
     source: Source, from_line: int, limit: int, *, at_end: bool = False, find: str = ""
-) -> Question:
+) -> AddressedQuestion:
     day = moment(source.scheduled_at_ms).date().isoformat()
 
     def build(question_id: str, reply_to: str) -> ReadLog:

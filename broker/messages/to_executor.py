@@ -1,4 +1,4 @@
-"""What schedulers send to executors: triggers, and commands to one boot."""
+"""What is sent to executors: triggers, and commands and questions to one boot."""
 
 from typing import Annotated
 
@@ -142,16 +142,9 @@ class Drain(Message, frozen=True, kw_only=True):
     boot_id: BootId
 
 
-ToExecutor = (
-    Trigger
-    | Triggers
-    | Welcome
-    | Refused
-    | Beat
-    | IdleBeat
-    | Kill
-    | Know
-    | ReadLog
-    | StillOpen
-    | Drain
-)
+#: What schedulers tell a boot.
+Command = Welcome | Refused | Kill | StillOpen | Drain
+#: What schedulers and consoles ask a boot, through the exchange of questions.
+Question = Beat | IdleBeat | Know | ReadLog
+
+ToExecutor = Trigger | Triggers | Command | Question

@@ -246,14 +246,7 @@ class Canary(Message, frozen=True, kw_only=True):
     number: Natural
 
 
-ToScheduler = (
-    BeatAnswer
-    | IdleBeatAnswer
-    | KnowAnswer
-    | LogChunk
-    | Callback
-    | WhichOpen
-    | Heartbeat
-    | Goodbye
-    | Canary
-)
+#: What a boot answers to a question.
+Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
+
+ToScheduler = Answer | Callback | WhichOpen | Heartbeat | Goodbye | Canary

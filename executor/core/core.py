@@ -12,14 +12,10 @@ from functools import partial
 from typing import Any
 
 from broker.messages.to_executor import (
-    Beat,
+    Command,
     Drain,
-    IdleBeat,
-    Kill,
-    Know,
-    ReadLog,
+    Question,
     Refused,
-    StillOpen,
     Trigger,
     Triggers,
     Welcome,
@@ -43,8 +39,6 @@ QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
 GOODBYE_SECONDS = 60.0
 GOODBYE_CONFIRM_SECONDS = 2.0
-
-Command = Welcome | Refused | Beat | IdleBeat | Kill | Know | ReadLog | StillOpen | Drain
 
 
 class Core:
@@ -78,7 +72,7 @@ class Core:
         self._commits = self._roles.commits
         who = context.identity
         commands = command_queue(who.app, who.address, who.boot_id).name
-        self._command_inbox = make_inbox(context, self, commands, Command, self._handle)
+        self._command_inbox = make_inbox(context, self, commands, Command | Question, self._handle)
         take = partial(make_inbox, context, self, run_queue(who.app, who.address).name)
         self._startup = Startup(context, self._roles, partial(take, Trigger | Triggers, self._take))
 

@@ -9,15 +9,13 @@ from typing import Any
 import structlog
 
 from broker.errors import BadMessage, Expired, Malformed, Oversized
-from broker.messages.to_executor import Beat, IdleBeat, Know, ReadLog, Trigger, Triggers
+from broker.messages.to_executor import Question, Trigger, Triggers
 from broker.messages.values import Message
 from broker.signing import Direction, Sealer, cluster_of
 from broker.topology import ASK_EXCHANGE
 from broker.transport import Consumer, Delivery
 from broker.trigger_packs import unpacked
 
-#: The messages that may arrive through the exchange of questions.
-Question = Beat | IdleBeat | Know | ReadLog
 #: Most deliveries in one batch.
 BATCH_LIMIT = 100
 #: How long to wait after a failure, and how long at a time for what ends a wait by itself.

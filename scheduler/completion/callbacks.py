@@ -19,7 +19,7 @@ from broker.reasons.codes import Why
 from broker.signing import Direction, Sealer, app_of
 from broker.transport import Consumer, Delivery
 from scheduler.bisection import bisect
-from scheduler.command_sender import Command, CommandSender
+from scheduler.command_sender import AddressedCommand, CommandSender
 from scheduler.completion.completion import Tally
 from scheduler.completion.end import End
 from scheduler.completion.reported_ends import end_of, plausible_instant
@@ -240,7 +240,7 @@ class Callbacks:
         still_open = tuple(
             row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == asking
         )
-        command = Command(
+        command = AddressedCommand(
             app=question.app,
             address=question.address,
             boot_id=question.boot_id,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from broker.messages.to_executor import Drain
-from scheduler.command_sender import Command, CommandSender
+from scheduler.command_sender import AddressedCommand, CommandSender
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
 from sql.registry import drains
@@ -61,8 +61,8 @@ class Drainer:
         return 0.5
 
 
-def _order(boot: Boot) -> Command:
-    return Command(
+def _order(boot: Boot) -> AddressedCommand:
+    return AddressedCommand(
         app=boot.app,
         address=boot.address,
         boot_id=boot.boot_id,

@@ -19,11 +19,11 @@ from sqlalchemy.orm import Session
 
 from broker import topology
 from broker.errors import Forged
-from broker.messages.to_executor import Beat, Refused, ToExecutor, Welcome
+from broker.messages.to_executor import Beat, Command, Refused, Welcome
 from broker.messages.to_scheduler import Heartbeat
 from broker.rpc import Requester
 from broker.transport import Confirm
-from scheduler.command_sender import Command, CommandSender
+from scheduler.command_sender import AddressedCommand, CommandSender
 from scheduler.membership.boot_accounts import Boot, BootAccounts
 from scheduler.membership.executor_queues import ExecutorQueues
 from scheduler.membership.refusal_log import RefusalLog
@@ -168,7 +168,7 @@ class Registrar:
             return False
         return self._queues.are_there(boot) and self._accounts.knows(boot)
 
-    def _welcome(self, beat: Heartbeat) -> Command:
+    def _welcome(self, beat: Heartbeat) -> AddressedCommand:
         if self._roster.holder(beat.app, beat.address) != beat.boot_id:
             log.info("executor_joined", app=beat.app, address=beat.address, boot_id=beat.boot_id)
             self._roster.admit(beat)
@@ -181,7 +181,7 @@ class Registrar:
         )
         return _word(beat, welcome)
 
-    def _publish(self, words: Sequence[Command]) -> None:
+    def _publish(self, words: Sequence[AddressedCommand]) -> None:
         """Send replies to heartbeats; a returned reply means that the queues are missing."""
         if not words:
             return
@@ -190,7 +190,9 @@ class Registrar:
             if fate is Confirm.RETURNED:
                 self._queues.note_missing(word.app, word.address)
 
-    def _contest(self, contested: Sequence[tuple[_Greeting, str]], now_ms: int) -> list[Command]:
+    def _contest(
+        self, contested: Sequence[tuple[_Greeting, str]], now_ms: int
+    ) -> list[AddressedCommand]:
         if not contested:
             return []
         started = time.monotonic()
@@ -207,12 +209,14 @@ class Registrar:
         ]
         return [word for word in words if word is not None]
 
-    def _refuse(self, beat: Heartbeat) -> Command:
+    def _refuse(self, beat: Heartbeat) -> AddressedCommand:
         log.warning("executor_refused", app=beat.app, address=beat.address, boot_id=beat.boot_id)
         reason = f"address {beat.address} is in use by another running executor"
         return _word(beat, Refused(boot_id=beat.boot_id, reason=reason))
 
-    def _replace(self, greeting: _Greeting, old_boot_id: str, now_ms: int) -> Command | None:
+    def _replace(
+        self, greeting: _Greeting, old_boot_id: str, now_ms: int
+    ) -> AddressedCommand | None:
         """Give the address to the new boot, unless another scheduler has decided meanwhile.
 
         Returns None if that boot has the address, but with another account.
@@ -230,8 +234,8 @@ class Registrar:
         return self._welcome(beat) if self._is_its_own(greeting, now_ms) else None
 
 
-def _word(beat: Heartbeat, word: ToExecutor) -> Command:
-    return Command(app=beat.app, address=beat.address, boot_id=beat.boot_id, message=word)
+def _word(beat: Heartbeat, word: Command) -> AddressedCommand:
+    return AddressedCommand(app=beat.app, address=beat.address, boot_id=beat.boot_id, message=word)
 
 
 def _are_you_there(question_id: str, reply_to: str) -> Beat:

@@ -5,7 +5,7 @@ import structlog
 from broker.messages.to_executor import Kill
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
-from scheduler.command_sender import Command, CommandSender
+from scheduler.command_sender import AddressedCommand, CommandSender
 from scheduler.node_context import NodeContext
 from sql.runs import queries
 from sql.runs.run_rows import RoutedRun
@@ -45,11 +45,11 @@ class Killer:
             log.info("kills_sent", run_ids=[row.id for row in due][:20])
         return POLL_SECONDS
 
-    def _order(self, row: RoutedRun) -> Command | None:
+    def _order(self, row: RoutedRun) -> AddressedCommand | None:
         app = self._context.app_names.name_of(row.app_id)
         if app is None:
             return None
-        return Command(
+        return AddressedCommand(
             app=app,
             address=row.address,
             boot_id=row.boot_id,

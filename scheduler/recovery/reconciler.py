@@ -15,7 +15,7 @@ from broker import topology
 from broker.messages.to_executor import Know, RunKey
 from broker.messages.to_scheduler import KnowAnswer, Knowledge
 from broker.reasons.codes import Why
-from broker.rpc import Question, Requester
+from broker.rpc import AddressedQuestion, Requester
 from broker.transport import Admin
 from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
@@ -116,7 +116,7 @@ class Reconciler:
     ) -> list[tuple[str, str]]:
         """Ask each executor one question and act on the answers; return who answered."""
         asked: list[tuple[str, str, list[RoutedRun]]] = []
-        questions: list[Question] = []
+        questions: list[AddressedQuestion] = []
         for (app, address), rows in by_executor.items():
             holder = self._roster.holder(app, address)
             if holder is not None:
@@ -202,7 +202,7 @@ def _is_stale(row: RoutedRun, now_ms: int) -> bool:
     return bool(now_ms - row.routed_at > TRIGGER_VALID_SECONDS * 1000)
 
 
-def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) -> Question:
+def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) -> AddressedQuestion:
     keys = tuple(RunKey(run_id=row.id, boot_id=row.boot_id) for row in rows)
 
     def build(question_id: str, reply_to: str) -> Know:

@@ -9,11 +9,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.messages.to_scheduler import IdleBeatAnswer
+from broker.messages.to_scheduler import Answer, IdleBeatAnswer
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from broker.reasons.stored import from_json
-from broker.rpc import Answer
 from scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
 
 #: How long an answer is valid, and how long silence is: longer, so that a frozen executor does not

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from broker.messages.to_executor import Beat, IdleBeat
-from broker.rpc import Answer, Question, Requester
+from broker.messages.to_scheduler import Answer
+from broker.rpc import AddressedQuestion, Requester
 from scheduler.routing.choice import Probe, Router, RouteRequest
 from scheduler.routing.probe_answers import AskedAt, Boot, Candidates, ProbeAnswers, Sent
 
@@ -224,7 +225,7 @@ class Probes:
         return one.router.is_decided(request)
 
 
-def _question(asked: _OpenProbe) -> Question:
+def _question(asked: _OpenProbe) -> AddressedQuestion:
     app, address, boot_id = asked.boot
 
     def build(question_id: str, reply_to: str) -> Beat | IdleBeat:

@@ -5,7 +5,7 @@ from typing import cast
 
 from broker.messages.to_executor import ReadLog
 from broker.messages.to_scheduler import LogChunk
-from broker.rpc import Question
+from broker.rpc import AddressedQuestion
 
 
 class FixedLogs:
@@ -14,7 +14,7 @@ class FixedLogs:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def ask(self, questions: Sequence[Question], _timeout: float) -> list[LogChunk | None]:
+    def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
         """Answer one question."""
         _, address, boot_id, build = questions[0]
         question = cast("ReadLog", build("q", "answer.console"))

@@ -13,7 +13,7 @@ from broker.keys import ClusterKeys
 from broker.messages.to_executor import Beat, IdleBeat
 from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
 from broker.messages.values import Message
-from broker.rpc import Question, Requester
+from broker.rpc import AddressedQuestion, Requester
 from broker.signing import Direction, Sealer
 from broker.transport import Transport
 from tests.support.eventually import eventually
@@ -91,7 +91,7 @@ class Responder:
         self._publisher.publish([outgoing])
 
 
-def beat(address: str, boot_id: str = "b1") -> Question:
+def beat(address: str, boot_id: str = "b1") -> AddressedQuestion:
     return ("app1", address, boot_id, lambda q, to: Beat(question_id=q, reply_to=to))
 
 

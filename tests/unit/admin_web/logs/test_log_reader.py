@@ -16,7 +16,7 @@ from admin_web.logs.log_reader import (
 from admin_web.logs.log_source import Source
 from broker.messages.to_executor import ReadLog
 from broker.messages.to_scheduler import LogChunk
-from broker.rpc import Question, Requester
+from broker.rpc import AddressedQuestion, Requester
 from tests.support.eventually import eventually
 
 
@@ -31,7 +31,7 @@ class Executors:
         self.values: dict[str, Any] = {}
         self.is_silent = False
 
-    def ask(self, questions: Sequence[Question], _timeout: float) -> list[LogChunk | None]:
+    def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
         _, address, boot_id, build = questions[0]
         question = cast("ReadLog", build("q", "answer.console"))
         self.asked.append(question)

@@ -9,7 +9,17 @@ import structlog
 from broker.codec import BODY_LIMIT, HEADER_LIMIT
 from broker.keys import AppKeys, ClusterKeys
 from broker.memory.transport import MemoryBroker
-from broker.messages.to_executor import Beat, Drain, Kill, Refused, StillOpen, Trigger, Welcome
+from broker.messages.to_executor import (
+    Beat,
+    Command,
+    Drain,
+    Kill,
+    Question,
+    Refused,
+    StillOpen,
+    Trigger,
+    Welcome,
+)
 from broker.messages.values import Message
 from broker.signing import Direction, Sealer
 from broker.topology import (
@@ -20,7 +30,6 @@ from broker.topology import (
     run_queue,
 )
 from broker.transport import Delivery, Outgoing
-from executor.core.core import Command
 from executor.messaging.inbox import Arrival, Inbox
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
@@ -261,7 +270,7 @@ class TestQuestions:
             transport.consumer("test", [self.COMMANDS.name], prefetch=100),
             Sealer(AppKeys.derived("demo", SECRET), None, now_ms),
             address="exec-1",
-            expect=Command,
+            expect=Command | Question,
             post=arrivals.extend,
             log=structlog.get_logger(),
         )

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from broker.messages.to_executor import Beat, IdleBeat
-from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
-from broker.rpc import Answer, Question
+from broker.messages.to_scheduler import Answer, BeatAnswer, IdleBeatAnswer
+from broker.rpc import AddressedQuestion
 from scheduler.routing.choice import Probe, ProbeAnswer, Route, Router, RouteRequest
 from scheduler.routing.probe_answers import Candidates
 from scheduler.routing.probes import Probes, Undecided
@@ -46,7 +46,7 @@ class Desk:
 
     def post(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[AddressedQuestion],
         timeout_seconds: float,
         on_answer: Callable[[int, Answer], None],
     ) -> None:
