@@ -21,9 +21,9 @@ from sqlalchemy.orm import Session
 from sql.dialects import failures
 from sql.dialects.database_url import parse
 from sql.dialects.dialect import Connecting
-from sql.dialects.fair_lock import FairLock
-from sql.dialects.outage import Outage
 from sql.dialects.supported import named
+from sql.fair_lock import FairLock
+from sql.outage import Outage
 from sql.writing_session import WritingSession
 
 T = TypeVar("T")

@@ -15,6 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
+from sql.dialects.url_forms import UrlForm
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connecting:
@@ -69,9 +71,8 @@ class Dialect(Protocol):
 
     #: SQLAlchemy's name of it.
     name: str
-    #: The beginning of its URLs, with the driver, and the form of a whole URL.
-    url_start: str
-    url_form: str
+    #: How its URLs look.
+    url_form: UrlForm
     #: A file that this process opens itself: writers queue in this process, and there is no server.
     is_embedded: bool
     #: The driver's placeholder of a value.

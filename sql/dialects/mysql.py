@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
+from sql.dialects import url_forms
 from sql.dialects.dialect import Connecting, Locking, UpdateRule
 from sql.dialects.mysql_connection import lean
 from sql.dialects.server_version import too_old
@@ -65,9 +66,8 @@ class MySQL:
     """See `Dialect`; serves MariaDB and MySQL, which differ in their versions and one setting."""
 
     name = "mysql"
-    url_start = "mysql+pymysql://"
-    url_form = "mysql+pymysql://user:password@host:port/name"
-    is_embedded = False
+    url_form = url_forms.MYSQL
+    is_embedded = url_form.is_embedded
     parameter = "%s"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"

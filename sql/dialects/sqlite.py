@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
+from sql.dialects import url_forms
 from sql.dialects.dialect import Connecting, Locking, UpdateRule
 from sql.dialects.server_version import too_old
 
@@ -24,9 +25,8 @@ class SQLite:
     """See `Dialect`; SKIP LOCKED is not needed, because a write first locks the whole file."""
 
     name = "sqlite"
-    url_start = "sqlite:///"
-    url_form = "sqlite:///path"
-    is_embedded = True
+    url_form = url_forms.SQLITE
+    is_embedded = url_form.is_embedded
     parameter = "?"
     now_ms = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
     random_id = "lower(hex(randomblob(16)))"

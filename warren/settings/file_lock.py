@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from sql.dialects.url_forms import form_of
 from warren.errors import CommandError
 
 
@@ -30,14 +31,15 @@ class FileLock:
 
 
 def lock_embedded_database(url: str) -> FileLock | None:
-    """Lock an SQLite database for one scheduler; None if the database can be shared.
+    """Lock an embedded database for one scheduler; None if the database can be shared.
 
     Raises:
         CommandError: another scheduler uses it.
 
     """
-    if not url.startswith("sqlite:///"):
+    form = form_of(url)
+    if form is None or not form.is_embedded:
         return None
-    path = Path(url.removeprefix("sqlite:///").partition("?")[0])
+    path = Path(url.removeprefix(form.start).partition("?")[0])
     words = f"another scheduler is using {path}; an SQLite database serves one at a time"
     return FileLock(path.with_name(path.name + ".lock"), words)

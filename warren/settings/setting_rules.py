@@ -19,7 +19,7 @@ from scheduler.alarms.channels.mail_server import MailServer, is_email
 from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 from scheduler.alarms.channels.webhook_url import check_webhook
 from scheduler.commands.tokens.token_text import is_whole
-from sql.dialects.server_url import check_server_url
+from sql.dialects.url_forms import form_of
 
 SECRET_LENGTH = 32
 TOKEN_LENGTH = 16
@@ -50,17 +50,15 @@ def check_metrics_token(token: str) -> str:
 
 def check_database_url(url: str) -> str:
     """Return the URL of a supported database."""
-    scheme, _, rest = url.partition("://")
-    if scheme == "sqlite":
-        if not rest.removeprefix("/") or ":memory:" in rest:
-            raise ValueError("an SQLite database needs a path")
-        return url
-    if scheme != "mysql+pymysql":
+    form = form_of(url)
+    if form is None:
+        scheme, _, rest = url.partition("://")
         raise ValueError(f"it begins with {scheme[:20]!r}" if rest else "it has no ://")
-    parts = _split(url)
-    if not parts.hostname or not parts.path.strip("/"):
-        raise ValueError("the host or the database's name is missing")
-    check_server_url(url)
+    if not form.is_embedded:
+        parts = _split(url)
+        if not parts.hostname or not parts.path.strip("/"):
+            raise ValueError("the host or the database's name is missing")
+    form.check(url)
     return url
 
 

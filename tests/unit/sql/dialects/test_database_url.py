@@ -53,6 +53,7 @@ def test_a_supported_url_is_read(url: str) -> None:
         ("mysql+pymysql://u@local\thost/d", "a special character is not quoted"),
         ("sqlite://", "to name a file"),
         ("sqlite:///:memory:", "to name a file"),
+        ("sqlite://host/hunter2", "an SQLite database needs a path"),
     ],
 )
 def test_another_url_is_refused_without_its_password(url: str, complaint: str) -> None:

@@ -15,6 +15,7 @@ from sql.clock import database_now_ms
 from sql.dialects.dialect import Dialect
 from sql.dialects.hints import PRIMARY_KEY, use_index
 from sql.dialects.supported import SUPPORTED, named, of
+from sql.dialects.url_forms import FORMS
 from sql.models import Run
 from tests.support import architecture
 from tests.support.dialect_branches import dialect_branches
@@ -26,8 +27,7 @@ PACKAGES = ["sql", "scheduler", "admin_web", "executor", "broker", "warren"]
 #: What a port to PostgreSQL, or to any other database, has to provide.
 PORT = {
     "name": "SQLAlchemy's name of it",
-    "url_start": "how its URLs begin",
-    "url_form": "what a whole URL looks like",
+    "url_form": "what its URLs look like",
     "is_embedded": "whether it is a file that this process opens",
     "now_ms": "its clock",
     "random_id": "an id that no other database has",
@@ -59,9 +59,6 @@ ALLOWED = {
     "sql.imports.foreign: asks for parsed.get_backend_name": "XXL-JOB keeps its data in MySQL",
     "sql.imports.foreign: says 'mysql'": "likewise",
     "sql.schema.migration: asks for database.dialect.name": "Alembic chooses its own by it",
-    "warren.settings.setting_rules: says 'sqlite'": "settings are checked without SQLAlchemy",
-    "warren.settings.setting_rules: says 'mysql+pymysql'": "likewise",
-    "warren.settings.file_lock: says 'sqlite:///'": "likewise: one scheduler a file",
     "warren.settings.home: says 'sqlite:///'": "the database of `warren up`",
     "warren.settings.settings: says 'sqlite:///'": "likewise",
 }
@@ -73,6 +70,10 @@ def public(kind: type[Any]) -> set[str]:
 
 def test_the_interface_tells_what_a_port_has_to_provide() -> None:
     assert public(Dialect) == set(PORT)
+
+
+def test_the_forms_of_urls_are_those_of_the_dialects() -> None:
+    assert tuple(dialect.url_form for dialect in SUPPORTED) == FORMS
 
 
 @pytest.mark.parametrize("dialect", SUPPORTED, ids=lambda dialect: str(dialect.name))

@@ -105,6 +105,7 @@ def test_settings_cannot_be_changed() -> None:
         ("DATABASE_URL", "mysql+pymysql://u:hush@h/", "the database's name is missing"),
         ("DATABASE_URL", "mysql+pymysql://u:hush@h:x/d", "the port is not a number"),
         ("DATABASE_URL", "sqlite://", "an SQLite database needs a path"),
+        ("DATABASE_URL", "sqlite://host/warren.db", "an SQLite database needs a path"),
         ("DATABASE_URL", "sqlite:///:memory:", "an SQLite database needs a path"),
         ("DATABASE_URL", "warren.db", "it has no ://"),
         (

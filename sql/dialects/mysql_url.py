@@ -12,7 +12,7 @@ SOCKET = "unix_socket"
 ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key", SOCKET)
 
 
-def check_server_url(url: str) -> None:
+def check_mysql_url(url: str) -> None:
     """Check the arguments of a URL, and that everybody reads the same host in it.
 
     Raises:

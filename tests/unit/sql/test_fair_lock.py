@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from sql.dialects.fair_lock import FairLock
+from sql.fair_lock import FairLock
 from tests.support.eventually import eventually
 
 
