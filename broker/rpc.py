@@ -13,9 +13,11 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 
+from broker.boot import Boot
 from broker.errors import BadMessage
 from broker.messages.to_executor import Question
 from broker.messages.to_scheduler import Answer
@@ -25,15 +27,19 @@ from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 
 log = structlog.get_logger()
 
-#: (app, address, boot id, what makes the question from its id and the key to reply to)
-AddressedQuestion = tuple[str, str, str, Callable[[str, str], Question]]
-
 #: How far off an executor's clock may be before it considers a question expired.
 CLOCK_MARGIN_SECONDS = 5.0
 #: How often to forget questions whose time is up.
 _TAKE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 _TAKE_LIMIT = 500
+
+
+class AddressedQuestion(NamedTuple):
+    """A question to one boot; `build(question_id, reply_to)` makes the message."""
+
+    boot: Boot
+    build: Callable[[str, str], Question]
 
 
 class Requester:
@@ -75,7 +81,7 @@ class Requester:
 
         """
         deadline = self._clock() + timeout_seconds
-        pending = {uuid.uuid4().hex: _Pending(*whom) for *whom, _ in questions}
+        pending = {uuid.uuid4().hex: _Pending(question.boot) for question in questions}
         messages = [
             self._seal(question, question_id, timeout_seconds)
             for question, question_id in zip(questions, pending, strict=True)
@@ -108,9 +114,9 @@ class Requester:
         give_up_at = self._clock() + timeout_seconds
         pending = {
             uuid.uuid4().hex: _Pending(
-                *whom, on_answer=partial(on_answer, position), give_up_at=give_up_at
+                question.boot, on_answer=partial(on_answer, position), give_up_at=give_up_at
             )
-            for position, (*whom, _) in enumerate(questions)
+            for position, question in enumerate(questions)
         }
         messages = [
             self._seal(question, question_id, timeout_seconds)
@@ -129,13 +135,13 @@ class Requester:
     def _seal(
         self, question: AddressedQuestion, question_id: str, timeout_seconds: float
     ) -> Outgoing:
-        app, address, boot_id, build = question
+        boot = question.boot
         return self._sealer.seal(
-            build(question_id, self._reply_to),
+            question.build(question_id, self._reply_to),
             exchange=ASK_EXCHANGE,
-            routing_key=command_queue(app, address, boot_id).name,
-            app=app,
-            address=address,
+            routing_key=command_queue(*boot).name,
+            app=boot.app,
+            address=boot.address,
             direction=Direction.TO_EXECUTOR,
             valid_seconds=timeout_seconds + CLOCK_MARGIN_SECONDS,
             durable=False,
@@ -199,7 +205,7 @@ class Requester:
         pending = self._open.get(answer.question_id)
         if pending is None:
             log.debug("answer_ignored", address=answer.address, reason="nobody waits for it")
-        elif (app, answer.address, answer.boot_id) != pending.whom:
+        elif (app, answer.address, answer.boot_id) != pending.boot:
             log.warning(
                 "answer_ignored", app=app, address=answer.address, reason="another one was asked"
             )
@@ -219,7 +225,7 @@ def _tell(tell: Callable[[], None]) -> None:
 
 
 class _Pending:
-    """Who was asked, and the answer once there is one.
+    """The boot that was asked, and its answer once there is one.
 
     Of a posted question, `on_answer` is told the answer, and `give_up_at` is the monotonic time
     after which it is forgotten.
@@ -227,14 +233,12 @@ class _Pending:
 
     def __init__(
         self,
-        app: str,
-        address: str,
-        boot_id: str,
+        boot: Boot,
         *,
         on_answer: Callable[[Answer], None] | None = None,
         give_up_at: float = math.inf,
     ) -> None:
-        self.whom = (app, address, boot_id)
+        self.boot = boot
         self.on_answer = on_answer
         self.give_up_at = give_up_at
         self.answer: Answer | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker import topology
+from broker.boot import Boot
 from broker.messages.to_executor import Command
 from broker.signing import Direction, Sealer
 from broker.transport import Batch, Outgoing, Publisher
@@ -17,11 +18,9 @@ VALID_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressedCommand:
-    """A command, and the boot of an executor that it is for."""
+    """A command, and the boot that it is for."""
 
-    app: str
-    address: str
-    boot_id: str
+    boot: Boot
     message: Command
     valid_seconds: float = VALID_SECONDS
 
@@ -43,13 +42,12 @@ class CommandSender:
         return self._publisher.publish([self._seal(command) for command in commands])
 
     def _seal(self, command: AddressedCommand) -> Outgoing:
-        queue = topology.command_queue(command.app, command.address, command.boot_id)
         return self._sealer.seal(
             command.message,
             exchange=topology.TRIGGER_EXCHANGE,
-            routing_key=queue.name,
-            app=command.app,
-            address=command.address,
+            routing_key=topology.command_queue(*command.boot).name,
+            app=command.boot.app,
+            address=command.boot.address,
             direction=Direction.TO_EXECUTOR,
             valid_seconds=command.valid_seconds,
             durable=False,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from admin_web.logs.log_source import Source
+from broker.boot import Boot
 from broker.messages.to_executor import ReadLog
 from broker.messages.to_scheduler import LogChunk
 from broker.rpc import AddressedQuestion, Requester
@@ -204,4 +205,4 @@ def _question(
             find=find,
         )
 
-    return (source.app, source.address, source.boot_id, build)
+    return AddressedQuestion(Boot(source.app, source.address, source.boot_id), build)

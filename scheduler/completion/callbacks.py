@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy.orm import Session
 
+from broker.boot import Boot
 from broker.errors import BadMessage, Oversized
 from broker.messages.to_executor import StillOpen
 from broker.messages.to_scheduler import Callback, Report, Started, WhichOpen
@@ -25,7 +26,7 @@ from scheduler.completion.end import End
 from scheduler.completion.reported_ends import end_of, plausible_instant
 from scheduler.completion.run_ender import RunEnder
 from scheduler.explanations import fault_of
-from scheduler.membership.boot_accounts import Boot, BootAccounts
+from scheduler.membership.boot_accounts import BootAccounts
 from scheduler.node_context import NodeContext
 from scheduler.rounds.loop import NAP_SECONDS
 from sql.errors import DatabaseUnavailable
@@ -148,7 +149,7 @@ class Callbacks:
         message: Callback | WhichOpen = self._sealer.open(
             delivery, expect=Callback | WhichOpen, direction=Direction.FROM_EXECUTOR
         )
-        boot = (message.app, message.address, message.boot_id)
+        boot = Boot(message.app, message.address, message.boot_id)
         if not self._accounts.knows(boot):
             self._learn_account(boot)
         self._accounts.prove(boot, delivery.user)
@@ -241,9 +242,7 @@ class Callbacks:
             row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == asking
         )
         command = AddressedCommand(
-            app=question.app,
-            address=question.address,
-            boot_id=question.boot_id,
+            boot=Boot(question.app, question.address, question.boot_id),
             message=StillOpen(asked=question.run_ids, open_ids=still_open),
             valid_seconds=ANSWER_SECONDS,
         )

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from broker.boot import Boot
 from broker.errors import Forged
 
 #: A boot that holds no address and is silent for this long is dead, and its account is forgotten.
 LIVING_SECONDS = 60.0
 #: Number of known boots at which dead ones are cleaned up.
 TIDY_COUNT = 10_000
-
-Boot = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -54,7 +53,7 @@ class BootAccounts:
         return len(self._accounts)
 
     def settle(self, boot: Boot, user: str) -> None:
-        """Note what the registry says of (app, address, boot id)."""
+        """Note what the registry says of a boot."""
         with self._lock:
             if boot not in self._accounts:
                 self._tidy()
@@ -83,10 +82,9 @@ class BootAccounts:
         return known if known and self._is_living(boot, known) else None
 
     def _is_living(self, boot: Boot, account: _Account) -> bool:
-        app, address, boot_id = boot
         if self._clock() - account.heard_at <= LIVING_SECONDS:
             return True
-        return self._holder(app, address) == boot_id
+        return self._holder(boot.app, boot.address) == boot.boot_id
 
     def _tidy(self) -> None:
         if len(self._accounts) % self._tidy_count == self._tidy_count - 1:
@@ -99,7 +97,7 @@ class BootAccounts:
 
 def _compare(boot: Boot, known: _Account, user: str) -> None:
     if known.user != user:
-        app, address, _ = boot
         raise Forged(
-            f"expected account of {app}/{address} to be {known.user!r}, got: {user[:100]!r}"
+            f"expected account of {boot.app}/{boot.address} to be {known.user!r}, "
+            f"got: {user[:100]!r}"
         )

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import structlog
 
+from broker.boot import Boot
 from broker.messages.to_executor import Drain
 from scheduler.command_sender import AddressedCommand, CommandSender
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
 from sql.registry import drains
-from sql.registry.drains import Boot
 
 #: Pause between two orders to one boot; a repeated order changes nothing.
 AGAIN_SECONDS = 5.0
@@ -45,7 +45,7 @@ class Drainer:
 
     def tick(self, _now_ms: int) -> float:
         """Send drain commands that are due again; return the seconds until the next check."""
-        wanted = self._context.database.read(drains.requested)
+        wanted = [Boot(*row) for row in self._context.database.read(drains.requested)]
         self._roster.set_drained(wanted)
         now = self._clock()
         self._told_at = {
@@ -62,9 +62,4 @@ class Drainer:
 
 
 def _order(boot: Boot) -> AddressedCommand:
-    return AddressedCommand(
-        app=boot.app,
-        address=boot.address,
-        boot_id=boot.boot_id,
-        message=Drain(boot_id=boot.boot_id),
-    )
+    return AddressedCommand(boot=boot, message=Drain(boot_id=boot.boot_id))

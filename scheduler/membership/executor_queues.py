@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import structlog
 
 from broker import topology
+from broker.boot import Boot
 from broker.errors import TopologyError
 from broker.transport import Admin, Consumer
-from scheduler.membership.boot_accounts import Boot
 
 log = structlog.get_logger()
 

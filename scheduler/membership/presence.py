@@ -9,11 +9,12 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
+from broker.boot import Boot
 from broker.errors import BadMessage
 from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
 from broker.signing import Direction, Sealer
 from broker.transport import Consumer, Delivery
-from scheduler.membership.boot_accounts import Boot, BootAccounts
+from scheduler.membership.boot_accounts import BootAccounts
 from scheduler.membership.registrar import Registrar
 from scheduler.membership.registration import registration, stored_returns_seconds
 from scheduler.membership.roster import Roster
@@ -58,7 +59,7 @@ class Presence:
         """Start with the executors in the registry, as if each had just been heard."""
         for row in self._context.database.read(lambda s: presence.listing(s, presence.EXECUTOR)):
             returns_seconds = stored_returns_seconds(row)
-            boot = (row.app, row.address, row.boot_id)
+            boot = Boot(row.app, row.address, row.boot_id)
             self._roster.recall(*boot, returns_seconds=returns_seconds)
             if row.account is not None:
                 self._accounts.settle(boot, row.account)
@@ -124,7 +125,7 @@ class Presence:
 
 
 def _boot(message: Heartbeat | Goodbye) -> Boot:
-    return message.app, message.address, message.boot_id
+    return Boot(message.app, message.address, message.boot_id)
 
 
 def _record(

@@ -18,13 +18,14 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker import topology
+from broker.boot import Boot
 from broker.errors import Forged
 from broker.messages.to_executor import Beat, Command, Refused, Welcome
 from broker.messages.to_scheduler import Heartbeat
-from broker.rpc import Requester
+from broker.rpc import AddressedQuestion, Requester
 from broker.transport import Confirm
 from scheduler.command_sender import AddressedCommand, CommandSender
-from scheduler.membership.boot_accounts import Boot, BootAccounts
+from scheduler.membership.boot_accounts import BootAccounts
 from scheduler.membership.executor_queues import ExecutorQueues
 from scheduler.membership.refusal_log import RefusalLog
 from scheduler.membership.registration import registration
@@ -50,7 +51,7 @@ class _Greeting:
 
     @property
     def boot(self) -> Boot:
-        return self.beat.app, self.beat.address, self.beat.boot_id
+        return Boot(self.beat.app, self.beat.address, self.beat.boot_id)
 
 
 class Registrar:
@@ -163,8 +164,7 @@ class Registrar:
 
     def _is_settled(self, boot: Boot) -> bool:
         """Whether this boot was let in here before, and its queues are there as far as we know."""
-        app, address, boot_id = boot
-        if self._roster.holder(app, address) != boot_id:
+        if self._roster.holder(boot.app, boot.address) != boot.boot_id:
             return False
         return self._queues.are_there(boot) and self._accounts.knows(boot)
 
@@ -188,7 +188,7 @@ class Registrar:
         fates = self._commands.send(words).wait(CONFIRM_SECONDS)
         for word, fate in zip(words, fates, strict=True):
             if fate is Confirm.RETURNED:
-                self._queues.note_missing(word.app, word.address)
+                self._queues.note_missing(word.boot.app, word.boot.address)
 
     def _contest(
         self, contested: Sequence[tuple[_Greeting, str]], now_ms: int
@@ -197,10 +197,10 @@ class Registrar:
             return []
         started = time.monotonic()
         # After a broker was wiped, silence for lack of a queue would prove nothing.
-        self._queues.declare_commands([(*one.boot[:2], holder) for one, holder in contested])
+        holders = [one.boot._replace(boot_id=holder) for one, holder in contested]
+        self._queues.declare_commands(holders)
         answers = self._requester.ask(
-            [(*one.boot[:2], holder, _are_you_there) for one, holder in contested],
-            self._challenge_seconds,
+            [AddressedQuestion(boot, _are_you_there) for boot in holders], self._challenge_seconds
         )
         now_ms += int((time.monotonic() - started) * 1000)
         words = [
@@ -235,7 +235,7 @@ class Registrar:
 
 
 def _word(beat: Heartbeat, word: Command) -> AddressedCommand:
-    return AddressedCommand(app=beat.app, address=beat.address, boot_id=beat.boot_id, message=word)
+    return AddressedCommand(boot=Boot(beat.app, beat.address, beat.boot_id), message=word)
 
 
 def _are_you_there(question_id: str, reply_to: str) -> Beat:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from broker.boot import Boot
 from broker.messages.to_scheduler import Ailment, Heartbeat
 from scheduler.timeouts import Timeouts
 
@@ -65,7 +66,7 @@ class Roster:
         self._healthy_since: float | None = None
         self._vouched_at = float("-inf")
         self._left_at: dict[tuple[str, str], float] = {}
-        self._drained: frozenset[tuple[str, str, str]] = frozenset()
+        self._drained: frozenset[Boot] = frozenset()
 
     def set_health(self, healthy: bool) -> None:
         """Set whether this scheduler is fit to judge; a gap restarts all deadlines."""
@@ -123,8 +124,8 @@ class Roster:
             member = self._members.get((app, address))
             return member is not None and member.boot_id == boot_id and member.gone
 
-    def set_drained(self, boots: Iterable[tuple[str, str, str]]) -> None:
-        """Say which boots, as app, address and boot id, are to be given nothing new."""
+    def set_drained(self, boots: Iterable[Boot]) -> None:
+        """Say which boots are to be given nothing new."""
         with self._lock:
             self._drained = frozenset(boots)
 

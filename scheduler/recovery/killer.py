@@ -2,6 +2,7 @@
 
 import structlog
 
+from broker.boot import Boot
 from broker.messages.to_executor import Kill
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
@@ -50,8 +51,6 @@ class Killer:
         if app is None:
             return None
         return AddressedCommand(
-            app=app,
-            address=row.address,
-            boot_id=row.boot_id,
+            boot=Boot(app, row.address, row.boot_id),
             message=Kill(run_id=row.id, reason=str(_WHY), why=to_json(_WHY)),
         )

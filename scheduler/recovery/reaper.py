@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker import topology
+from broker.boot import Boot
 from broker.errors import BadMessage, BrokerError, Expired
 from broker.messages.to_executor import Trigger, Triggers
 from broker.reasons.codes import Why
@@ -40,8 +41,6 @@ PROOFS = 100_000
 
 log = structlog.get_logger()
 
-_Boot = tuple[str, str, str]
-
 
 class Reaper:
     """Ends the runs of boots that this scheduler may call dead."""
@@ -64,7 +63,7 @@ class Reaper:
         self._settle_seconds = context.timeouts.settle
         self._silence_seconds = context.timeouts.silence
         self._dead_after_ms = int(context.timeouts.dead_after * 1000)
-        self._found_empty_at: dict[_Boot, float] = {}
+        self._found_empty_at: dict[Boot, float] = {}
         self._proven: set[int] = set()
         self._forgot_at = self._context.monotonic()
 
@@ -82,17 +81,17 @@ class Reaper:
             return 0
         return self._settle_seconds / 2 if dead else POLL_SECONDS
 
-    def _dead(self, now_ms: int) -> list[_Boot]:
+    def _dead(self, now_ms: int) -> list[Boot]:
         """Return the dead boots that have runs in flight and no successor that could be asked."""
         boots = []
         for row in self._context.database.read(queries.in_flight):
             app = self._context.app_names.name_of(row.app_id) or ""
-            boot = (app, row.address, row.boot_id)
+            boot = Boot(app, row.address, row.boot_id)
             if self._is_dead(boot, now_ms):
                 boots.append(boot)
         return boots
 
-    def _is_dead(self, boot: _Boot, now_ms: int) -> bool:
+    def _is_dead(self, boot: Boot, now_ms: int) -> bool:
         app, address, boot_id = boot
         if self._roster.standing(app, address, boot_id) is not Standing.DEAD:
             return False
@@ -102,7 +101,7 @@ class Reaper:
             return False
         return not self._is_heard_by_others(boot, now_ms)
 
-    def _is_heard_by_others(self, boot: _Boot, now_ms: int) -> bool:
+    def _is_heard_by_others(self, boot: Boot, now_ms: int) -> bool:
         """Whether the registry has heard lately from the boot that holds the address.
 
         Another scheduler may have let an executor in, and sent it runs, before this one did.
@@ -115,7 +114,7 @@ class Reaper:
             return False
         return abs(now_ms - seen[1]) <= self._dead_after_ms
 
-    def _settle(self, boot: _Boot, now_ms: int) -> int:
+    def _settle(self, boot: Boot, now_ms: int) -> int:
         """Drain a dead boot's queue; once it stays empty, end what is left. Return how many."""
         app, address, boot_id = boot
         if self._drain(app, address, now_ms):
@@ -139,7 +138,7 @@ class Reaper:
         """Whether reports, perhaps of a dead boot, are in no scheduler's hands yet."""
         return bool(self._admin.count_messages(topology.callback_queue().name))
 
-    def _patience_seconds(self, boot: _Boot) -> float:
+    def _patience_seconds(self, boot: Boot) -> float:
         """Return how long a boot's queue must stay empty before its runs are LOST.
 
         A boot that has left has reported all its runs. To store the reports may take schedulers

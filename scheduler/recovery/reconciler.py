@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from broker import topology
+from broker.boot import Boot
 from broker.messages.to_executor import Know, RunKey
 from broker.messages.to_scheduler import KnowAnswer, Knowledge
 from broker.reasons.codes import Why
@@ -208,7 +209,7 @@ def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) ->
     def build(question_id: str, reply_to: str) -> Know:
         return Know(question_id=question_id, reply_to=reply_to, runs=keys)
 
-    return app, address, holder, build
+    return AddressedQuestion(Boot(app, address, holder), build)
 
 
 def _never_started(row: RoutedRun, now_ms: int) -> End:

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from broker.boot import Boot
 from broker.messages.to_scheduler import Answer, IdleBeatAnswer
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
@@ -32,10 +33,8 @@ SENT_KEPT = 200
 #: Most reasons read from one answer; executors give up to three.
 WHYS_READ = 10
 
-#: App, address and boot id of an executor.
-Boot = tuple[str, str, str]
-#: A sent run: its destination, its job, and its id.
-Sent = tuple[Boot, int, int]
+#: A sent run: its boot, its job, and its id. Every run is noted so, and a plain tuple is made fast.
+Sent = tuple[tuple[str, str, str], int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Candidates:
 
     def boot(self, address: str) -> Boot:
         """Return the boot that holds an address."""
-        return self.app, address, self.boots[address]
+        return Boot(self.app, address, self.boots[address])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class ProbeAnswers:
     def __init__(self, answer_seconds: float) -> None:
         self.stale: set[Boot] = set()
         self._answer_seconds = answer_seconds
-        self._known: dict[Boot, _BootAnswers] = {}
+        self._known: dict[tuple[str, str, str], _BootAnswers] = {}
         self._forgot_at = -math.inf
 
     def expect(
@@ -148,6 +147,8 @@ class ProbeAnswers:
 
     def count(self, sent: Iterable[Sent], now: float) -> None:
         """Record runs sent to executors; only those to boots that were asked matter."""
+        if not self._known:
+            return
         for boot, job_id, run_id in sent:
             known = self._known.get(boot)
             if known is not None and known.is_counted:
@@ -196,12 +197,14 @@ class ProbeAnswers:
             known.jobs.pop(job_id, None)
             return self._silence(boot, known, now)
         if probe is Probe.IDLE_BEAT and isinstance(answered.answer, IdleBeatAnswer):
-            if among is not None and (boot[1], job_id) in among.given:
+            if among is not None and (boot.address, job_id) in among.given:
                 return None
-            more = among.taken.get(boot[1], 0) if among is not None else 0
+            more = among.taken.get(boot.address, 0) if among is not None else 0
             answer = _idle(known, answered, answered.answer, job_id, more)
             return answer if answer.ok or answered.asked.at_ms >= due_at else None
-        return ProbeAnswer(ok=True, words=Why.ANSWERED(address=boot[1], n=answered.milliseconds))
+        return ProbeAnswer(
+            ok=True, words=Why.ANSWERED(address=boot.address, n=answered.milliseconds)
+        )
 
     def forget_old(self, now: float) -> None:
         """Drop, from time to time, boots that were not needed for long."""
@@ -212,8 +215,10 @@ class ProbeAnswers:
             }
             self._known = used
 
-    def _of(self, boot: Boot, now: float) -> _BootAnswers:
-        known = self._known.setdefault(boot, _BootAnswers(now))
+    def _of(self, boot: tuple[str, str, str], now: float) -> _BootAnswers:
+        known = self._known.get(boot)
+        if known is None:
+            known = self._known[boot] = _BootAnswers(now)
         known.used_at = now
         return known
 
@@ -224,7 +229,7 @@ class ProbeAnswers:
             return None
         if silent_seconds > ANSWER_SECONDS:
             self.stale.add(boot)
-        words = Why.SILENT_FOR(address=boot[1], seconds=f"{self._answer_seconds:g}")
+        words = Why.SILENT_FOR(address=boot.address, seconds=f"{self._answer_seconds:g}")
         return ProbeAnswer(ok=False, words=words, heard=False)
 
 

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from broker.boot import Boot
 from broker.messages.to_executor import Beat, IdleBeat
 from broker.messages.to_scheduler import Answer
 from broker.rpc import AddressedQuestion, Requester
 from scheduler.routing.choice import Probe, Router, RouteRequest
-from scheduler.routing.probe_answers import AskedAt, Boot, Candidates, ProbeAnswers, Sent
+from scheduler.routing.probe_answers import AskedAt, Candidates, ProbeAnswers, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +227,6 @@ class Probes:
 
 
 def _question(asked: _OpenProbe) -> AddressedQuestion:
-    app, address, boot_id = asked.boot
-
     def build(question_id: str, reply_to: str) -> Beat | IdleBeat:
         if asked.probe is Probe.BEAT:
             return Beat(question_id=question_id, reply_to=reply_to)
@@ -238,4 +237,4 @@ def _question(asked: _OpenProbe) -> AddressedQuestion:
             underway=dict(asked.underway),
         )
 
-    return app, address, boot_id, build
+    return AddressedQuestion(asked.boot, build)

@@ -12,8 +12,8 @@ from sql.rows import fetch, query
 IS_REQUESTED = (Registration.kind == EXECUTOR, Registration.drain_asked_at > 0)
 
 
-class Boot(NamedTuple):
-    """One boot of an executor."""
+class DrainingBoot(NamedTuple):
+    """A boot with a drain request."""
 
     app: str
     address: str
@@ -29,7 +29,7 @@ def request(session: Session, row: Registration, now_ms: int) -> bool:
     return True
 
 
-def requested(session: Session) -> list[Boot]:
+def requested(session: Session) -> list[DrainingBoot]:
     """Return the boots with a drain request."""
-    wanted = query(Boot, Registration).where(*IS_REQUESTED)
-    return fetch(session, Boot, wanted)
+    wanted = query(DrainingBoot, Registration).where(*IS_REQUESTED)
+    return fetch(session, DrainingBoot, wanted)

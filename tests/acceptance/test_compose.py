@@ -17,11 +17,13 @@ import pika.exceptions
 import pytest
 
 from admin_web.serving.broker_link import ConsoleConnections
+from broker.boot import Boot
 from broker.boot_time import boot_seconds
 from broker.keys import ClusterKeys, app_key
 from broker.messages.to_executor import Beat
 from broker.messages.to_scheduler import BeatAnswer
 from broker.rabbitmq.transport import connect
+from broker.rpc import AddressedQuestion
 from broker.transport import BrokerSettings
 from sql.clock import DatabaseClock
 from sql.engine import Database
@@ -268,7 +270,8 @@ def test_the_consoles_user_asks_an_executor_and_hears_the_answer(
     eventually(connections.is_ready, 20.0)
 
     def ask() -> object:
-        question = ("examples", "examples-1", boots["examples-1"], _are_you_there)
+        boot = Boot("examples", "examples-1", boots["examples-1"])
+        question = AddressedQuestion(boot, _are_you_there)
         return connections.requester.ask([question], 5.0)[0]
 
     assert isinstance(eventually(ask, 20.0), BeatAnswer)

@@ -16,7 +16,7 @@ class FixedLogs:
 
     def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
         """Answer one question."""
-        _, address, boot_id, build = questions[0]
+        (_, address, boot_id), build = questions[0]
         question = cast("ReadLog", build("q", "answer.console"))
         chunk = LogChunk(
             question_id="q",

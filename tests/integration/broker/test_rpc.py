@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker import topology
+from broker.boot import Boot
 from broker.keys import ClusterKeys
 from broker.messages.to_executor import Beat, IdleBeat
 from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
@@ -92,16 +93,18 @@ class Responder:
 
 
 def beat(address: str, boot_id: str = "b1") -> AddressedQuestion:
-    return ("app1", address, boot_id, lambda q, to: Beat(question_id=q, reply_to=to))
+    return AddressedQuestion(
+        Boot("app1", address, boot_id), lambda q, to: Beat(question_id=q, reply_to=to)
+    )
 
 
-class Boot(str):
+class BootId(str):
     """The boot of an executor, which only questions to it remember."""
 
     __slots__ = ("__weakref__",)
 
 
-def is_forgotten(boot: weakref.ref[Boot]) -> bool:
+def is_forgotten(boot: weakref.ref[BootId]) -> bool:
     gc.collect()
     return boot() is None
 
@@ -161,10 +164,8 @@ def test_question_says_what_was_built(
         )
 
     responder = start("h1", idle)
-    question = (
-        "app1",
-        "h1",
-        "b1",
+    question = AddressedQuestion(
+        Boot("app1", "h1", "b1"),
         lambda q, to: IdleBeat(question_id=q, reply_to=to, job_ids=(4, 5)),
     )
 
@@ -280,7 +281,7 @@ def test_closed_requester_answers_none(requester: Requester) -> None:
 
 
 def test_bad_name_is_said_and_leaves_nothing_open(requester: Requester) -> None:
-    boot = Boot("b1")
+    boot = BootId("b1")
     open_question = weakref.ref(boot)
 
     with pytest.raises(ValueError, match="address"):
@@ -327,7 +328,7 @@ def test_posted_question_is_answered_once(
 
 
 def test_posted_question_is_forgotten_when_its_time_is_up(requester: Requester) -> None:
-    boot = Boot("b1")
+    boot = BootId("b1")
     open_question = weakref.ref(boot)
     requester.post([beat("nobody", boot)], 0.05, lambda *_: None)
     del boot
@@ -340,7 +341,7 @@ def test_who_fails_to_hear_an_answer_costs_nobody_else_theirs(
     requester: Requester, start: Callable[..., Responder]
 ) -> None:
     start("h1")
-    boot = Boot("b1")
+    boot = BootId("b1")
     open_question = weakref.ref(boot)
 
     def fail(_position: int, _answer: object) -> None:

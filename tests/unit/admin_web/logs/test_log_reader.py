@@ -32,7 +32,7 @@ class Executors:
         self.is_silent = False
 
     def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
-        _, address, boot_id, build = questions[0]
+        (_, address, boot_id), build = questions[0]
         question = cast("ReadLog", build("q", "answer.console"))
         self.asked.append(question)
         assert self.gate.wait(30)

@@ -2,11 +2,12 @@
 
 import pytest
 
+from broker.boot import Boot
 from broker.errors import Forged
 from scheduler.membership.boot_accounts import LIVING_SECONDS, BootAccounts
 from tests.support.moved_clock import MovedClock
 
-BOOT = ("reports", "reports-1", "boot-1")
+BOOT = Boot("reports", "reports-1", "boot-1")
 
 
 class Case:
@@ -64,7 +65,7 @@ def test_what_an_intruder_says_does_not_keep_a_boot_alive(case: Case) -> None:
 
 
 def test_what_the_registry_says_counts_and_not_who_was_heard_first(case: Case) -> None:
-    other = ("reports", "reports-1", "boot-2")
+    other = Boot("reports", "reports-1", "boot-2")
     case.accounts.prove(other, "executor-mails")
 
     case.accounts.settle(other, "executor-reports")
@@ -75,7 +76,7 @@ def test_what_the_registry_says_counts_and_not_who_was_heard_first(case: Case) -
 
 
 def test_another_start_and_another_executor_may_have_another_account(case: Case) -> None:
-    for boot in (("reports", "reports-1", "boot-2"), ("mails", "reports-1", "boot-1")):
+    for boot in (BOOT._replace(boot_id="boot-2"), BOOT._replace(app="mails")):
         case.accounts.settle(boot, "executor-mails")
         case.accounts.prove(boot, "executor-mails")
 
@@ -85,7 +86,7 @@ def test_another_start_and_another_executor_may_have_another_account(case: Case)
 def test_boots_that_live_no_more_are_forgotten_but_for_holders(case: Case) -> None:
     case.holder = "boot-1"
     for number in range(2, 100):
-        case.accounts.settle(("reports", "reports-1", f"boot-{number}"), "executor-reports")
+        case.accounts.settle(BOOT._replace(boot_id=f"boot-{number}"), "executor-reports")
         case.clock.now += LIVING_SECONDS
 
     assert len(case.accounts) <= 11

@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.boot import Boot
 from broker.messages.to_scheduler import Heartbeat, Load
 from scheduler.membership.roster import Roster, Standing
 from tests.support.moved_clock import MovedClock
@@ -288,7 +289,7 @@ def test_boot_that_is_to_be_drained_lives_and_gets_nothing_new(roster: Roster) -
     join(roster)
     join(roster, "two", "b2")
 
-    roster.set_drained([("demo", "one", "b1")])
+    roster.set_drained([Boot("demo", "one", "b1")])
 
     assert standing(roster) is Standing.ALIVE
     assert roster.routable("demo") == {"two": "b2"}
@@ -296,7 +297,7 @@ def test_boot_that_is_to_be_drained_lives_and_gets_nothing_new(roster: Roster) -
 
 def test_wish_to_drain_is_about_one_boot_only(roster: Roster) -> None:
     join(roster, boot="b1")
-    roster.set_drained([("demo", "one", "b1")])
+    roster.set_drained([Boot("demo", "one", "b1")])
 
     join(roster, boot="b2")
 
@@ -305,7 +306,7 @@ def test_wish_to_drain_is_about_one_boot_only(roster: Roster) -> None:
 
 def test_wish_that_was_taken_back_counts_no_more(roster: Roster) -> None:
     join(roster)
-    roster.set_drained([("demo", "one", "b1")])
+    roster.set_drained([Boot("demo", "one", "b1")])
 
     roster.set_drained([])
 

@@ -51,7 +51,7 @@ class Desk:
         on_answer: Callable[[int, Answer], None],
     ) -> None:
         assert timeout_seconds == 0.5
-        for position, (app, address, boot_id, build) in enumerate(questions):
+        for position, ((app, address, boot_id), build) in enumerate(questions):
             assert (app, boot_id) == ("demo", f"boot-{address}")
             question = build(f"q{len(self.asked)}", "answer.x")
             assert isinstance(question, Beat | IdleBeat)
@@ -102,7 +102,7 @@ class Desk:
 
     def sent(self, address: str, job_id: int, run_id: int = 1) -> None:
         """Note a run that goes to an executor."""
-        self.probes.note_sent([(("demo", address, f"boot-{address}"), job_id, run_id)])
+        self.probes.note_sent([(AMONG.boot(address), job_id, run_id)])
 
     @property
     def now_ms(self) -> int:
