@@ -7,7 +7,8 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 #: Longest address that the column holds.
 LONGEST_EMAIL = 255
-_EMAIL = re.compile(r"[^\s,;@<>\"]+@[^\s,;@<>\"]+")
+#: Without what RFC 5322 reserves, apart from dots: such an address may lead elsewhere, or nowhere.
+_EMAIL = re.compile(r"[^\s()<>\[\]:;@\\,\"]+@[^\s()<>\[\]:;@\\,\"]+")
 
 
 class Security(StrEnum):

@@ -30,7 +30,8 @@ _ERROR_LENGTH = 500
 
 log = structlog.get_logger()
 
-#: Sends an alarm with its id; raises OSError or ValueError on failure.
+#: Sends an alarm with its id. Raises OSError or ValueError on failure, whose text is stored with
+#: the alarm, so it must hold no secret.
 Send = Callable[[Alarm, Message], None]
 
 
@@ -39,7 +40,7 @@ class AlarmSender:
 
     Args:
         kind: of the alarms to send.
-        send: sends one alarm; its error text is stored with it, so it must hold no secret.
+        send: sends one alarm.
         context: the time zone and console address for the texts.
         now_ms: the database's clock.
         slow: slow receivers, shared by the threads of this kind; None = skip none.
@@ -80,10 +81,10 @@ class AlarmSender:
         began = self._slow.clock() if self._slow else 0.0
         try:
             self._send(alarm, message(from_text(alarm.content), self._context))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one holds up no other
             if self._slow:
                 self._slow.note_failure(alarm.target_hash, began=began)
-            self._fail(alarm, fault_of(error, _ERROR_LENGTH) or type(error).__name__)
+            self._fail(alarm, _words(error))
         else:
             self._settle(alarm, AlarmStatus.SENT, None)
             log.info("alarm_sent", alarm_id=alarm.id, channel=alarm.channel, run_id=alarm.run_id)
@@ -119,6 +120,12 @@ class AlarmSender:
                 alarms.mark_runs(session, _run_ids(session, alarm), outcome)
 
         self._database.write(unit)
+
+
+def _words(error: Exception) -> str:
+    """Return an error's text; only the kind of one that nobody foresaw, which may hold a secret."""
+    text = fault_of(error, _ERROR_LENGTH) if isinstance(error, OSError | ValueError) else ""
+    return text or type(error).__name__
 
 
 def _run_ids(session: Session, alarm: Alarm) -> list[int]:

@@ -11,6 +11,8 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Reason
 from scheduler.alarms.absence import AbsenceWatch
 from scheduler.alarms.ailments import AilmentWatch
+from scheduler.alarms.channels.mail import Mailer
+from scheduler.alarms.channels.mail_server import MailServer
 from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send
 from scheduler.alarms.channels.webhook import Webhook
@@ -466,6 +468,32 @@ class TestSending:
 
         assert len(desk.sent) == 1
         assert desk.alarms()[0].error
+
+    def test_an_address_that_cannot_be_written_to_holds_nothing_up(self, desk: Desk) -> None:
+        mailer = Mailer(MailServer.parse("smtp://127.0.0.1?from=a@b"), domain="here")
+        mistyped = desk.fail(desk.job("mistyped", alarm_email="ops@[mail.example.com"))
+        desk.send = lambda alarm, said: (
+            mailer.send(alarm, said) if "[" in alarm.target else desk.keep(alarm, said)
+        )
+        desk.round()
+
+        desk.fail(desk.job("good"))
+        for _ in range(2):
+            desk.pass_time(GIVE_UP_MS // 2)
+            desk.round()
+
+        assert desk.subjects() == ["ops@example.com: [warren] reports/good failed: FAILED"]
+        assert desk.statuses() == [AlarmStatus.GIVEN_UP, AlarmStatus.SENT]
+        assert [alarm.tries for alarm in desk.alarms()] == [3, 1]
+        assert desk.alarm_status(mistyped) == 3
+
+    def test_of_an_error_that_nobody_foresaw_only_its_kind_is_kept(self, desk: Desk) -> None:
+        desk.fail(desk.job())
+        desk.failure = RuntimeError("POST /hook?token=hush")
+
+        desk.round()
+
+        assert [alarm.error for alarm in desk.alarms()] == ["RuntimeError"]
 
     def test_mails_that_no_scheduler_can_send_are_given_up_after_a_day(self, desk: Desk) -> None:
         run_id = desk.fail(desk.job())

@@ -135,7 +135,11 @@ class TestMailServer:
         assert "hush" not in str(refused.value)
 
     @pytest.mark.parametrize(
-        "text", ["a", "a@", "@b", "a b@c", "a@b,c@d", "a@b\nBcc: c@d", "<a@b>"]
+        "text",
+        [
+            *("a", "a@", "@b", "a b@c", "a@b,c@d", "a@b\nBcc: c@d", "<a@b>"),
+            *("a@[b", "a@[", "a@b]", "a@[127.0.0.1]", "a@b(", "(c)a@b", "a@b:c", "a\\b@c"),
+        ],
     )
     def test_what_is_no_address_is_told(self, text: str) -> None:
         assert not is_email(text)
