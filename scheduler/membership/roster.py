@@ -148,10 +148,13 @@ class Roster:
         return dict(sorted(found.items()))
 
     def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
-        """Return what ails those of an app's executors that take triggers, by address."""
+        """Return what ails those of an app's executors that take triggers, by address.
+
+        Each ailment once and in one order, however the executor's heartbeats name them.
+        """
         with self._lock:
             return {
-                member.address: member.heartbeat.ailments
+                member.address: tuple(one for one in Ailment if one in member.heartbeat.ailments)
                 for member in self._members.values()
                 if member.app == app
                 and self._takes_triggers(member)

@@ -743,6 +743,15 @@ class TestAilments:
 
         assert len(watching.told()) == 2
 
+    def test_trouble_that_an_executor_repeats_counts_once(self, any_schema_url: str) -> None:
+        watching = Watching(Desk(Rows(any_schema_url)))
+        watching.desk.job()
+
+        watching.ail(*[Ailment.DISK, Ailment.JOURNAL] * 12, seconds=20)
+
+        [line] = watching.told()
+        assert line.endswith("reports trouble: journal, disk")
+
     def test_an_executor_that_nobody_waits_for_is_not_told(self, watching: "Watching") -> None:
         watching.desk.job(is_enabled=0)
 
