@@ -130,14 +130,18 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
 def _tidy(session: Session, now_ms: int) -> int:
     """Give up alarms unsent for a day, and delete old finished ones; return how many."""
     stale = rate_limit.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
-    for alarm in stale:
-        reason = alarm.error or "no scheduler could send it; is WARREN_SMTP_URL set?"
-        alarms.settle(session, alarm, status=AlarmStatus.GIVEN_UP, error=reason)
-    if stale:
+    # Whoever claims one meanwhile decides about it.
+    given_up = [alarm for alarm in stale if _give_up(session, alarm)]
+    if given_up:
         alarms.mark_runs(
             session,
-            [alarm.run_id for alarm in stale if alarm.run_id and alarm.channel != RUN_END],
+            [alarm.run_id for alarm in given_up if alarm.run_id and alarm.channel != RUN_END],
             RunAlarm.GIVEN_UP,
         )
-        log.error("alarms_withheld", count=len(stale))
+        log.error("alarms_withheld", count=len(given_up))
     return rate_limit.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)
+
+
+def _give_up(session: Session, alarm: Alarm) -> bool:
+    reason = alarm.error or "no scheduler could send it; is WARREN_SMTP_URL set?"
+    return alarms.settle(session, alarm, status=AlarmStatus.GIVEN_UP, error=reason)

@@ -1,10 +1,13 @@
 """Alarms from the end of a run to the receiver, role by role, on a clock of the test's own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from broker.messages.to_scheduler import Ailment, Heartbeat, Load
 from broker.reasons.codes import Why
@@ -22,6 +25,7 @@ from scheduler.completion.completion import Completion
 from scheduler.completion.end import End
 from scheduler.membership.roster import Roster
 from scheduler.timeouts import Timeouts
+from sql.alarms import rate_limit
 from sql.alarms.alarms import AlarmStatus, MessageKind
 from sql.ids import RunIds
 from sql.instants import HOUR_MS
@@ -506,6 +510,28 @@ class TestSending:
         assert alarm.status == AlarmStatus.GIVEN_UP
         assert "WARREN_SMTP_URL" in (alarm.error or "")
         assert desk.alarm_status(run_id) == 3
+
+    def test_a_mail_that_is_sent_at_the_last_moment_is_not_given_up(
+        self, mariadb_schema_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        desk = Desk(Rows(mariadb_schema_url))
+        run_id = desk.fail(desk.job())
+        desk.limiter.tick(START)
+        desk.pass_time(GIVE_UP_MS + 1)
+        expired = rate_limit.expired
+
+        def overtaken(session: Session, **limits: int) -> Sequence[Alarm]:
+            stale = expired(session, **limits)
+            desk.mailer.tick(desk.now_ms)
+            return stale
+
+        monkeypatch.setattr(rate_limit, "expired", overtaken)
+        with capture_logs() as events:
+            desk.limiter.tick(desk.now_ms)
+
+        assert desk.statuses() == [AlarmStatus.SENT]
+        assert desk.alarm_status(run_id) == 2
+        assert "alarms_withheld" not in [event["event"] for event in events]
 
     def test_old_alarms_are_deleted(self, desk: Desk) -> None:
         desk.fail(desk.job())
