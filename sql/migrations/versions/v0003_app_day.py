@@ -16,6 +16,8 @@ _FARTHEST = timedelta(days=366)
 
 def upgrade() -> None:
     """Make the table, and let the reporter fill it from the runs that are still there."""
+    # MySQL commits each table by itself, so a killed upgrade may have made it.
+    op.execute("DROP TABLE IF EXISTS warren_app_day")
     op.create_table(
         "warren_app_day",
         sa.Column("app_id", sa.Integer(), autoincrement=False, nullable=False),

@@ -18,5 +18,15 @@ _COLUMNS = {
 def upgrade() -> None:
     """Add the columns; rows from before keep their texts alone."""
     for table, names in _COLUMNS.items():
+        there = _columns(table)
         for name in names:
-            op.add_column(table, sa.Column(name, LONG_TEXT, nullable=True))
+            if name not in there:
+                op.add_column(table, sa.Column(name, LONG_TEXT, nullable=True))
+
+
+def _columns(table: str) -> set[str]:
+    # MySQL commits a column by itself, so a killed upgrade may have made it.
+    context = op.get_context()
+    if context.as_sql or context.connection is None:
+        return set()
+    return {column["name"] for column in sa.inspect(context.connection).get_columns(table)}

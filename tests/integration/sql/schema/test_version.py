@@ -2,13 +2,17 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pymysql
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from pymysql.constants import CLIENT
-from sqlalchemy import select, text
+from sqlalchemy import Engine, event, select, text
 from sqlalchemy.orm import Session
 
 from sql.engine import Database
@@ -56,6 +60,44 @@ def tables(database: Database) -> set[str]:
         return {row[0] for row in session.execute(text(query))}
 
     return database.read(look)
+
+
+class Killed(Exception):
+    """The process ends here: its transaction is rolled back."""
+
+
+@contextmanager
+def killed_after(statements: int) -> Iterator[None]:
+    """Raise Killed once so many statements were executed that write."""
+    left = statements
+
+    def count(_connection: Any, _cursor: Any, text: str, *_rest: Any) -> None:
+        nonlocal left
+        left -= text.split(maxsplit=1)[0] in {"CREATE", "ALTER", "DROP", "INSERT", "UPDATE"}
+        if left == 0:
+            raise Killed
+
+    event.listen(Engine, "after_cursor_execute", count)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "after_cursor_execute", count)
+
+
+def version(database: Database) -> str | None:
+    return database.read(lambda session: schema.version_of(session.connection()))
+
+
+def to_version(database: Database, revision: str) -> None:
+    """Make the schema of an earlier version."""
+    config = Config()
+    config.set_main_option("script_location", str(schema.MIGRATIONS))
+
+    def unit(session: Session) -> None:
+        config.attributes["connection"] = session.connection()
+        command.upgrade(config, revision)
+
+    database.write(unit)
 
 
 def load(database: Database, script: str) -> None:
@@ -143,6 +185,28 @@ class TestUpgrade:
         migration.upgrade(mariadb_database)
 
         schema.check(mariadb_database)
+
+    def test_an_upgrade_killed_after_any_statement_of_a_step_can_be_made_again(
+        self, mariadb_url: str
+    ) -> None:
+        database = Database(mariadb_url)
+        # The first step is another matter: what it had made is dropped.
+        to_version(database, "0001")
+
+        kills, survived = 0, 0
+        while True:
+            before = version(database)
+            try:
+                with killed_after(survived + 1):
+                    migration.upgrade(database)
+            except Killed:
+                kills += 1
+                survived = survived + 1 if version(database) == before else 0
+            else:
+                break
+
+        schema.check(database)
+        assert kills > 30
 
     def test_versions_of_scripts_from_before_they_had_numbers_are_numbered_per_job(
         self, database: Database
