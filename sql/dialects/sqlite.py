@@ -137,11 +137,17 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.create_function("regexp_replace", 3, _regexp_replace, deterministic=True)
+    # The library's own knows ASCII only.
+    connection.create_function("lower", 1, _lower, deterministic=True)
 
 
 def _regexp_replace(text: str | None, pattern: str, replacement: str) -> str | None:
     """Do what servers have built in."""
     return None if text is None else re.sub(pattern, replacement, text)
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _begin(connection: Connection) -> None:

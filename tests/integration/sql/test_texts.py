@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
@@ -15,6 +16,7 @@ from sql.registry import apps, presence
 from sql.registry.presence import Beat
 from sql.run_status import RunStatus
 from sql.runs import transitions
+from sql.text_search import contains
 from tests.support import sql_rows
 from tests.support.sql_rows import NODE, NOW_MS, add_job, ended, new_run, plan, planned_in, routed
 
@@ -104,6 +106,16 @@ def test_names_differ_by_case(database: Database) -> None:
     assert database.read(lambda session: job_names.find_in_app(session, 1, "NIGHTLY")) is None
     with pytest.raises(NotFound):
         database.read(lambda session: apps.find(session, "DEMO"))
+
+
+@pytest.mark.parametrize("text", ["Über", "über", "ÜBER"])
+def test_parts_of_names_are_found_in_any_case(database: Database, text: str) -> None:
+    ids = [add_job(database, name) for name in ("Überweisung", "ÜBERSICHT", "übertrag", "Uber")]
+    matching = select(Job.id).where(contains(Job.name, text)).order_by(Job.id)
+
+    found = database.read(lambda session: session.execute(matching).scalars().all())
+
+    assert found == ids[:3]
 
 
 def test_addresses_differ_by_case(database: Database) -> None:
