@@ -7,13 +7,13 @@ import structlog
 from admin_web.api.api_services import ApiServices
 from admin_web.api.application import create_api
 from admin_web.api.runs.long_polling import LongPolling
+from admin_web.serving import idempotency_keys
 from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
 from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
-from scheduler.commands.runs import KEY_MS
 from scheduler.membership.schedulers_zone import ClusterZone
 from scheduler.rounds.loop import Loop
-from sql.accounts import idempotency, sign_in_attempts
+from sql.accounts import sign_in_attempts
 from sql.clock import DatabaseClock
 
 #: Requests at a time; held requests need no thread.
@@ -84,11 +84,8 @@ class ApiProcess:
         self._clock.tick()
         self.zone.tick()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
-            now_ms = self._services.now_ms()
-            database = self._services.database
-            before_ms = now_ms - KEY_MS
-            while database.write(lambda session: idempotency.clean(session, before_ms=before_ms)):
-                pass
+            now_ms, database = self._services.now_ms(), self._services.database
+            idempotency_keys.delete_expired(database, now_ms)
             database.write(lambda session: sign_in_attempts.clean(session, now_ms=now_ms))
             self._cleaned_at = time.monotonic()
         return ROUND_SECONDS

@@ -10,6 +10,7 @@ import structlog
 from admin_web.access.sign_ins import SignIns
 from admin_web.app import create_app
 from admin_web.console_services import ConsoleServices
+from admin_web.serving import idempotency_keys
 from admin_web.serving.http_server import ConsoleServer
 from scheduler.actor import Actor
 from scheduler.membership.schedulers_zone import ClusterZone
@@ -17,7 +18,7 @@ from scheduler.rounds.loop import Loop
 from sql.clock import DatabaseClock
 from sql.registry import presence
 
-#: How often a console renews its registration, and how often it deletes expired sign-ins.
+#: How often a console renews its registration, and how often it deletes expired sign-ins and keys.
 BEAT_SECONDS = 5.0
 CLEANING_SECONDS = 600.0
 _ROUND_SECONDS = 8.0
@@ -81,6 +82,7 @@ class Console:
         self._beat()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             self._sign_ins.clean()
+            idempotency_keys.delete_expired(self._services.database, self._services.now_ms())
             self._cleaned_at = time.monotonic()
         return BEAT_SECONDS
 

@@ -1,0 +1,69 @@
+"""What console and API processes do beside serving, every few seconds or minutes."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from broker.boot_time import boot_seconds
+from scheduler.commands.runs import KEY_MS
+from sql.accounts import idempotency
+from sql.accounts.idempotency import FormKey
+from sql.clock import DatabaseClock
+from sql.engine import Database
+from sql.models import IdempotencyKey
+from tests.support.console import SECRET
+from tests.support.eventually import eventually
+from tests.support.stored_rows import Rows
+from warren.settings.settings import Settings
+from warren.wiring.api import make_api
+from warren.wiring.console import make_console
+
+
+@pytest.fixture
+def database_clock(database: Database) -> DatabaseClock:
+    return DatabaseClock(database, monotonic=boot_seconds)
+
+
+@pytest.fixture(params=[(make_console, [SECRET]), (make_api, [])], ids=["console", "api"])
+def process(
+    request: pytest.FixtureRequest, database: Database, database_clock: DatabaseClock
+) -> Iterator[Any]:
+    """A process that is not started yet."""
+    make, secret = request.param
+    settings, link = Settings(timezone="UTC"), SimpleNamespace(is_ready=bool, requester=None)
+    process = make(settings, database, *secret, database_clock, link, port=0)
+    yield process
+    process.stop()
+
+
+def test_a_process_hears_of_a_scheduler_that_comes_later(process: Any, rows: Rows) -> None:
+    rows.scheduler("one", 1, zone="Asia/Kathmandu")
+    assert process.zone.name() == "UTC"
+
+    process.start()
+
+    eventually(lambda: process.zone.name() == "Asia/Kathmandu")
+
+
+def test_a_process_deletes_idempotency_keys_after_a_day(
+    process: Any, database: Database, database_clock: DatabaseClock
+) -> None:
+    def store(session: Session, key: str, now_ms: int) -> None:
+        form = FormKey(user_id=1, key=key)
+        idempotency.claim_many(session, form, {"a": 1, "b": 2}, now_ms=now_ms)
+
+    expired_ms = database_clock.now_ms() - KEY_MS
+    database.write(lambda session: store(session, "old", expired_ms - 1))
+    database.write(lambda session: store(session, "new", expired_ms + 600_000))
+
+    process.start()
+
+    def keys() -> list[str]:
+        stored = select(IdempotencyKey.key).order_by(IdempotencyKey.key)
+        return database.read(lambda session: list(session.execute(stored).scalars()))
+
+    eventually(lambda: keys() == ["new:a", "new:b"])
