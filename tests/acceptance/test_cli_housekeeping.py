@@ -155,12 +155,14 @@ def test_a_clearing_that_does_not_say_what_is_wrong_usage(
         (("--job", "nix", "--all"), "no job named 'nix'"),
         (("--app", "nix", "--all"), "no app named 'nix'"),
         (("--older-than", "soon"), "expected a time like"),
+        (("--older-than", ""), "expected a time like"),
     ],
 )
 def test_what_cannot_be_cleared_is_one_line(
     desk: Desk, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in desk.refused("runs", "clear", *arguments)
+    assert len(desk.listed("runs", "list", "--json")) == 5
 
 
 def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedulers(
@@ -190,6 +192,8 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
     [
         (("--for", "soon"), "expected --for to be a duration like 30m or 2h"),
         (("--for", "0h"), "expected --for to be a duration like 30m or 2h"),
+        (("--for", ""), "expected --for to be a duration like 30m or 2h"),
+        (("--until", ""), "expected --until to be a time like"),
         (("--until", "noon"), "expected --until to be a time like"),
         (("--until", "2020-01-01"), "expected the pause to end between now and"),
         (("--reason", "x" * 201), "expected reason to be a line of up to 200 characters"),

@@ -225,6 +225,10 @@ def test_trigger_plans_a_run_and_prints_its_id(applied: Desk) -> None:
         (("runs", "list", "--job", "nix"), "no job named 'nix'"),
         (("runs", "list", "--since", "whenever"), "expected a time like"),
         (("audit", "--until", "whenever"), "expected a time like"),
+        (("runs", "list", "--since", ""), "expected a time like"),
+        (("audit", "--since", ""), "expected a time like"),
+        (("audit", "--until", ""), "expected a time like"),
+        (("audit", "--job", ""), "no job named ''"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -113,6 +113,14 @@ def test_service_names_every_setting_that_it_lacks(
     assert [line.split(":")[1].strip() for line in done.stderr.splitlines()] == missing
 
 
+def test_an_empty_address_is_not_the_default_one(tmp_path: Path) -> None:
+    done = run_warren("executor", "--app", "reports", "--address", "", "x.py", folder=tmp_path)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: expected ")
+    assert done.stderr.endswith(", got: ''\n")
+
+
 @pytest.mark.parametrize(
     "command",
     [

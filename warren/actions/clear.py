@@ -41,10 +41,10 @@ def clear_runs(settings: Settings, wanted: ClearOptions) -> None:
     with open_client(settings) as client:
         now = now_ms(client.database)
         before = wanted.older_than
-        when = {
-            "keep": wanted.keep,
-            "before_ms": read_instant(before, now_ms=now, zone=settings.zone) if before else None,
-        }
+        before_ms = None
+        if before is not None:
+            before_ms = read_instant(before, now_ms=now, zone=settings.zone)
+        when = {"keep": wanted.keep, "before_ms": before_ms}
         criteria = ClearingCriteria(**_whose(client.ids, wanted), **when)
         count = client.commands.runs.clear(
             criteria, dry_run=wanted.dry_run, on_progress=_show_progress

@@ -10,8 +10,8 @@ import click
 from scheduler.audit.integrity_check import AuditReport, audit
 from scheduler.audit.tally import JobTally
 from scheduler.membership.schedulers_zone import cluster_zone
+from scheduler.resolver import Resolver
 from sql.instants import iso
-from sql.jobs import job_names
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.settings.settings import Settings
@@ -40,15 +40,19 @@ def audit_command(
     """
     with open_database(settings) as database:
         now = now_ms(database)
-        since_ms = read_instant(since, now_ms=now, zone=settings.zone) if since else 0
-        until_ms = read_instant(until, now_ms=now, zone=settings.zone) if until else now
-        job = database.read(lambda session: job_names.find(session, name)) if name else None
+        since_ms, until_ms, job_id = 0, now, None
+        if since is not None:
+            since_ms = read_instant(since, now_ms=now, zone=settings.zone)
+        if until is not None:
+            until_ms = read_instant(until, now_ms=now, zone=settings.zone)
+        if name is not None:
+            job_id = Resolver(database).job(name)
         report = audit(
             database,
             since_ms=since_ms,
             until_ms=until_ms,
             timezone=database.read(lambda session: cluster_zone(session, settings.timezone)),
-            job_id=job.id if job else None,
+            job_id=job_id,
         )
     if as_json:
         for one in report.jobs:

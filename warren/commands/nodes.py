@@ -143,12 +143,14 @@ def pause(
 
     If dispatch is already paused, a new reason or end replaces the old one.
     """
-    if sum(map(bool, (until, span, endless))) > 1:
+    if sum((until is not None, span is not None, endless)) > 1:
         raise click.UsageError("give only one of --until, --for and --no-until")
-    end_ms = read_end(until, zone=settings.zone) if until else NEVER if endless else None
-    span_ms = read_span(span) if span else None
+    end_ms = NEVER if endless else None
+    if until is not None:
+        end_ms = read_end(until, zone=settings.zone)
+    span_ms = None if span is None else read_span(span)
     with open_client(settings) as client:
-        if span_ms:
+        if span_ms is not None:
             end_ms = now_ms(client.database) + span_ms
         outcome = client.commands.cluster.pause(
             _paused_id(client, app), reason=reason, until_ms=end_ms

@@ -67,10 +67,13 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     """List runs, the latest due time first."""
     with open_database(settings) as database:
         now = now_ms(database)
+        since_ms = None
+        if since is not None:
+            since_ms = read_instant(since, now_ms=now, zone=settings.zone)
         wanted = recent.RunFilter(
             job=job,
             status=status.upper() if status else None,
-            since_ms=read_instant(since, now_ms=now, zone=settings.zone) if since else None,
+            since_ms=since_ms,
             tick_of=tick,
             limit=limit,
         )

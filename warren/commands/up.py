@@ -78,7 +78,7 @@ def up(
         frame = _embedded(settings)
         platform = AllInOne(frame, database, home_secret(settings))
         held.callback(platform.close, signals)
-        name = check_app(app or jobs.app(database))
+        name = check_app(jobs.app(database) if app is None else app)
         if name not in database.read(apps.ids_by_name):
             check_new_app_name(name)
         jobs.prepare(frame, database)

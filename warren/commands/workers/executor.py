@@ -61,7 +61,7 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
     A second signal stops them at once.
     """
     check_app(app)
-    if address:
+    if address is not None:
         check_address(address)
     needed_services(settings, database=False)
     keep_settings_secret()
@@ -102,7 +102,7 @@ def state_folders(state_dir: Path, app: str, address: str | None) -> Iterator[St
     The next default address is needed if the schedulers refuse one because an executor with another
     state folder uses it on this host.
     """
-    if address:
+    if address is not None:
         return iter([StateFolder(state_dir, address)])
     return itertools.islice(free_folders(state_dir, default_address(app)), _TRIES)
 
