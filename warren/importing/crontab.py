@@ -227,7 +227,10 @@ def _wrong(what: str, least: int, most: int, got: str) -> ValueError:
 
 
 def _script(command: str, variables: dict[str, str]) -> str:
-    """Return the script for a command; input after `%` becomes a here-document."""
+    """Return the script for a command; what follows `%` is the input of the whole script.
+
+    It comes before the command, whose comments or quotes could otherwise turn it into commands.
+    """
     parts = re.split(r"(?<!\\)%", command)
     run, *fed = (part.replace(r"\%", "%") for part in parts)
     lines = [
@@ -236,9 +239,12 @@ def _script(command: str, variables: dict[str, str]) -> str:
         if name != "SHELL"
     ]
     lines.append('cd "$HOME"' if "HOME" in variables else "cd ~")
-    if not fed:
-        return "\n".join([*lines, run, ""])
-    return "\n".join([*lines, f"{run} <<'END_OF_INPUT'", *fed, "END_OF_INPUT", ""])
+    if fed:
+        end = "END_OF_INPUT"
+        while end in fed:
+            end += "_"
+        lines += [f"exec <<'{end}'", *fed, end]
+    return "\n".join([*lines, run, ""])
 
 
 def _free_name(command: str, taken: set[str]) -> str:

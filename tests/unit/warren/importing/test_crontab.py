@@ -89,6 +89,10 @@ def test_zone_of_the_machine_holds_where_the_crontab_names_none() -> None:
     [
         (r"echo 100\%", "100%\n"),
         ("cat%one%two", "one\ntwo\n"),
+        ("tr a-z A-Z | cat%hello", "HELLO\n"),
+        ("false || cat%hello", "hello\n"),
+        ("cat # 100% echo executed", " echo executed\n"),
+        ("cat; read one; echo $one%END_OF_INPUT%echo executed", "END_OF_INPUT\necho executed\n\n"),
         ("echo $WHO", "olga\n"),
         ("echo a;  echo 'b # c'", "a\nb # c\n"),
     ],
