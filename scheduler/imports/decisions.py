@@ -2,7 +2,7 @@
 
 For everything imported before, two fingerprints are stored: of the item at the source and of the
 item here. If only the source has changed since, the item is updated. If both have changed, ours is
-kept, unless the import overwrites.
+kept, unless the import overwrites. What has not changed at the source is never written.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -68,7 +68,8 @@ class IdSpace:
 class Decider:
     """Decides for one import.
 
-    `source` is the name of the source. With `overwrite`, changes made here are lost.
+    `source` is the name of the source. With `overwrite`, what changed on both sides becomes what it
+    is there.
     """
 
     source: str
@@ -113,18 +114,16 @@ class Decider:
             target_id = self.app_ids.give(item.source_id, taken)
             words = _id_words(item.source_id, target_id)
             return AppStep(action=ImportAction.CREATE, item=item, target_id=target_id, words=words)
-        action = ImportAction.UPDATE if self.overwrite else ImportAction.UNCHANGED
-        words = (
-            "it already existed here and is left unchanged"
-            if action is ImportAction.UNCHANGED
-            else ""
+        words = _joined(
+            "it already existed here and is left unchanged", _id_words(item.source_id, named.id)
         )
-        words = "; ".join(filter(None, (words, _id_words(item.source_id, named.id))))
-        return AppStep(action=action, item=item, target_id=named.id, words=words)
+        return AppStep(action=ImportAction.UNCHANGED, item=item, target_id=named.id, words=words)
 
     def _known_app(self, item: ImportedApp, origin: Origin, app: App) -> AppStep:
-        action = self._action(origin, source=item.fingerprint, target=app_fingerprint(app))
-        return AppStep(action=action, item=item, target_id=app.id)
+        action, words = ImportAction.UNCHANGED, ""
+        if _is_changed_there(item, origin):
+            action, words = self._changed(origin, app_fingerprint(app))
+        return AppStep(action=action, item=item, target_id=app.id, words=words)
 
     def jobs(self, session: Session, app_id: int, items: Sequence[ImportedJob]) -> list[JobStep]:
         """Decide about the jobs of one app, which may not exist yet."""
@@ -132,7 +131,11 @@ class Decider:
         owners = origins.app_ids(session, [origin.target_id for origin in known.values()])
         stored = _StoredJobs(
             session,
-            [known[one.source_id].target_id for one in items if self._must_compare(one, known)],
+            [
+                origin.target_id
+                for one in items
+                if (origin := known.get(one.source_id)) and _is_changed_there(one, origin)
+            ],
         )
         unknown = [one.source_id for one in items if one.source_id not in known]
         taken = origins.taken_job_ids(session, unknown)
@@ -141,8 +144,12 @@ class Decider:
         for item in items:
             origin = known.get(item.source_id)
             owner = owners.get(origin.target_id) if origin else None
-            if origin is None or (owner is None and self.overwrite):
-                step = self._new_job(item, taken, names)
+            if origin is None:
+                target_id = self.job_ids.give(item.source_id, taken)
+                step = _new_job(item, target_id, names)
+            elif owner is None and self.overwrite and _is_changed_there(item, origin):
+                words = "it was deleted here and changed there; it is imported again"
+                step = _new_job(item, origin.target_id, names, words)
             elif owner is None:
                 step = _step(ImportAction.DELETED, item, origin.target_id, "it was deleted here")
             elif owner != app_id:
@@ -155,42 +162,28 @@ class Decider:
             steps.append(step)
         return steps
 
-    def _must_compare(self, item: ImportedJob, known: Mapping[int, Origin]) -> bool:
-        """Whether the decision depends on the job's present state here."""
-        origin = known.get(item.source_id)
-        return origin is not None and (
-            self.overwrite or origin.source_fingerprint != item.fingerprint
-        )
-
-    def _new_job(
-        self, item: ImportedJob, taken: Collection[int], names: Mapping[str, int]
-    ) -> JobStep:
-        target_id = self.job_ids.give(item.source_id, taken)
-        step = _step(ImportAction.CREATE, item, target_id, _id_words(item.source_id, target_id))
-        return _named(step, names)
-
     def _known_job(
         self, item: ImportedJob, origin: Origin, stored: "_StoredJobs", names: Mapping[str, int]
     ) -> JobStep:
-        action = ImportAction.UNCHANGED
-        if self.overwrite or origin.source_fingerprint != item.fingerprint:
+        action, words = ImportAction.UNCHANGED, ""
+        if _is_changed_there(item, origin):
             target = stored.fingerprint(origin.target_id, item.spec.app)
-            action = self._action(origin, source=item.fingerprint, target=target)
-        words = (
-            "it was changed on both sides; the version here is kept"
-            if action is ImportAction.CONFLICT
-            else ""
-        )
+            action, words = self._changed(origin, target)
         return _named(_step(action, item, origin.target_id, words), names)
 
-    def _action(self, origin: Origin, *, source: str, target: str) -> ImportAction:
-        """Return what to do with an item, given the present fingerprints of both sides."""
-        is_ours_changed = origin.target_fingerprint != target
-        if origin.source_fingerprint == source and not (self.overwrite and is_ours_changed):
-            return ImportAction.UNCHANGED
-        if self.overwrite or not is_ours_changed:
-            return ImportAction.UPDATE
-        return ImportAction.CONFLICT
+    def _changed(self, origin: Origin, target: str) -> tuple[ImportAction, str]:
+        """Return what to do with an item that has changed there, and why.
+
+        `target` is its present fingerprint here.
+        """
+        if origin.target_fingerprint == target:
+            return ImportAction.UPDATE, ""
+        if self.overwrite:
+            return (
+                ImportAction.UPDATE,
+                "it was changed on both sides; the version there replaces it",
+            )
+        return ImportAction.CONFLICT, "it was changed on both sides; the version here is kept"
 
 
 class _StoredJobs:
@@ -215,6 +208,17 @@ def job_fingerprint(job: Job, app: str, child_ids: Sequence[int]) -> str:
     return fingerprint(job_spec(job, app, [f"#{child}" for child in child_ids]))
 
 
+def _is_changed_there(item: ImportedApp | ImportedJob, origin: Origin) -> bool:
+    return origin.source_fingerprint != item.fingerprint
+
+
+def _new_job(
+    item: ImportedJob, target_id: int, names: Mapping[str, int], words: str = ""
+) -> JobStep:
+    words = _joined(words, _id_words(item.source_id, target_id))
+    return _named(_step(ImportAction.CREATE, item, target_id, words), names)
+
+
 def _step(action: ImportAction, item: ImportedJob, target_id: int, words: str = "") -> JobStep:
     return JobStep(action=action, item=item, target_id=target_id, spec=item.spec, words=words)
 
@@ -225,8 +229,12 @@ def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
     if not step.is_written or owner == step.target_id:
         return step
     name = numbered(step.spec.name, step.item.source_id)
-    words = "; ".join(filter(None, (step.words, "another job here has its name")))
+    words = _joined(step.words, "another job here has its name")
     return replace(step, spec=replace(step.spec, name=name), words=words)
+
+
+def _joined(*words: str) -> str:
+    return "; ".join(filter(None, words))
 
 
 def _id_words(wanted: int, target_id: int) -> str:

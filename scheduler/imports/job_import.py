@@ -121,9 +121,11 @@ class JobImport:
             values = {"before": before, "after": app_record(app)}
             self._context.note(session, action, app.name, app.id, now_ms, **values)
             self._remember_app(session, step, app_fingerprint(app), now_ms)
-        elif step.item.source_id not in origins.read(session, self._decider.source, APP):
-            # The app existed here before: imported users may see it, but the import never changes
-            # it.
+            return app
+        known = origins.read(session, self._decider.source, APP).get(step.item.source_id)
+        if known is None or known.target_id != app.id:
+            # The app existed here before: imported users may see it, but this import does not
+            # change it.
             self._remember_app(session, step, "", now_ms)
         return app
 

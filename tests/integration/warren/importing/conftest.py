@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import select
 
 from sql.models import App, Job
 from tests.support.mariadb import PrivateMariaDB
@@ -55,6 +56,11 @@ class ImportCase:
 
     def job(self, job_id: int) -> Job:
         return self.rows.database.read(lambda session: session.get_one(Job, job_id))
+
+    def named(self, name: str) -> Job:
+        return self.rows.database.read(
+            lambda session: session.execute(select(Job).where(Job.name == name)).scalar_one()
+        )
 
     def app(self, app_id: int) -> App:
         return self.rows.database.read(lambda session: session.get_one(App, app_id))

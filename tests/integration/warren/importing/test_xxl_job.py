@@ -14,7 +14,7 @@ from sql.accounts import audit_log, users
 from sql.accounts.audit_log import AuditFilter
 from sql.ids import take_block
 from sql.jobs import child_links, script_versions
-from sql.models import DayReport, ImportOrigin, Job, Model, User
+from sql.models import App, DayReport, ImportOrigin, Job, Model, User
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.xxl_job_tables import VERSIONS
 
@@ -238,6 +238,9 @@ class TestEdits:
 
         case.rows.database.write(unit)
 
+    def delete_here(self, case: ImportCase, job_id: int) -> None:
+        case.rows.database.write(lambda session: session.delete(session.get_one(Job, job_id)))
+
     def test_edit_there_arrives(self, imported: ImportCase) -> None:
         self.edit_there(imported, 1, schedule_conf="0 0 5 * * ?", child_jobid="2")
 
@@ -269,9 +272,77 @@ class TestEdits:
         assert set(imported.outcomes().values()) == {"unchanged"}
 
     def test_job_that_was_deleted_here_stays_so(self, imported: ImportCase) -> None:
-        imported.rows.database.write(lambda session: session.delete(session.get_one(Job, 4)))
+        self.delete_here(imported, 4)
 
         assert imported.outcomes()["job shop-jobs/job-4"] == "deleted here"
+
+    def test_edits_made_only_here_stay_even_if_xxl_job_is_to_win(
+        self, imported: ImportCase
+    ) -> None:
+        self.edit_here(imported, 2, timeout=99, alarm_email="ops@example.com")
+        self.delete_here(imported, 4)
+        self.edit_there(imported, 3, executor_timeout=11)
+        self.edit_here(imported, 3, timeout=99)
+        imported.rows.database.write(
+            lambda session: setattr(session.get_one(App, 1), "title", "Ours")
+        )
+
+        said = imported.run("--overwrite")
+
+        assert (imported.job(2).timeout, imported.job(2).alarm_email) == (99, "ops@example.com")
+        assert imported.app(1).title == "Ours"
+        assert "deleted here  job shop-jobs/job-4: it was deleted here\n" in said
+        assert "update    job shop-jobs/job-3: it was changed on both sides" in said
+        assert "done: jobs: 3 unchanged, 1 update, 1 deleted here\n" in said
+
+    def test_job_deleted_here_and_changed_there_comes_back_if_xxl_job_is_to_win(
+        self, imported: ImportCase
+    ) -> None:
+        self.delete_here(imported, 4)
+        self.edit_there(imported, 4, executor_timeout=11)
+
+        assert imported.outcomes()["job shop-jobs/job-4"] == "deleted here"
+        said = imported.run("--overwrite")
+
+        assert "create    job shop-jobs/job-4: it was deleted here and changed there" in said
+        assert imported.job(4).timeout == 11
+
+    def test_job_that_comes_back_gets_no_id_that_another_job_has(self, case: ImportCase) -> None:
+        ours = case.rows.job("ours", "a-first", id=3)
+        case.xxl.group(id=5)
+        case.xxl.job("theirs", id=3, job_group=5)
+        case.run()
+        theirs = case.named("theirs").id
+        self.delete_here(case, theirs)
+        self.edit_there(case, 3, executor_timeout=11)
+
+        case.run("--overwrite")
+
+        assert (case.job(ours).name, case.job(theirs).timeout) == ("ours", 11)
+
+    def test_app_that_was_here_before_stays_even_if_xxl_job_is_to_win(
+        self, case: ImportCase
+    ) -> None:
+        app_id = case.rows.app("shop-jobs")
+        case.rows.database.write(
+            lambda session: setattr(session.get_one(App, app_id), "address_list", "host-1")
+        )
+        case.xxl.group(id=7, title="Theirs")
+
+        case.run("--overwrite")
+
+        assert (case.app(app_id).title, case.app(app_id).address_list) == ("shop-jobs", "host-1")
+
+    def test_app_renamed_there_to_one_that_is_here_is_that_one_from_then_on(
+        self, imported: ImportCase
+    ) -> None:
+        app_id = imported.rows.app("another")
+        imported.xxl.execute("UPDATE xxl_job_group SET app_name = 'another', title = 'Theirs'")
+
+        imported.run("--overwrite")
+
+        assert imported.app(app_id).title == "another"
+        assert imported.outcomes()["app another"] == "unchanged"
 
     def test_other_xxl_job_under_the_same_name_is_refused(self, imported: ImportCase) -> None:
         imported.xxl.execute("UPDATE xxl_job_group SET app_name = 'another'")
