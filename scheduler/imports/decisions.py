@@ -122,7 +122,8 @@ class Decider:
     def _known_app(self, item: ImportedApp, origin: Origin, app: App) -> AppStep:
         action, words = ImportAction.UNCHANGED, ""
         if _is_changed_there(item, origin):
-            action, words = self._changed(origin, app_fingerprint(app))
+            target = app_fingerprint(app)
+            action, words = decide_change(origin, target, overwrite=self.overwrite)
         return AppStep(action=action, item=item, target_id=app.id, words=words)
 
     def jobs(self, session: Session, app_id: int, items: Sequence[ImportedJob]) -> list[JobStep]:
@@ -168,22 +169,8 @@ class Decider:
         action, words = ImportAction.UNCHANGED, ""
         if _is_changed_there(item, origin):
             target = stored.fingerprint(origin.target_id, item.spec.app)
-            action, words = self._changed(origin, target)
+            action, words = decide_change(origin, target, overwrite=self.overwrite)
         return _named(_step(action, item, origin.target_id, words), names)
-
-    def _changed(self, origin: Origin, target: str) -> tuple[ImportAction, str]:
-        """Return what to do with an item that has changed there, and why.
-
-        `target` is its present fingerprint here.
-        """
-        if origin.target_fingerprint == target:
-            return ImportAction.UPDATE, ""
-        if self.overwrite:
-            return (
-                ImportAction.UPDATE,
-                "it was changed on both sides; the version there replaces it",
-            )
-        return ImportAction.CONFLICT, "it was changed on both sides; the version here is kept"
 
 
 class _StoredJobs:
@@ -196,6 +183,18 @@ class _StoredJobs:
     def fingerprint(self, job_id: int, app: str) -> str:
         """Return the fingerprint of one of the jobs."""
         return job_fingerprint(self._jobs[job_id], app, self._children.get(job_id, ()))
+
+
+def decide_change(origin: Origin, target: str, *, overwrite: bool) -> tuple[ImportAction, str]:
+    """Return what to do with an item that has changed there, and why.
+
+    `target` is its present fingerprint here.
+    """
+    if origin.target_fingerprint == target:
+        return ImportAction.UPDATE, ""
+    if overwrite:
+        return ImportAction.UPDATE, "it was changed on both sides; the version there replaces it"
+    return ImportAction.CONFLICT, "it was changed on both sides; the version here is kept"
 
 
 def app_fingerprint(app: App) -> str:

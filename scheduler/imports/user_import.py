@@ -11,10 +11,11 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.passwords import hash_password
 from scheduler.commands.users import rights_record
+from scheduler.imports.decisions import decide_change
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.imports.items import ImportedUser, digest
 from sql.accounts import user_accounts, users
-from sql.accounts.users import Rights
+from sql.accounts.users import Rights, Role
 from sql.imports import origins
 from sql.imports.origins import Origin
 from sql.models import User
@@ -33,6 +34,17 @@ class _Step:
     item: ImportedUser
     user: User | None
     words: str = ""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether this step makes somebody else of an administrator who can sign in."""
+        return (
+            self.action is ImportAction.UPDATE
+            and self.user is not None
+            and users.rights_of(self.user).role is Role.ADMINISTRATOR
+            and not self.user.is_disabled
+            and self.item.role is not Role.ADMINISTRATOR
+        )
 
 
 class UserImport:
@@ -82,7 +94,7 @@ class UserImport:
                 if step.action is ImportAction.CREATE:
                     self._add(session, step.item, rights, hashes, unknown)
                 elif step.action is ImportAction.UPDATE and step.user is not None:
-                    users.set_rights(step.user, rights)
+                    self._set_rights(session, step.user, rights)
                     self._remember(session, step.item, step.user)
             if store_passwords:
                 store_passwords(
@@ -109,18 +121,29 @@ class UserImport:
             elif user is None:
                 steps.append(_Step(ImportAction.DELETED, item, None, "the user was deleted here"))
             else:
-                is_last = administrators == [user.name]
-                steps.append(_Step(self._action(origin, item, user, is_last), item, user))
+                step = self._known(origin, item, user, administrators)
+                if step.leaves:
+                    administrators.remove(user.name)
+                steps.append(step)
         return steps
 
-    def _action(
-        self, origin: Origin, item: ImportedUser, user: User, is_last: bool
-    ) -> ImportAction:
+    def _known(
+        self, origin: Origin, item: ImportedUser, user: User, administrators: Sequence[str]
+    ) -> _Step:
         if origin.source_fingerprint == item.fingerprint:
-            return ImportAction.UNCHANGED
-        if (origin.target_fingerprint == _fingerprint(user) or self._overwrite) and not is_last:
-            return ImportAction.UPDATE
-        return ImportAction.CONFLICT
+            return _Step(ImportAction.UNCHANGED, item, user)
+        action, words = decide_change(origin, _fingerprint(user), overwrite=self._overwrite)
+        step = _Step(action, item, user, words)
+        if step.leaves and administrators == [user.name]:
+            return _Step(ImportAction.CONFLICT, item, user, "no administrator would remain")
+        return step
+
+    def _set_rights(self, session: Session, user: User, rights: Rights) -> None:
+        before = rights_record(users.rights_of(user))
+        users.set_rights(user, rights)
+        values = {"before": before, "after": rights_record(rights)}
+        now_ms = self._context.now_ms()
+        self._context.note(session, Action.USER_RIGHTS, user.name, user.id, now_ms, **values)
 
     def _add(
         self,

@@ -481,6 +481,30 @@ class TestUsers:
         assert (olga.is_disabled, olga.must_change_password) == (0, 1)
         assert case.run("--passwords", str(path)).startswith("error: ")
 
+    def test_one_administrator_remains_and_changes_of_rights_are_in_the_audit_log(
+        self, case: ImportCase
+    ) -> None:
+        case.xxl.group(id=1)
+        for name in ("alice", "bobby"):
+            case.xxl.add("user", username=name, password="x", role=1, permission="")
+        case.xxl.add("user", username="carol", password="x", role=0, permission="1")
+        case.run("--passwords", str(case.folder / "passwords"))
+        case.xxl.execute("UPDATE xxl_job_user SET role = 0, permission = '1'")
+
+        said = case.run()
+
+        assert "conflict  user bobby: no administrator would remain\n" in said
+        assert "done: users: 1 update, 1 conflict, 1 unchanged\n" in said
+        alice, bobby = self.user(case, "alice"), self.user(case, "bobby")
+        assert alice is not None
+        assert bobby is not None
+        assert (alice.role, bobby.role) == (0, 1)
+        [entry] = case.rows.database.read(
+            lambda session: audit_log.listing(session, AuditFilter(action="user.rights"))
+        )
+        before, after = json.loads(entry.before or ""), json.loads(entry.after or "")
+        assert (entry.name, before["role"], after["role"]) == ("alice", "administrator", "operator")
+
     def test_our_own_administrator_is_left_alone(self, case: ImportCase) -> None:
         case.rows.database.write(lambda session: users.add_first(session, "admin", "hash"))
         case.xxl.add("user", username="admin", password="x", role=0, permission="")
