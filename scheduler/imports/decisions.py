@@ -5,6 +5,7 @@ item here. If only the source has changed since, the item is updated. If both ha
 kept, unless the import overwrites. What has not changed at the source is never written.
 """
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -223,11 +224,15 @@ def _step(action: ImportAction, item: ImportedJob, target_id: int, words: str = 
 
 
 def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
-    """Make the name of a job that is written unique within its app."""
+    """Make the name of a job that is written unique within its app, by its id there or here."""
     owner = names.get(step.spec.name, step.target_id)
     if not step.is_written or owner == step.target_id:
         return step
-    name = numbered(step.spec.name, step.item.source_id)
+    name = next(
+        one
+        for number in itertools.chain((step.item.source_id,), itertools.count(step.target_id))
+        if names.get(one := numbered(step.spec.name, number), step.target_id) == step.target_id
+    )
     words = _joined(step.words, "another job here has its name")
     return replace(step, spec=replace(step.spec, name=name), words=words)
 

@@ -571,6 +571,22 @@ def test_job_file_is_printed_and_nothing_written(case: ImportCase) -> None:
     assert counts(case) == before
 
 
+def test_same_names_of_three_xxl_jobs_are_made_unique(case: ImportCase) -> None:
+    case.xxl.group()
+    case.xxl.job("a", id=1)
+
+    ids = []
+    for source in ("one", "two", "three"):
+        [job] = [one for one in case.findings("--source", source) if one.get("what") == "job"]
+        assert (job["did"], job["name"]) == (
+            "create",
+            f"shop-jobs/{case.job(job['target_id']).name}",
+        )
+        ids.append(job["target_id"])
+
+    assert [case.job(job_id).name for job_id in ids] == ["a", "a #1", f"a #{ids[2]}"]
+
+
 def test_source_of_its_own_keeps_two_xxl_jobs_apart(case: ImportCase) -> None:
     case.xxl.group()
     case.xxl.job()
