@@ -62,6 +62,7 @@ from sql.clock import DatabaseClock
 from sql.engine import Database
 from sql.ids import RunIds
 from sql.registry import cluster
+from sql.registry.process_names import process_name
 from sql.schema import version
 
 
@@ -95,7 +96,7 @@ class Roles:
     ) -> None:
         version.check(database)
         self.boot_id = secrets.token_hex(8)
-        self.name = f"{host[:48]}-{self.boot_id[:6]}"
+        self.name = process_name(host, self.boot_id)
         self.clock = DatabaseClock(database, monotonic=monotonic)
         self.counters = Counters()
         self.roster = Roster(monotonic, timeouts=options.timeouts)

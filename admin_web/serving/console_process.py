@@ -17,6 +17,7 @@ from scheduler.membership.schedulers_zone import ClusterZone
 from scheduler.rounds.loop import Loop
 from sql.clock import DatabaseClock
 from sql.registry import presence
+from sql.registry.process_names import process_name
 
 #: How often a console renews its registration, and how often it deletes expired sign-ins and keys.
 BEAT_SECONDS = 5.0
@@ -47,7 +48,7 @@ class Console:
         self._clock = clock
         self.zone = zone
         self._boot_id = secrets.token_hex(8)
-        self._name = f"{socket.gethostname()[:48]}-{self._boot_id[:6]}"
+        self._name = process_name(socket.gethostname(), self._boot_id)
         self._sign_ins = SignIns(services.database, services.now_ms)
         self._cleaned_at = float("-inf")
         self._server = ConsoleServer(create_app(services), host=services.host, port=port)

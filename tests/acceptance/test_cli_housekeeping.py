@@ -1,5 +1,6 @@
 """`warren report`, `warren runs clear` and `warren schedulers list` as a user types them."""
 
+import socket
 import time
 from datetime import datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduler.retention.reporter import Reporter
+from sql.registry.process_names import process_name
 from tests.acceptance.test_cli_jobs import Desk
 from tests.support.schemas import SQLiteSchema
 
@@ -204,6 +206,18 @@ def test_a_pause_that_cannot_be_is_refused_in_one_line(
     desk: Desk, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in desk.refused("pause", *arguments)
+
+
+def test_a_scheduler_of_another_host_is_not_alive_on_this_one(desk: Desk) -> None:
+    host, now_ms = socket.gethostname(), time.time_ns() // 1_000_000 + 3_600_000
+    desk.rows.scheduler(f"{host[:46]}-2-a1b2c3", now_ms)
+
+    assert desk.refused("check", "--alive") == f"scheduler: no scheduler on {host} is alive"
+
+    desk.rows.scheduler(process_name(host, "b00t1d"), now_ms)
+    assert desk.warren("check", "--alive").stdout.startswith(
+        f"ok     scheduler: {host[:48]}-b00t1d"
+    )
 
 
 def test_who_paused_and_when_is_shown_with_the_schedulers(desk: Desk) -> None:

@@ -9,6 +9,7 @@ from scheduler.alarms.channels.mail_server import MailServer
 from sql.engine import Database
 from sql.registry import presence
 from sql.registry.liveness import ProcessState, state
+from sql.registry.process_names import is_of_host
 from sql.schema import version
 from warren.database_access import open_database
 from warren.route_plugins import look_for_routes
@@ -50,7 +51,7 @@ def check_alive(settings: Settings, app: str) -> str:
     with open_database(settings) as database:
         rows, now_ms = registrations(database, presence.ADMIN, app)
     living = [row.address for row in rows if state(row, now_ms) is not ProcessState.SILENT]
-    here = next((name for name in living if name.startswith(f"{host[:48]}-")), None)
+    here = next((name for name in living if is_of_host(name, host)), None)
     if here is None:
         raise ValueError(f"no {app} on {host} is alive")
     return f"{here} is alive"
