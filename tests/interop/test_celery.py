@@ -1,6 +1,7 @@
 """Celery's own app, as it comes from PyPI: its schedule as jobs, its tasks as handlers."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from tests.support.command import run_program
 from tests.support.distributions import make_environment, skip_without_pypi
 from warren.jobfile.reader import read_job_file
+
+Project = Callable[..., "subprocess.CompletedProcess[str]"]
 
 PROJECT = """
 from datetime import timedelta
@@ -32,6 +35,17 @@ def greet(self, who):
     if who == "nobody":
         raise LookupError("nobody is there")
     return f"hello {who}"
+
+@app.task(bind=True, max_retries=3)
+def insists(self, times, countdown=60):
+    if self.request.retries < times:
+        raise self.retry(exc=LookupError(f"not {self.request.retries}"), countdown=countdown)
+    return f"{self.request.id} done after {self.request.retries}"
+
+@app.task(autoretry_for=(OSError,), max_retries=1, retry_backoff=True)
+def never():
+    print("tried")
+    raise OSError("it never works")
 """
 HANDLERS = """
 from proj import app
@@ -51,15 +65,21 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.mark.timeout(600)  # on a busy machine Celery takes minutes to be installed
-def test_schedule_and_tasks_of_a_celery_app(libraries: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def warren(libraries: Path, tmp_path: Path) -> Project:
+    """Run `warren ARGUMENTS` in the folder of a project with Celery."""
     (tmp_path / "proj.py").write_text(PROJECT)
     (tmp_path / "handlers.py").write_text(HANDLERS)
     env = {"PYTHONPATH": str(libraries)}
 
-    def warren(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
         return run_program(*arguments, folder=tmp_path, env=env, seconds=120)
 
+    return run
+
+
+@pytest.mark.timeout(600)  # on a busy machine Celery takes minutes to be installed
+def test_schedule_and_tasks_of_a_celery_app(warren: Project, tmp_path: Path) -> None:
     printed = warren("import", "celery", "proj:app", "--app", "mails")
     added = warren("try", "handlers.py", "proj.add", "--param", '{"args": [40, 2]}')
     greeted = warren("try", "handlers.py", "proj.greet", "--param", '{"kwargs": {"who": "olga"}}')
@@ -75,3 +95,21 @@ def test_schedule_and_tasks_of_a_celery_app(libraries: Path, tmp_path: Path) -> 
     assert "hello olga" in greeted.stdout, greeted.stdout + greeted.stderr
     assert failed.returncode == 1
     assert "nobody is there" in failed.stdout + failed.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("setting", ["", "app.conf.task_eager_propagates = True\n"])
+def test_a_task_that_retries_runs_again_at_once(
+    warren: Project, tmp_path: Path, setting: str
+) -> None:
+    with (tmp_path / "proj.py").open("a") as file:
+        file.write(setting)
+
+    done = warren("try", "handlers.py", "proj.insists", "--param", '{"args": [3]}')
+    over = warren("try", "handlers.py", "proj.insists", "--param", '{"args": [4]}')
+    never = warren("try", "handlers.py", "proj.never")
+
+    assert (done.returncode, "done after 3" in done.stdout) == (0, True), done.stdout
+    assert (over.returncode, "LookupError: not 3" in over.stdout) == (1, True), over.stdout
+    assert (never.returncode, never.stdout.count("tried\n")) == (1, 2), never.stdout
+    assert "OSError: it never works" in never.stdout

@@ -66,9 +66,19 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _handler(task: Any) -> Callable[[JobContext], Any]:
+    from celery.exceptions import Retry  # noqa: PLC0415 - Celery is installed only beside its tasks
+
     def run(context: JobContext) -> Any:
         args, kwargs = arguments(context.param)
-        done = task.apply(args=args, kwargs=kwargs, task_id=str(context.run_id), throw=True)
-        return done.get()
+        call, retries = task.signature(args, kwargs), 0
+        while True:
+            try:
+                done = call.apply(task_id=str(context.run_id), retries=retries, throw=True)
+            except Retry as again:
+                if again.sig is None:  # it was raised by hand
+                    raise
+                call, retries = again.sig, retries + 1
+            else:
+                return done.get()
 
     return run
