@@ -459,3 +459,28 @@ def test_a_dry_run_of_pruning_shows_what_differs_and_changes_nothing(desk: Desk)
     [edit] = [one for one in listed if one["name"] == "reports/nightly"]
     assert "+set -eu" in str(edit["diff"])
     assert desk.warren("jobs", "export").stdout == before
+
+
+def test_jobs_from_a_crontab_arrive_stopped_in_an_app_that_stays_as_it_is(desk: Desk) -> None:
+    described = "apps:\n  - {name: reports, title: Reports, addresses: [host-1]}\n"
+    desk.warren("jobs", "apply", desk.file(described))
+    (desk.folder / "crontab").write_text("0 1 * * * date\n")
+
+    desk.file(desk.warren("import", "crontab", "crontab", "--app", "reports").stdout)
+    said = desk.warren("jobs", "apply", "jobs.yaml").stdout
+
+    assert said.splitlines() == ["+ created job reports/date", "1 changed, 0 unchanged"]
+    [job] = desk.listed("jobs", "list", "--json")
+    assert job["enabled"] is False
+    exported = desk.warren("jobs", "export").stdout
+    assert "title: Reports" in exported
+    assert "addresses: [host-1]" in exported
+
+
+def test_jobs_from_a_crontab_say_how_to_add_their_app(desk: Desk) -> None:
+    (desk.folder / "crontab").write_text("0 1 * * * date\n")
+
+    printed = desk.warren("import", "crontab", "crontab", "--app", "fresh").stdout
+
+    assert printed.splitlines()[0].endswith("if there is none yet: warren apps add fresh")
+    assert "unknown app 'fresh'" in desk.refused("jobs", "apply", desk.file(printed))

@@ -14,14 +14,14 @@ from typing import Any
 
 from scheduler.cron.wall_clock import load_zone
 from scheduler.jobs.rules import check_app_name, problems
-from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
 from scheduler.schedules.fixed_rate import FixedRate
 from warren.contrib.celery import task_names
 from warren.errors import CommandError
 from warren.importing.cron_fields import BOTH_DAYS, listed
-from warren.jobfile.export import job_file
+from warren.jobfile.export import jobs_of_app
 from warren.views.terminal import warn
 
 _CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")
@@ -41,7 +41,7 @@ def print_beat_schedule(place: str, *, app: str) -> None:
     """Print a Celery app's schedule as a job file, and remarks on standard error."""
     check_app_name(app)
     found = read_beat_schedule(load_app(place), app=app, now_ms=time.time_ns() // 1_000_000)
-    print("".join(f"{line}\n" for line in job_file([AppSpec(name=app)], found.specs)), end="")
+    print(jobs_of_app(app, found.specs), end="")
     for words in found.remarks:
         warn(words)
 

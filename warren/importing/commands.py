@@ -86,7 +86,8 @@ def xxl_job(settings: Settings, **options: Any) -> None:
 def crontab(path: Path, app: str, timezone: str) -> None:
     """Print a crontab as a job file, with a shell script for each line. FILE - is standard input.
 
-    Lines that cannot become jobs are listed on standard error.
+    The jobs arrive stopped, and their app stays as it is. Lines that cannot become jobs are listed
+    on standard error.
     """
     print_crontab(path, app=app, timezone=timezone)
 
@@ -100,7 +101,7 @@ def crontab(path: Path, app: str, timezone: str) -> None:
 def celery(place: str, app: str) -> None:
     """Print the beat_schedule of a Celery app as a job file. This imports the app.
 
-    warren.contrib.celery turns its tasks into handlers. What has no equivalent here is listed on
-    standard error.
+    The jobs arrive stopped, and their app stays as it is. warren.contrib.celery turns the tasks
+    into handlers. What has no equivalent here is listed on standard error.
     """
     print_beat_schedule(place, app=app)

@@ -15,12 +15,12 @@ from pathlib import Path
 from scheduler.alarms.channels.mail_server import is_email
 from scheduler.cron.wall_clock import load_zone
 from scheduler.jobs.rules import check_app_name, problems
-from scheduler.jobs.spec import AppSpec, JobSpec
+from scheduler.jobs.spec import JobSpec
 from scheduler.problems import Problem
 from scheduler.schedules.cron_schedule import CronSchedule
 from warren.errors import CommandError
 from warren.importing.cron_fields import BOTH_DAYS, listed
-from warren.jobfile.export import job_file
+from warren.jobfile.export import jobs_of_app
 from warren.views.terminal import warn
 
 _SHORTCUTS = {
@@ -70,7 +70,7 @@ def print_crontab(path: Path, *, app: str, timezone: str) -> None:
     text = _decoded(data, str(path))
     now_ms = time.time_ns() // 1_000_000
     crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms)
-    print("".join(f"{line}\n" for line in job_file([AppSpec(name=app)], crontab.specs)), end="")
+    print(jobs_of_app(app, crontab.specs), end="")
     for words in crontab.remarks:
         warn(words)
 

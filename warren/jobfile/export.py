@@ -54,6 +54,15 @@ def read_specs(
     return [app_spec(one) for one in shown], specs
 
 
+def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
+    """Return a job file of stopped jobs that leaves their app as it is."""
+    words = (
+        f"# The jobs arrive stopped. App {app} stays as it is; if there is none yet: "
+        f"warren apps add {app}"
+    )
+    return "".join(f"{line}\n" for line in (words, *job_file([], specs)))
+
+
 def sound_specs(
     specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
 ) -> tuple[list[JobSpec], list[str]]:
