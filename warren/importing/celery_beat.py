@@ -1,8 +1,10 @@
 """`warren import celery`: the schedule of Celery beat as a job file."""
 
+import contextlib
 import importlib
 import itertools
 import json
+import math
 import re
 import sys
 import time
@@ -40,7 +42,9 @@ class BeatSchedule:
 def print_beat_schedule(place: str, *, app: str) -> None:
     """Print a Celery app's schedule as a job file, and remarks on standard error."""
     check_app_name(app)
-    found = read_beat_schedule(load_app(place), app=app, now_ms=time.time_ns() // 1_000_000)
+    now_ms = time.time_ns() // 1_000_000
+    with contextlib.redirect_stdout(sys.stderr):  # what the project prints is no part of the file
+        found = read_beat_schedule(load_app(place), app=app, now_ms=now_ms)
     print(jobs_of_app(app, found.specs), end="")
     for words in found.remarks:
         warn(words)
@@ -120,7 +124,7 @@ def _schedule(given: Any) -> tuple[str, str]:
     seconds = period.total_seconds() if isinstance(period, timedelta) else period
     if type(seconds) not in (int, float):
         raise ValueError(f"a schedule of type {type(given).__name__} has no equivalent here")
-    if seconds != int(seconds) or seconds < 1:
+    if not math.isfinite(seconds) or seconds != int(seconds) or seconds < 1:
         raise ValueError(f"expected whole seconds, got: {seconds}")
     return FixedRate.kind, str(int(seconds))
 
@@ -140,8 +144,8 @@ def _expression(given: Any) -> str:
 def _param(entry: Mapping[str, Any]) -> str:
     given = {name: entry[name] for name in ("args", "kwargs") if entry.get(name)}
     try:
-        return json.dumps(given, ensure_ascii=False) if given else ""
-    except TypeError as error:
+        return json.dumps(given, ensure_ascii=False, allow_nan=False) if given else ""
+    except (TypeError, ValueError) as error:
         raise ValueError(f"its arguments are not JSON: {error}") from error
 
 

@@ -1,15 +1,23 @@
 """Celery's schedule becomes a job file, and a run's param the arguments of a task."""
 
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from warren.contrib.celery import arguments
 from warren.errors import CommandError
-from warren.importing.celery_beat import BeatSchedule, load_app, read_beat_schedule
+from warren.importing.celery_beat import (
+    BeatSchedule,
+    load_app,
+    print_beat_schedule,
+    read_beat_schedule,
+)
 
 NOW_MS = 1_772_301_600_000
 ALL = {
@@ -19,6 +27,20 @@ ALL = {
     "month_of_year": set(range(1, 13)),
     "day_of_week": set(range(7)),
 }
+
+#: A Celery app, as far as it is looked at, that prints when it is imported and when it finds tasks.
+TALKATIVE = """
+from types import SimpleNamespace
+
+print("loading settings")
+app = SimpleNamespace(
+    conf=SimpleNamespace(beat_schedule={"nightly": {"task": "proj.add", "schedule": 60}}),
+    tasks={"proj.add": None},
+    timezone="UTC",
+    loader=SimpleNamespace(import_default_modules=lambda: print("loading tasks")),
+    finalize=lambda: None,
+)
+"""
 
 
 def crontab(**fields: set[int]) -> SimpleNamespace:
@@ -76,7 +98,10 @@ def test_schedules_that_have_an_equal_here(
             "it needs the day of the month and the weekday to match together",
         ),
         ({"schedule": crontab(day_of_month={31}, month_of_year={2})}, "never fires again"),
+        ({"schedule": float("inf")}, "expected whole seconds, got: inf"),
+        ({"schedule": float("nan")}, "expected whole seconds, got: nan"),
         ({"args": (object(),)}, "its arguments are not JSON"),
+        ({"args": (float("nan"),)}, "its arguments are not JSON"),
         ({"task": ""}, "handler"),
     ],
 )
@@ -151,6 +176,20 @@ def test_what_is_no_celery_app_is_named(
         load_app(place)
 
     assert words in str(raised.value)
+
+
+def test_what_a_project_prints_is_no_part_of_the_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "talkative.py").write_text(TALKATIVE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+
+    print_beat_schedule("talkative:app", app="mails")
+
+    printed, told = capsys.readouterr()
+    assert yaml.safe_load(printed)["jobs"][0]["name"] == "nightly"
+    assert told == "loading settings\nloading tasks\n"
 
 
 def test_zone_that_is_unknown_here_is_told() -> None:
