@@ -45,6 +45,8 @@ _FIELDS: Sequence[tuple[str, int, int, Sequence[str]]] = (
 )
 _PART = re.compile(r"(\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/([0-9]{1,2}))?")
 _NAME_LENGTH = 60
+#: Shells whose commands bash runs too.
+_SHELLS = ("sh", "bash", "dash")
 
 
 @dataclass(slots=True)
@@ -57,10 +59,10 @@ class Crontab:
 
 @dataclass(slots=True)
 class _Environment:
-    """The settings made by earlier lines."""
+    """The settings made by earlier lines; `timezone` "" = the scheduler's, None = it is invalid."""
 
     variables: dict[str, str] = field(default_factory=dict)
-    timezone: str = ""
+    timezone: str | None = ""
     emails: tuple[str, ...] = ()
 
 
@@ -120,15 +122,19 @@ def _decoded(data: bytes, name: str) -> str:
 
 def _assign(name: str, value: str, environment: _Environment) -> None:
     if name == "CRON_TZ":
-        # Even if it is invalid: later lines are then left out instead of run in the previous zone.
-        environment.timezone = value
+        # If it is invalid, later lines are left out instead of run in the previous zone.
+        environment.timezone = None
         load_zone(value)
-    if name == "MAILTO":
+        environment.timezone = value
+    elif name == "SHELL":
+        if Path(value).name not in _SHELLS:
+            raise ValueError("the commands of later lines run in bash here")
+    elif name == "MAILTO":
         emails = tuple(part.strip() for part in value.split(",") if part.strip())
         environment.emails = tuple(email for email in emails if is_email(email))
         if unknown := [email for email in emails if not is_email(email)]:
             raise ValueError(f"not an e-mail address: {', '.join(unknown)}")
-    elif name != "CRON_TZ":
+    else:
         environment.variables[name] = value
 
 
@@ -136,6 +142,8 @@ def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> It
     when, command = _split(line)
     if not command:
         raise ValueError("it has no command")
+    if environment.timezone is None:
+        raise ValueError("CRON_TZ above it is no time zone")
     schedules = list(_expressions(when))
     name = _free_name(command, taken)
     for number, cron in enumerate(schedules):
@@ -233,11 +241,7 @@ def _script(command: str, variables: dict[str, str]) -> str:
     """
     parts = re.split(r"(?<!\\)%", command)
     run, *fed = (part.replace(r"\%", "%") for part in parts)
-    lines = [
-        f"export {name}={shlex.quote(value)}"
-        for name, value in variables.items()
-        if name != "SHELL"
-    ]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     lines.append('cd "$HOME"' if "HOME" in variables else "cd ~")
     if fed:
         end = "END_OF_INPUT"

@@ -122,6 +122,7 @@ def test_script_does_what_cron_does(command: str, printed: str, tmp_path: Path) 
         ("0 0 */2 * 1 x", "it needs the day of the month and the weekday to match together"),
         ("MAILTO=root", "not an e-mail address: root"),
         ("CRON_TZ=Mars/Base", "expected timezone to be an IANA name"),
+        ("SHELL=/usr/bin/python3", "the commands of later lines run in bash here"),
     ],
 )
 def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
@@ -133,9 +134,15 @@ def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
     assert words in told
 
 
-def test_lines_after_an_unknown_zone_are_left_out_until_the_next_zone() -> None:
+@pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "dash"])
+def test_shell_whose_commands_bash_runs_needs_no_remark(shell: str) -> None:
+    assert "SHELL" not in only(f"SHELL={shell}\n0 1 * * * x").script_source
+
+
+@pytest.mark.parametrize("wrong", ["Mars/Base", "", '""'])
+def test_lines_after_an_unknown_zone_are_left_out_until_the_next_zone(wrong: str) -> None:
     zones = (
-        "CRON_TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ=Mars/Base\n0 1 * * * b\nCRON_TZ=UTC\n0 1 * * * c"
+        f"CRON_TZ=Asia/Tokyo\n0 1 * * * a\nCRON_TZ={wrong}\n0 1 * * * b\nCRON_TZ=UTC\n0 1 * * * c"
     )
 
     crontab = read(zones)
