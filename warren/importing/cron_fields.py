@@ -8,8 +8,20 @@ BOTH_DAYS = "it needs the day of the month and the weekday to match together"
 
 
 def listed(values: Collection[int], count: int) -> str:
-    """Return values as a field: `*` for all `count` of them, else a list with ranges."""
-    return "*" if len(values) >= count else ",".join(_ranges(sorted(values)))
+    """Return values as a field: `*` for all `count` of them, else a step, or a list with ranges."""
+    if len(values) >= count:
+        return "*"
+    ordered = sorted(values)
+    return _stepped(ordered) or ",".join(_ranges(ordered))
+
+
+def _stepped(values: Sequence[int]) -> str:
+    """Return three values or more at equal distances as one step; empty if they are not."""
+    if len(values) < 3:  # noqa: PLR2004 - a list of two is as short
+        return ""
+    first, last, step = values[0], values[-1], values[1] - values[0]
+    is_even = step > 1 and list(values) == list(range(first, last + 1, step))
+    return f"{first}-{last}/{step}" if is_even else ""
 
 
 def _ranges(values: Sequence[int]) -> Iterator[str]:

@@ -69,6 +69,12 @@ def _celery(entries: Mapping[str, Any], timezone: str = "UTC") -> SimpleNamespac
         (crontab(), "CRON", "0 * * * * ?", "Asia/Tokyo"),
         (crontab(minute={0, 30}, hour={7}), "CRON", "0 0,30 7 * * ?", "Asia/Tokyo"),
         (crontab(minute={0}, day_of_week={0, 6}), "CRON", "0 0 * ? * 1,7", "Asia/Tokyo"),
+        (
+            crontab(minute=set(range(0, 60, 2)), day_of_month=set(range(1, 32, 2))),
+            "CRON",
+            "0 0-58/2 * 1-31/2 * ?",
+            "Asia/Tokyo",
+        ),
         (crontab(minute={0}, day_of_month={1}), "CRON", "0 0 * 1 * ?", "Asia/Tokyo"),
         (timedelta(minutes=5), "FIX_RATE", "300", ""),
         (SimpleNamespace(run_every=timedelta(seconds=10)), "FIX_RATE", "10", ""),
