@@ -16,7 +16,7 @@ from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.import_report import finding_line, print_findings, print_outcomes, print_runs
 from warren.importing.xxl_job.dump_source import DumpSource
-from warren.importing.xxl_job.job_file import lines_of
+from warren.importing.xxl_job.job_file import findings_about, lines_of
 from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.runs import RunReader
@@ -143,7 +143,7 @@ def _import(
 
 def _print_file(items: ImportItems) -> None:
     print("".join(f"{line}\n" for line in lines_of(items)), end="")
-    for finding in items.findings:
+    for finding in findings_about(items):
         if finding.words:
             warn(finding_line(finding))
 

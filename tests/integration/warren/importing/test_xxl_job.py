@@ -571,6 +571,21 @@ def test_job_file_is_printed_and_nothing_written(case: ImportCase) -> None:
     assert counts(case) == before
 
 
+def test_job_file_names_what_is_not_in_it(case: ImportCase) -> None:
+    case.xxl.group()
+    case.xxl.job("parent", id=1, child_jobid="2,3")
+    case.xxl.job("bad", id=2, schedule_conf="whenever")
+    case.xxl.job("good", id=3)
+
+    said = case.run("--print")
+
+    assert "children: [good]" in said
+    assert "stopped" not in said
+    assert "warning: left out  xxl_job_info 2 schedule_conf 'whenever'" in said
+    assert "; the job is not in the file\n" in said
+    assert "xxl_job_info 1 child_jobid '2': job 2 is not in the file; dropped\n" in said
+
+
 def test_same_names_of_three_xxl_jobs_are_made_unique(case: ImportCase) -> None:
     case.xxl.group()
     case.xxl.job("a", id=1)
