@@ -163,12 +163,30 @@ class Statements:
         while True:
             token = self._tokens.needed()
             if token.is_sign(b",") or token.is_sign(b")"):
-                yield _value(parts)
+                yield self._value(parts)
                 parts = []
                 if token.is_sign(b")"):
                     return
             else:
                 parts.append(token)
+
+    def _value(self, parts: list[Token]) -> str | None:
+        """Return a value; it may follow a character set, as in `_binary 'x'`."""
+        if len(parts) == 1 and parts[0].is_word(b"NULL"):
+            return None
+        return "".join(
+            self._decoded(part)
+            for part in parts
+            if not (part.kind is Kind.WORD and part.value[:1] == b"_")
+        )
+
+    def _decoded(self, token: Token) -> str:
+        try:
+            return token.value.decode()
+        except UnicodeDecodeError as error:
+            got = token.value[error.start]
+            words = f"expected a dump in UTF-8, got the byte 0x{got:02x}"
+            raise self._tokens.fault(words, token.at) from error
 
     def _listed_columns(self) -> Iterator[str]:
         while not (token := self._tokens.needed()).is_sign(b")"):
@@ -181,11 +199,3 @@ class Statements:
         if not after.is_sign(b"."):
             return self._database, token.text, after
         return token.text, self._tokens.needed().text, self._tokens.needed()
-
-
-def _value(parts: list[Token]) -> str | None:
-    """Return a value; it may follow a character set, as in `_binary 'x'`."""
-    if len(parts) == 1 and parts[0].is_word(b"NULL"):
-        return None
-    kept = [part for part in parts if not (part.kind is Kind.WORD and part.value[:1] == b"_")]
-    return "".join(part.text for part in kept)

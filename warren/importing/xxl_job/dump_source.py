@@ -5,6 +5,7 @@ import gzip
 import mmap
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -115,7 +116,7 @@ def _opened(path: Path) -> IO[bytes]:
         plain = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
         try:
             shutil.copyfileobj(packed, plain)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             plain.close()
             raise CommandError(f"{path}: cannot unpack it; is it cut? ({error})") from error
         plain.flush()

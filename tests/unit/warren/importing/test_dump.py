@@ -1,5 +1,6 @@
 """A dump is cut into tables and rows; one that ends in the middle is named."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,24 @@ def test_a_dump_that_powershell_wrote_is_told_what_to_do(tmp_path: Path) -> None
     dump.write_bytes(WHOLE.encode("utf-16"))
 
     with pytest.raises(CommandError, match=r"dump.sql is UTF-16.*--result-file"):
+        DumpSource(dump)
+
+
+def test_a_dump_in_another_character_set_is_refused_with_its_line() -> None:
+    data = TABLE.encode() + "INSERT INTO `jobs` VALUES (1,'日报',0);".encode("gbk")
+
+    with pytest.raises(CommandError, match=r"^dump.sql, line 11: expected a dump in UTF-8, got"):
+        list(Statements(data, "dump.sql", ["jobs"]))
+
+
+@pytest.mark.parametrize("at", [12, 40, -1])
+def test_a_packed_dump_that_is_damaged_is_named(tmp_path: Path, at: int) -> None:
+    packed = bytearray(gzip.compress(WHOLE.encode()))
+    packed[at] ^= 0xFF
+    dump = tmp_path / "dump.sql.gz"
+    dump.write_bytes(packed)
+
+    with pytest.raises(CommandError, match=r"dump.sql.gz: cannot unpack it; is it cut\?"):
         DumpSource(dump)
 
 
