@@ -140,6 +140,8 @@ def totals(desk: Desk) -> dict[object, int]:
         (("--all", "--keep", "3"), "expected one of --older-than, --keep and --all"),
         (("--job", "one", "--app", "reports", "--all"), "expected --job or --app, got both"),
         (("--keep", "0"), "0 is not in the range"),
+        (("--older-than", "soon"), "expected a time like"),
+        (("--older-than", ""), "expected a time like"),
     ],
 )
 def test_a_clearing_that_does_not_say_what_is_wrong_usage(
@@ -156,8 +158,6 @@ def test_a_clearing_that_does_not_say_what_is_wrong_usage(
     [
         (("--job", "nix", "--all"), "no job named 'nix'"),
         (("--app", "nix", "--all"), "no app named 'nix'"),
-        (("--older-than", "soon"), "expected a time like"),
-        (("--older-than", ""), "expected a time like"),
     ],
 )
 def test_what_cannot_be_cleared_is_one_line(
@@ -192,11 +192,6 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--for", "soon"), "expected --for to be a duration like 30m or 2h"),
-        (("--for", "0h"), "expected --for to be a duration like 30m or 2h"),
-        (("--for", ""), "expected --for to be a duration like 30m or 2h"),
-        (("--until", ""), "expected --until to be a time like"),
-        (("--until", "noon"), "expected --until to be a time like"),
         (("--until", "2020-01-01"), "expected the pause to end between now and"),
         (("--reason", "x" * 201), "expected reason to be a line of up to 200 characters"),
         (("--app", "nix"), "no app named 'nix'"),
@@ -206,6 +201,23 @@ def test_a_pause_that_cannot_be_is_refused_in_one_line(
     desk: Desk, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in desk.refused("pause", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--for", "soon"), "expected --for to be a duration like 30m or 2h"),
+        (("--for", "0h"), "expected --for to be a duration like 30m or 2h"),
+        (("--for", ""), "expected --for to be a duration like 30m or 2h"),
+        (("--until", ""), "expected --until to be a time like"),
+        (("--until", "noon"), "expected --until to be a time like"),
+        (("--for", "2h", "--no-until"), "give only one of --until, --for and --no-until"),
+    ],
+)
+def test_a_pause_with_an_end_that_is_none_is_wrong_usage(
+    desk: Desk, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in desk.refused("pause", *arguments, status=2)
 
 
 def test_a_scheduler_of_another_host_is_not_alive_on_this_one(desk: Desk) -> None:

@@ -223,11 +223,6 @@ def test_trigger_plans_a_run_and_prints_its_id(applied: Desk) -> None:
         (("jobs", "apply", "."), "cannot read .: Is a directory"),
         (("runs", "kill", "77"), "77"),
         (("runs", "list", "--job", "nix"), "no job named 'nix'"),
-        (("runs", "list", "--since", "whenever"), "expected a time like"),
-        (("audit", "--until", "whenever"), "expected a time like"),
-        (("runs", "list", "--since", ""), "expected a time like"),
-        (("audit", "--since", ""), "expected a time like"),
-        (("audit", "--until", ""), "expected a time like"),
         (("audit", "--job", ""), "no job named ''"),
     ],
 )
@@ -235,6 +230,22 @@ def test_what_cannot_be_done_is_one_line(
     applied: Desk, arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in applied.refused(*arguments)
+
+
+@pytest.mark.parametrize("time", ["whenever", ""])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs", "list", "--since"),
+        ("audit", "--since"),
+        ("audit", "--until"),
+        ("report", "--since"),
+    ],
+)
+def test_a_time_that_is_none_is_wrong_usage(
+    applied: Desk, arguments: tuple[str, ...], time: str
+) -> None:
+    assert "expected a time like" in applied.refused(*arguments, time, status=2)
 
 
 def test_pause_and_resume_say_whether_they_changed_anything(desk: Desk) -> None:

@@ -15,7 +15,6 @@ from sql.registry import apps
 from warren.actions.local_client import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
-from warren.errors import CommandError
 from warren.settings.settings import Settings
 from warren.views.terminal import print_json, print_table, relative, visible
 
@@ -124,7 +123,7 @@ def _scope(word: str) -> Scope:
     try:
         return Scope(word)
     except ValueError:
-        raise CommandError(
+        raise click.UsageError(
             f"unknown scope {word[:100]!r}; expected some of {', '.join(Scope)}"
         ) from None
 

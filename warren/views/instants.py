@@ -4,6 +4,8 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import click
+
 from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
 
 _UNITS_MS = {"s": 1_000, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w": 7 * DAY_MS}
@@ -16,7 +18,7 @@ def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
     A time without an offset is in `zone`. Units are s, m, h, d and w.
 
     Raises:
-        ValueError: it is neither.
+        UsageError: it is neither.
 
     """
     if ago := _SPAN.fullmatch(text.strip()):
@@ -24,7 +26,7 @@ def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
     try:
         return _iso_instant(text, zone)
     except (ValueError, OverflowError) as error:
-        raise ValueError(
+        raise click.UsageError(
             f"expected a time like 2026-12-01T08:00:00+08:00 or 10m, got: {text[:100]!r}"
         ) from error
 
@@ -33,13 +35,13 @@ def read_end(text: str, *, zone: ZoneInfo) -> int:
     """Return an ISO 8601 time as epoch milliseconds; one without an offset is in `zone`.
 
     Raises:
-        ValueError: it is not a time.
+        UsageError: it is not a time.
 
     """
     try:
         return _iso_instant(text, zone)
     except (ValueError, OverflowError) as error:
-        raise ValueError(
+        raise click.UsageError(
             f"expected --until to be a time like 2026-12-01T08:00, got: {text[:100]!r}"
         ) from error
 
@@ -48,12 +50,14 @@ def read_span(text: str) -> int:
     """Return a duration like `2h` in milliseconds; units are s, m, h, d and w.
 
     Raises:
-        ValueError: it is not a duration, or 0.
+        UsageError: it is not a duration, or 0.
 
     """
     found = _SPAN.fullmatch(text.strip())
     if not found or not int(found[1]):
-        raise ValueError(f"expected --for to be a duration like 30m or 2h, got: {text[:100]!r}")
+        raise click.UsageError(
+            f"expected --for to be a duration like 30m or 2h, got: {text[:100]!r}"
+        )
     return _span_ms(found)
 
 

@@ -2,6 +2,7 @@
 
 from zoneinfo import ZoneInfo
 
+import click
 import pytest
 
 from sql.instants import iso
@@ -35,7 +36,7 @@ def test_instant_is_read(text: str, instant: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "10", "10y", "-5m", "1.5h", "yesterday", "2026-13-01"])
 def test_what_is_no_instant_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a time like") as refused:
+    with pytest.raises(click.UsageError, match="expected a time like") as refused:
         read_instant(text, now_ms=NOW, zone=SHANGHAI)
 
     assert repr(text) in str(refused.value)
