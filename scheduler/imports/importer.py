@@ -8,6 +8,7 @@ are started here, when their children exist.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 
 from scheduler.commands.command_context import CommandContext
 from scheduler.imports.decisions import APP, JOB, Decider
@@ -17,7 +18,8 @@ from scheduler.imports.job_import import JobImport
 from scheduler.imports.past_runs import PastRunImport
 from scheduler.imports.take_over import TakeOver
 from scheduler.imports.user_import import StorePasswords, UserImport
-from sql.imports import origins
+from sql.batch import chunks
+from sql.imports import origins, past_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,16 @@ class Importer:
             *self._past.days(items.days, today=self._options.today, is_preview=False),
             *(self._take_over.write(items) if self._options.take_over else ()),
         ]
+
+    def preview_runs(self, items: Iterable[ImportedRun]) -> tuple[int, int]:
+        """Return how many of these runs are not here yet, and how many of their ids are."""
+        new = taken = 0
+        for chunk in chunks(items):
+            ids = [one.source_id for one in chunk]
+            known = self._context.database.read(partial(past_runs.known_run_ids, run_ids=ids))
+            new += len(ids) - len(known)
+            taken += len(known)
+        return new, taken
 
     def write_runs(self, items: Iterable[ImportedRun]) -> tuple[int, int]:
         """Import the runs of imported jobs, and skip those of others.

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import click
+
 from scheduler.commands.command_context import CommandContext
 from scheduler.cron.wall_clock import load_zone
 from scheduler.imports.importer import Importer, ImportOptions
@@ -55,11 +57,11 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
     zone = load_zone(options.timezone)
     if not 0 < len(options.source) <= _LONGEST_SOURCE:
         words = f"expected --source to be a name of up to {_LONGEST_SOURCE} characters"
-        raise CommandError(f"{words}, got: {options.source[: _LONGEST_SOURCE + 1]!r}")
+        raise click.UsageError(f"{words}, got: {options.source[: _LONGEST_SOURCE + 1]!r}")
     if options.take_over and (options.as_file or not is_url(options.place)):
-        raise CommandError("--take-over needs XXL-JOB's database itself, and no --print")
+        raise click.UsageError("--take-over needs XXL-JOB's database itself, and no --print")
     if options.watch is not None and not options.take_over:
-        raise CommandError("--watch needs --take-over")
+        raise click.UsageError("--watch needs --take-over")
     with open_source(options.place, options.password_file, settings) as source:
         now_ms = time.time_ns() // 1_000_000
         quiet = _QuietCheck(source, options.watch or QUIET_SECONDS)
@@ -128,7 +130,8 @@ def _import(
     if options.runs:
         reader = RunReader(zone, options.runs, now_ms, {job.source_id for job in items.jobs})
         found = reader.read(source)
-        added, taken = (sum(1 for _ in found), 0) if options.dry_run else importer.write_runs(found)
+        bring_in = importer.preview_runs if options.dry_run else importer.write_runs
+        added, taken = bring_in(found)
         print_runs(
             {
                 "runs": added,

@@ -65,13 +65,15 @@ class TestTakeOver:
         assert case.outcomes("--dry-run")["job shop-jobs/ran"] == "create"
 
     def test_watch_is_for_a_take_over(self, case: ImportCase) -> None:
-        assert case.run("--watch", "60") == "error: --watch needs --take-over"
+        assert case.run("--watch", "60").startswith("error: --watch needs --take-over (see: ")
         assert "6<=x<=3600" in case.run("--take-over", "--watch", "5")
 
     def test_dump_cannot_be_taken_over(self, case: ImportCase) -> None:
         said = case.run("--take-over", place="dump.sql")
 
-        assert said == "error: --take-over needs XXL-JOB's database itself, and no --print"
+        assert said.startswith(
+            "error: --take-over needs XXL-JOB's database itself, and no --print (see: "
+        )
 
 
 class TestRuns:
@@ -139,3 +141,8 @@ class TestRuns:
 
         assert "runs: 1 would be imported" in said
         assert self.runs(case) == []
+
+        case.run("--runs", "3")
+        said = case.run("--runs", "3", "--dry-run")
+
+        assert "runs: 0 would be imported; left out: 1 id taken" in said
