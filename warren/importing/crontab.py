@@ -9,6 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from scheduler.schedules.cron_schedule import CronSchedule
 from warren.errors import CommandError
 from warren.importing.cron_fields import BOTH_DAYS, listed
 from warren.jobfile.export import jobs_of_app
+from warren.jobfile.whole_files import read_whole
 from warren.views.terminal import warn
 
 _SHORTCUTS = {
@@ -68,8 +70,8 @@ class _Environment:
 
 def print_crontab(path: Path, *, app: str, timezone: str) -> None:
     """Print a crontab as a job file, and remarks on standard error."""
-    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    text = _decoded(data, str(path))
+    with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+        text = _decoded(read_whole(file, str(path)), str(path))
     now_ms = time.time_ns() // 1_000_000
     crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms)
     print(jobs_of_app(app, crontab.specs), end="")

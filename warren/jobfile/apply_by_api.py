@@ -8,6 +8,7 @@ from scheduler.commands.job_files.file_changes import Change
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import print_changes
+from warren.jobfile.whole_files import read_whole
 from warren.jobfile.yaml_tree import line_at, tree_of
 from warren.settings.settings import PREFIX, Settings
 
@@ -24,7 +25,9 @@ def apply_by_api(
     if settings.api_token is None:
         raise CommandError(f"{PREFIX}API_TOKEN: expected a token of the API, it is not set")
     try:
-        client, data = Client(url, settings.api_token), path.read_bytes()
+        client = Client(url, settings.api_token)
+        with path.open("rb") as file:
+            data = read_whole(file, str(path))
         found = client.apply(data, dry_run=dry_run, prune=prune)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error

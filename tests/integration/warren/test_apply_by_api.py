@@ -12,7 +12,7 @@ from tests.support.api import make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.stored_rows import Rows
 from warren.cli import root
-from warren.errors import JobFileError
+from warren.errors import CommandError, JobFileError
 
 JOBS = """\
 jobs:
@@ -38,6 +38,13 @@ def apply(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     yield lambda path: CliRunner().invoke(root, ["jobs", "apply", str(path), "--api", url])
     server.stop()
     rows.database.close()
+
+
+def test_a_file_larger_than_a_job_file_may_be_is_not_sent(apply: Callable[[Path], Result]) -> None:
+    refused = apply(Path("/dev/zero")).exception
+
+    assert isinstance(refused, CommandError)
+    assert str(refused).startswith("/dev/zero: expected a file of up to 5000000 bytes")
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,13 @@ def test_what_is_no_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
         print_crontab(tmp_path / "crontab", app="nightly", timezone="")
 
 
+def test_crontab_larger_than_a_job_file_may_be_is_refused() -> None:
+    endless = Path("/dev/zero")
+
+    with pytest.raises(CommandError, match=r"^/dev/zero: expected a file of up to 5000000 bytes"):
+        print_crontab(endless, app="nightly", timezone="")
+
+
 def test_same_commands_get_names_of_their_own() -> None:
     names = [one.name for one in read("0 1 * * * x /y\n" * 3).specs]
 
