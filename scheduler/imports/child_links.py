@@ -12,6 +12,7 @@ from scheduler.jobs.audit_records import record_of_children
 from scheduler.jobs.circles import find_circle
 from sql.imports import origins
 from sql.imports.origins import Origin
+from sql.instants import at
 from sql.jobs import child_links
 from sql.models import Job
 
@@ -71,8 +72,10 @@ class LinkImport:
     def _link(
         self, session: Session, changed: Sequence[tuple[Job, tuple[int, ...], tuple[int, ...]]]
     ) -> None:
-        child_links.give_children(session, [(job, wanted) for job, _, wanted in changed])
         now_ms = self._context.now_ms()
+        for job, _, _ in changed:
+            job.update_time = at(now_ms)
+        child_links.give_children(session, [(job, wanted) for job, _, wanted in changed])
         for job, before, wanted in changed:
             self._context.note_job(
                 session,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
@@ -224,13 +224,20 @@ def child_origins(session: Session, job_id: int, bounds: tuple[int, int]) -> set
 
 
 def attempts(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> Iterable[TickRun]:
-    """Yield all runs of a job by tick, shard and attempt.
+    """Yield all runs of a job by tick, shard and attempt, except those that succeeded elsewhere.
 
     Rows are streamed, so the session must execute nothing else until they are read.
     """
+    # An imported run was never routed here, and its success started children where it ran.
+    succeeded_here = or_(Run.status != RunStatus.SUCCEEDED, Run.routed_at.is_not(None))
     statement = (
         query(TickRun, Run)
-        .where(Run.job_id == job_id, Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
+        .where(
+            Run.job_id == job_id,
+            Run.scheduled_at > after_ms,
+            Run.scheduled_at <= until_ms,
+            succeeded_here,
+        )
         .order_by(Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
     )
     return map(TickRun._make, session.execute(statement, execution_options={"yield_per": 5_000}))

@@ -43,7 +43,7 @@ def tick_in_flight(
     ]
     ids = RunIds(cluster.database)
     run_ids = cluster.database.write(lambda session: planning.plan(session, new, ids))
-    put(cluster.database, run_ids, status=SENT)
+    put(cluster.database, run_ids, status=SENT, routed_at=cluster.now_ms())
     return run_ids
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from scheduler.audit.integrity_check import audit
-from sql.models import Run
+from sql.models import Job, Run
 from tests.integration.warren.importing.conftest import ImportCase
 
 
@@ -121,6 +121,23 @@ class TestRuns:
         assert (first.kind, first.job_id, first.message) == ("MANUAL", 1, "fine")
         assert first.trigger_message == "Trigger: Cron\na < b"
         assert first.finished_at - first.scheduled_at == 9_000
+        assert audit(case.rows.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
+
+    def test_no_run_of_a_child_is_missed_for_those_that_succeeded_there(
+        self, case: ImportCase
+    ) -> None:
+        case.xxl.job("parent", child_jobid="2")
+        case.xxl.job("child", id=2)
+        case.run()
+        yesterday = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=1)
+        linked = update(Job).values(update_time=yesterday)
+        case.rows.database.write(lambda session: session.execute(linked))
+        for job_id in (1, 2):
+            self.log(case, timedelta(hours=1), job_id=job_id)
+
+        case.run("--runs", "3")
+
+        assert [run.job_id for run in self.runs(case)] == [1, 2]
         assert audit(case.rows.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
 
     def test_second_time_brings_no_run_twice(self, case: ImportCase) -> None:

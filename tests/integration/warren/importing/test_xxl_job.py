@@ -9,12 +9,14 @@ import pytest
 from sqlalchemy import func, select
 
 from broker.reasons.stored import from_json
+from scheduler.audit.integrity_check import audit
 from scheduler.retention.reporter import Reporter
 from sql.accounts import audit_log, users
 from sql.accounts.audit_log import AuditFilter
 from sql.ids import take_block
 from sql.jobs import child_links, script_versions
 from sql.models import App, DayReport, ImportOrigin, Job, Model, User
+from sql.run_status import Kind, RunStatus
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.xxl_job_tables import VERSIONS
 
@@ -252,6 +254,29 @@ class TestEdits:
             2,
         )
         assert set(imported.outcomes().values()) == {"unchanged"}
+
+    def test_child_that_arrives_later_is_not_missed_for_earlier_runs(
+        self, imported: ImportCase
+    ) -> None:
+        ended_at = int(datetime.now(UTC).timestamp() * 1_000) - 60_000
+        times = {"routed_at": ended_at, "finished_at": ended_at}
+        imported.rows.run(
+            1,
+            ended_at,
+            "shop-jobs",
+            kind=Kind.MANUAL,
+            origin_id=None,
+            status=RunStatus.SUCCEEDED,
+            **times,
+        )
+        self.edit_here(imported, 1, update_time=MIDNIGHT)
+        self.edit_there(imported, 1, child_jobid="2")
+
+        imported.run()
+
+        assert imported.rows.database.read(lambda session: child_links.children_of(session, 1))
+        report = audit(imported.rows.database, since_ms=0, until_ms=2**53, timezone="UTC")
+        assert report.is_sound
 
     def test_edit_here_stays(self, imported: ImportCase) -> None:
         self.edit_here(imported, 2, timeout=99)
