@@ -35,13 +35,14 @@ class DelaySpan:
 
 def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
     """Count a span's ticks, and find those that break the rules above."""
-    bounds = {"after_ms": span.after_ms, "until_ms": span.until_ms}
-    ticks = tick_rows.delayed_ticks(session, job.job_id, **bounds)
+    # Before the rows: a tick that is skipped meanwhile must not count as fired too.
     skips = [
         skip.from_at
         for skip in tick_rows.skips(session, job.job_id)
         if span.after_ms < skip.from_at <= span.until_ms
     ]
+    bounds = {"after_ms": span.after_ms, "until_ms": span.until_ms}
+    ticks = tick_rows.delayed_ticks(session, job.job_id, **bounds)
     # A tick that was planned and then skipped has a cancelled row and a skip.
     skipped = set(skips)
     rows = [

@@ -191,6 +191,8 @@ def _compare(session: Session, span: _Span, job: JobTally) -> None:
 
 
 def _compare_computed(session: Session, span: _Span, job: JobTally) -> None:
+    # Before the rows: a tick that is skipped meanwhile must not count as fired too.
+    skipped = _Skipped(tick_rows.skips(session, job.job_id))
     rows = tick_rows.ticks_with_rows(
         session, job.job_id, after_ms=span.after_ms, until_ms=span.until_ms
     )
@@ -198,7 +200,6 @@ def _compare_computed(session: Session, span: _Span, job: JobTally) -> None:
     for row in rows:
         if span.late_starts.forbids(row):
             job.add_late(row.scheduled_at)
-    skipped = _Skipped(tick_rows.skips(session, job.job_id))
     purged_until = tick_rows.purged_until(session, job.job_id)
     for tick in span.ticks():
         job.due += 1

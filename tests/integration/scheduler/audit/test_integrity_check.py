@@ -5,19 +5,22 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, event, update
+from sqlalchemy.orm import Session
 
 from scheduler.audit.integrity_check import audit
 from scheduler.audit.tally import JobTally
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
+from sql.explanation import Explanation
 from sql.instants import at
+from sql.jobs import history
 from sql.jobs.parked import PARKED_MS
-from sql.models import JobChild, Purge, Run
+from sql.models import Job, JobChild, Purge, Run, SkippedTicks
 from sql.run_status import RunStatus
-from tests.integration.scheduler.family import SENT, end, tick_in_flight
+from tests.integration.scheduler.family import SENT, completion, end, ends, tick_in_flight
 from tests.support.cluster import APP, Cluster, on_memory
-from tests.support.sql_rows import put
+from tests.support.sql_rows import put, statements
 
 DELAY_MS = 60_000
 
@@ -133,6 +136,57 @@ def test_a_job_that_waits_for_an_open_run_is_sound(cluster: Cluster, ticks: list
     assert cluster.jobs()[0].next_tick_at == PARKED_MS
     assert cluster.run(ticks[1]).status == RunStatus.PLANNED
     assert faults(cluster) == {}
+
+
+# -- while it runs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cluster", ["real"], indirect=True)  # SQLite reads one snapshot
+@pytest.mark.parametrize("kind", ["FIX_RATE", "FIX_DELAY"])
+def test_a_tick_that_is_skipped_during_the_audit_is_decided_once(
+    cluster: Cluster, still: SchedulerNode, kind: str
+) -> None:
+    cluster.job("missed", schedule_kind=kind, schedule_value="60", enabled=True)
+    still.planner.tick(cluster.jobs()[0].next_tick_at)
+    [run], [job] = cluster.runs(), cluster.jobs()
+    left = 0
+
+    def skip(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            miss(cluster, run)
+
+    with statements(cluster.database) as sent:
+        assert faults(cluster) == {}
+    event.listen(cluster.database.engine, "after_cursor_execute", skip)
+    for number, (text, _) in enumerate(sent, 1):
+        plan_again(cluster, run, job)
+        left = number
+
+        assert faults(cluster) == {}, f"skipped after: {text}"
+
+        assert len(cluster.skips()) == 1
+
+
+def miss(cluster: Cluster, run: Run) -> None:
+    """Cancel a planned run and record its tick as skipped, as for a run that was missed."""
+    tick = run.scheduled_at
+    why = Explanation("missed", None)
+    skip = history.skipped(run.job_id, tick, tick, count=1, why=why, now_ms=tick)
+    missed, one = ends(run.id, status=RunStatus.CANCELLED, finished_at=tick), completion(cluster)
+
+    def unit(session: Session) -> None:
+        one.end(session, missed)
+        history.record_skips(session, [skip])
+
+    cluster.database.write(unit)
+
+
+def plan_again(cluster: Cluster, run: Run, job: Job) -> None:
+    put(cluster.database, [run.id], status=RunStatus.PLANNED)
+    cluster.set_job(job.name, next_tick_at=job.next_tick_at)
+    cluster.database.write(lambda session: session.execute(delete(SkippedTicks)))
 
 
 # -- shards -----------------------------------------------------------------------------------
