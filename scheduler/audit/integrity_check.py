@@ -33,7 +33,8 @@ from sql.run_status import RunStatus
 from sql.runs import tick_rows
 from sql.runs.tick_rows import JobRange
 
-#: Due times computed in one call.
+#: Due times compared at once. The server would close a connection that is idle for as long as a
+#: few hundred thousand of them take.
 CHUNK = 10_000
 
 
@@ -52,6 +53,15 @@ class AuditReport:
 
 
 @dataclass(frozen=True, slots=True)
+class _Chunk:
+    """All ticks of a schedule in (`after_ms`, `until_ms`]."""
+
+    after_ms: int
+    until_ms: int
+    ticks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class _Span:
     """A time in which one schedule of a job was enabled: ticks in (`after_ms`, `until_ms`].
 
@@ -65,11 +75,14 @@ class _Span:
     is_last: bool
     late_starts: LateStartRule
 
-    def ticks(self) -> Iterator[int]:
+    def chunks(self) -> Iterator[_Chunk]:
+        """Yield chunks that cover the span, even where it has no ticks."""
         after_ms = self.after_ms
-        while ticks := self.schedule.ticks(after_ms, self.until_ms, self.anchor_ms, CHUNK):
-            yield from ticks
-            after_ms = ticks[-1]
+        while after_ms < self.until_ms:
+            ticks = self.schedule.ticks(after_ms, self.until_ms, self.anchor_ms, CHUNK)
+            until_ms = ticks[-1] if len(ticks) == CHUNK else self.until_ms
+            yield _Chunk(after_ms, until_ms, ticks)
+            after_ms = until_ms
 
 
 def audit(
@@ -193,15 +206,26 @@ def _compare(session: Session, span: _Span, job: JobTally) -> None:
 def _compare_computed(session: Session, span: _Span, job: JobTally) -> None:
     # Before the rows: a tick that is skipped meanwhile must not count as fired too.
     skipped = _Skipped(tick_rows.skips(session, job.job_id))
+    for chunk in span.chunks():
+        _compare_chunk(session, chunk, skipped, span.late_starts, job)
+
+
+def _compare_chunk(
+    session: Session,
+    chunk: _Chunk,
+    skipped: "_Skipped",
+    late_starts: LateStartRule,
+    job: JobTally,
+) -> None:
     rows = tick_rows.ticks_with_rows(
-        session, job.job_id, after_ms=span.after_ms, until_ms=span.until_ms
+        session, job.job_id, after_ms=chunk.after_ms, until_ms=chunk.until_ms
     )
     statuses = {row.scheduled_at: row.status for row in rows}
     for row in rows:
-        if span.late_starts.forbids(row):
+        if late_starts.forbids(row):
             job.add_late(row.scheduled_at)
     purged_until = tick_rows.purged_until(session, job.job_id)
-    for tick in span.ticks():
+    for tick in chunk.ticks:
         job.due += 1
         status = statuses.pop(tick, None)
         in_skip = skipped.covers(tick)

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete, event, update
 from sqlalchemy.orm import Session
 
-from scheduler.audit.integrity_check import audit
-from scheduler.audit.tally import JobTally
+from scheduler.audit.integrity_check import CHUNK, audit
+from scheduler.audit.tally import Fault, JobTally
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from sql.explanation import Explanation
@@ -20,7 +20,7 @@ from sql.models import Job, JobChild, Purge, Run, SkippedTicks
 from sql.run_status import RunStatus
 from tests.integration.scheduler.family import SENT, completion, end, ends, tick_in_flight
 from tests.support.cluster import APP, Cluster, on_memory
-from tests.support.sql_rows import put, statements
+from tests.support.sql_rows import new_run, plan, put, statements
 
 DELAY_MS = 60_000
 
@@ -136,6 +136,54 @@ def test_a_job_that_waits_for_an_open_run_is_sound(cluster: Cluster, ticks: list
     assert cluster.jobs()[0].next_tick_at == PARKED_MS
     assert cluster.run(ticks[1]).status == RunStatus.PLANNED
     assert faults(cluster) == {}
+
+
+# -- computed ticks ---------------------------------------------------------------------------
+
+
+def every_second(cluster: Cluster, ticks: int) -> int:
+    """Let a job have had so many ticks, none of them decided; return its id."""
+    cluster.job("each", schedule_kind="FIX_RATE", schedule_value="1", enabled=True)
+    [job] = cluster.jobs()
+    cluster.set_job("each", last_tick_at=job.next_tick_at + (ticks - 1) * 1_000)
+    return job.id
+
+
+@on_memory
+@pytest.mark.parametrize("before", [0, *range(CHUNK - 8, CHUNK + 1)])
+def test_ticks_are_counted_once_wherever_a_chunk_ends(cluster: Cluster, before: int) -> None:
+    job_id = every_second(cluster, before + 10)
+    first = cluster.jobs()[0].last_tick_at - 9_000
+    purge(cluster, job_id, first + 1_000)
+    rows = [first + after_ms for after_ms in (2_000, 3_000, 5_000, 6_000, 500, 6_500)]
+    new = [new_run(job_id=job_id, scheduled_at=tick) for tick in rows]
+    run_ids = plan(cluster.database, *new)
+    put(cluster.database, run_ids[3:4], status=RunStatus.CANCELLED)
+    why = Explanation("test", None)
+    skip = history.skipped(job_id, first + 3_000, first + 4_000, count=2, why=why, now_ms=0)
+    cluster.database.write(lambda session: history.record_skips(session, [skip]))
+
+    job = tallies(cluster)["each"]
+
+    def seconds(found: list[Fault]) -> list[float]:
+        return sorted((fault.tick - first) / 1_000 for fault in found)
+
+    assert (job.due, job.purged) == (before + 10, before + 2)
+    assert (job.fired, job.skipped, job.cancelled) == (2, 1, 1)
+    assert seconds(job.lost) == [7, 8, 9]
+    assert seconds(job.doubled) == [0.5, 3, 6.5]
+
+
+@on_memory
+def test_an_audit_of_very_many_ticks_keeps_asking_the_database(cluster: Cluster) -> None:
+    every_second(cluster, 2 * CHUNK + 5_000)
+
+    with statements(cluster.database) as sent:
+        job = tallies(cluster)["each"]
+
+    assert (job.due, job.lost_count) == (2 * CHUNK + 5_000,) * 2
+    ranges = [values for text, values in sent if "coalesce(xxl_job_log.first_routed_at" in text]
+    assert len(ranges) == 3
 
 
 # -- while it runs ----------------------------------------------------------------------------
