@@ -163,7 +163,7 @@ class RunCommands:
         """Delete final runs in small steps; return how many.
 
         `on_progress` is called after each step with the count so far. With `dry_run`, runs are
-        only counted.
+        only counted. Runs that come due later stay, so that it ends however busy the cluster is.
 
         Raises:
             Problem: the criteria name an app or job that does not exist for the actor.
@@ -175,10 +175,14 @@ class RunCommands:
         database, setting = self._context.database, self._context.timezone
         # Cleared runs are added to the days that the schedulers have counted.
         days = CalendarDays(database.read(lambda session: cluster_zone(session, setting)))
+        now_ms = self._context.now_ms()
+        if criteria.before_ms is None and not criteria.keep:
+            # Due times are stored in whole seconds.
+            criteria = replace(criteria, keep=None, before_ms=now_ms + 1_000)
         clearing = Clearing(
             database, criteria, by=self._context.actor.who, days=days, dry_run=dry_run
         )
-        return clear_all(clearing, self._context.now_ms(), on_progress=on_progress)
+        return clear_all(clearing, now_ms, on_progress=on_progress)
 
     def _note_clearing(
         self, session: Session, criteria: ClearingCriteria, *, dry_run: bool

@@ -186,6 +186,28 @@ def test_many_go_in_chunks_and_the_progress_is_told(cluster: Cluster) -> None:
     assert [row[2:] for row in purges(cluster)] == [(50, "me")]
 
 
+@pytest.mark.parametrize("keep", [None, 0])
+@pytest.mark.parametrize("job_id", [None, 1])
+def test_clearing_all_ends_although_runs_go_on_ending(
+    cluster: Cluster, job_id: int | None, keep: int | None
+) -> None:
+    now_ms = cluster.now_ms()
+    past(cluster, *(NOW - now_ms + age for age in (0, DAY)), origin_id=None)
+    later: list[int] = []
+
+    def end_another(_cleared: int) -> None:
+        assert len(later) < 5, "it goes on and on"
+        later.extend(past(cluster, NOW - now_ms - 10_000 - len(later)))
+
+    count = cluster.commands().clear_runs(
+        ClearingCriteria(job_id=job_id, keep=keep), on_progress=end_another
+    )
+
+    assert count == 2
+    assert later
+    assert left(cluster) == later
+
+
 def test_two_who_clear_at_the_same_time_record_each_run_once(cluster: Cluster) -> None:
     past(cluster, *range(DAY, DAY + 300_000, 1_000))
 
