@@ -121,7 +121,8 @@ def _steps(clearing: Clearing, now_ms: int) -> Iterator[int]:
 
 def _walk_of(session: Session, criteria: ClearingCriteria) -> _Walk:
     if criteria.job_id is not None:
-        return _JobWalk(criteria.job_id, _tick_bound(session, criteria, criteria.job_id))
+        before_ms = _tick_bound(session, criteria, criteria.job_id)
+        return _JobWalk(criteria.job_id, before_ms, _due_bound(criteria))
     return _TimeWalk(_position_bound(session, criteria), criteria.app_id)
 
 
@@ -136,23 +137,32 @@ def _tick_bound(session: Session, criteria: ClearingCriteria, job_id: int) -> in
 def _position_bound(session: Session, criteria: ClearingCriteria) -> DuePosition:
     if criteria.keep:
         return purges.nth_newest_run(session, criteria.keep, app_id=criteria.app_id) or START
+    return _due_bound(criteria)
+
+
+def _due_bound(criteria: ClearingCriteria) -> DuePosition:
     return END if criteria.before_ms is None else DuePosition(at(criteria.before_ms), 0)
 
 
 class _JobWalk:
-    """Visits the ticks of one job up to `before_ms`, exclusive."""
+    """Visits the ticks of one job up to `before_ms`, exclusive.
 
-    def __init__(self, job_id: int, before_ms: int) -> None:
+    Some of their runs may have been due much later: those of a parent's late end, of retries and
+    misfires. It includes those due before the position `due_before`.
+    """
+
+    def __init__(self, job_id: int, before_ms: int, due_before: DuePosition) -> None:
         self._at = Tick(job_id, 0, -1)
         self._before_ms = before_ms
+        self._due_before = due_before
 
     def next_ticks(self, session: Session, limit: int) -> list[Tick]:
         ticks = purges.ticks_after(session, self._at, before_ms=self._before_ms, limit=limit)
         self._at = ticks[-1] if ticks else self._at
         return ticks
 
-    def includes(self, runs: Iterable[PurgeCandidate]) -> bool:  # noqa: ARG002 - all ticks it visits are
-        return True
+    def includes(self, runs: Iterable[PurgeCandidate]) -> bool:
+        return all(run.position < self._due_before for run in runs)
 
 
 class _TimeWalk:

@@ -146,14 +146,31 @@ def test_a_tick_stays_whole_while_one_of_its_shards_is_open(
 
 
 @on_memory
-def test_a_tick_stays_whole_while_one_of_its_attempts_is_young(cluster: Cluster) -> None:
+@pytest.mark.parametrize("job_id", [None, 1])
+@pytest.mark.parametrize("kind", [Kind.PARENT, Kind.MISFIRE])
+def test_a_run_of_an_old_tick_that_came_due_later_stays(
+    cluster: Cluster, kind: Kind, job_id: int | None
+) -> None:
+    late = new_run(scheduled_at=NOW - 2 * DAY, due_at=NOW - HOUR, kind=kind)
+    run_ids = plan(cluster.database, late)
+    put(cluster.database, run_ids, status=SUCCEEDED)
+
+    assert clear(cluster, ClearingCriteria(before_ms=NOW - DAY, job_id=job_id)) == 0
+    assert clear(cluster, ClearingCriteria(before_ms=NOW, job_id=job_id)) == 1
+
+
+@on_memory
+@pytest.mark.parametrize("job_id", [None, 1])
+def test_a_tick_stays_whole_while_one_of_its_attempts_is_young(
+    cluster: Cluster, job_id: int | None
+) -> None:
     first = past(cluster, 2 * DAY, status=FAILED)
     retry = new_run(scheduled_at=NOW - 2 * DAY, due_at=NOW, attempt=1, kind=Kind.RETRY)
     run_ids = first + plan(cluster.database, retry)
     put(cluster.database, run_ids[1:], status=SUCCEEDED)
 
-    assert clear(cluster, ClearingCriteria(before_ms=NOW - DAY)) == 0
-    assert clear(cluster, ClearingCriteria(before_ms=NOW + 1_000)) == 2
+    assert clear(cluster, ClearingCriteria(before_ms=NOW - DAY, job_id=job_id)) == 0
+    assert clear(cluster, ClearingCriteria(before_ms=NOW + 1_000, job_id=job_id)) == 2
 
 
 @on_memory
