@@ -32,15 +32,16 @@ class PastRunImport:
         )
 
     def days(self, items: Sequence[ImportedDay], *, today: date, is_preview: bool) -> list[Outcome]:
-        """Import the days before today that have no report here; return what was done."""
+        """Import the days before today of which no run is counted here; return what was done."""
 
         def unit(session: Session) -> list[Outcome]:
-            known = past_runs.known_days(session, [one.day for one in items])
-            new = [one for one in items if one.day not in known and one.day < today]
+            counted = past_runs.counted_days(session, [one.day for one in items])
+            kept = [_why_kept(one, counted.get(one.day), today) for one in items]
             if not is_preview:
+                new = [one for one, why in zip(items, kept, strict=True) if not why]
                 counts = {one.day: (one.succeeded, one.failed) for one in new}
                 past_runs.add_days(session, counts, at=at(self._context.now_ms()))
-            return [_day_outcome(one, is_new=one in new) for one in items]
+            return [_day_outcome(one, why) for one, why in zip(items, kept, strict=True)]
 
         if is_preview:
             return self._context.database.read(unit)
@@ -111,12 +112,24 @@ def _row(item: ImportedRun, job_id: int, app_id: int) -> dict[str, object]:
     }
 
 
-def _day_outcome(item: ImportedDay, *, is_new: bool) -> Outcome:
+def _why_kept(item: ImportedDay, counted: int | None, today: date) -> str:
+    """Return why a day's report stays as it is; empty if it is to be stored.
+
+    `counted` is the number of runs in the report here; None = there is none.
+    """
+    if item.day >= today:
+        return "it is not over"
+    if counted is None or (counted == 0 and item.succeeded + item.failed):
+        return ""
+    return "it has a report here"
+
+
+def _day_outcome(item: ImportedDay, why_not: str) -> Outcome:
     return Outcome(
-        action=ImportAction.CREATE if is_new else ImportAction.UNCHANGED,
+        action=ImportAction.UNCHANGED if why_not else ImportAction.CREATE,
         what=DAY,
         source_id=item.source_id,
         target_id=0,
         name=item.day.isoformat(),
-        words="" if is_new else "its runs are already counted here",
+        words=why_not,
     )

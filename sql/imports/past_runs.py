@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import chunks, insert_unless_there
 from sql.instants import midnight
 from sql.models import DayReport, Run
 from sql.models import Sequence as Counter
@@ -15,6 +15,14 @@ from sql.models import Sequence as Counter
 #: Name prefix of a counter row for run ids that were skipped: from the number after the prefix up
 #: to `next_id`, excluded.
 _JUMPED = "run-jump-"
+#: How many runs a day's report counts.
+_RUNS = (
+    DayReport.running
+    + DayReport.succeeded
+    + DayReport.failed
+    + DayReport.cleared_succeeded
+    + DayReport.cleared_failed
+)
 
 
 def raise_run_ids(session: Session, above: int) -> None:
@@ -36,17 +44,20 @@ def jumped_run_ids(session: Session) -> list[range]:
     return [range(int(name.removeprefix(_JUMPED)), end) for name, end in rows]
 
 
-def known_days(session: Session, days: Sequence[date]) -> set[date]:
-    """Return those of the days that have a report."""
+def counted_days(session: Session, days: Sequence[date]) -> dict[date, int]:
+    """Return those of the days that have a report, each with its number of runs."""
     if not days:
-        return set()
+        return {}
     between = DayReport.day.between(midnight(min(days)), midnight(max(days)))
-    known = session.execute(select(DayReport.day).where(between)).scalars()
-    return {day.date() for day in known if day is not None}
+    rows = session.execute(select(DayReport.day, _RUNS).where(between))
+    return {day.date(): runs for day, runs in rows if day is not None}
 
 
 def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: datetime) -> None:
-    """Insert the reports of days that have none; values are successful and failed runs."""
+    """Store the reports of days that have none, or one without runs.
+
+    Values are successful and failed runs.
+    """
     rows = [
         {
             "day": midnight(day).isoformat(" ", "microseconds"),
@@ -60,6 +71,13 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
         for day, counts in sorted(days.items())
     ]
     insert_unless_there(session, DayReport, rows)
+    # A scheduler that had nothing to do yet has counted its days too.
+    for chunk in chunks(map(midnight, sorted(days))):
+        empty = select(DayReport).where(DayReport.day.in_(chunk), _RUNS == 0).with_for_update()
+        for report in session.execute(empty).scalars():
+            assert report.day is not None, "it was found by its day"
+            report.succeeded, report.failed = days[report.day.date()]
+            report.update_time = at
 
 
 def known_run_ids(session: Session, run_ids: Sequence[int]) -> set[int]:

@@ -14,6 +14,7 @@ from scheduler.retention.reporter import Reporter
 from sql.accounts import audit_log, users
 from sql.accounts.audit_log import AuditFilter
 from sql.ids import take_block
+from sql.instants import DAY_MS
 from sql.jobs import child_links, script_versions
 from sql.models import App, DayReport, ImportOrigin, Job, Model, User
 from sql.run_status import Kind, RunStatus
@@ -426,6 +427,35 @@ def test_day_report_arrives_for_days_that_are_over(case: ImportCase) -> None:
     case.run()
 
     assert day_reports(case) == [(date(2024, 3, 1), 3, 1)]
+
+
+def test_day_on_which_schedulers_had_nothing_to_do_yet_arrives_once(case: ImportCase) -> None:
+    now_ms = int(datetime.now(UTC).timestamp() * 1_000)
+    idle = datetime.now(UTC).date() - timedelta(days=2)
+    reporter = Reporter(node="one", database=case.rows.database, timezone="UTC")
+    reporter.tick(now_ms - 2 * DAY_MS)
+    case.xxl.add("log_report", trigger_day=str(idle), suc_count=1_000, fail_count=3)
+    case.xxl.add("log_report", trigger_day=str(idle - timedelta(days=1)))
+    assert day_reports(case) == [(idle, 0, 0)]
+
+    said = [case.outcomes() for _ in range(2)]
+    reporter.tick(now_ms)
+
+    assert [set(one.values()) for one in said] == [{"create"}, {"unchanged"}]
+    assert (idle, 1_000, 3) in day_reports(case)
+
+
+def test_day_of_which_runs_are_counted_here_stays_as_it_is(case: ImportCase) -> None:
+    yesterday = datetime.now(UTC).date() - timedelta(days=1)
+    due_ms = int(datetime.now(UTC).timestamp() * 1_000) - DAY_MS
+    case.rows.run(case.rows.job("ours"), due_ms, status=RunStatus.SUCCEEDED)
+    Reporter(node="one", database=case.rows.database, timezone="UTC").tick(due_ms + DAY_MS)
+    case.xxl.add("log_report", trigger_day=str(yesterday), suc_count=1_000)
+
+    said = case.run()
+
+    assert f"unchanged  day {yesterday}: it has a report here" in said
+    assert (yesterday, 1, 0) in day_reports(case)
 
 
 def test_day_with_runs_that_never_ended_is_not_counted_anew(case: ImportCase) -> None:
