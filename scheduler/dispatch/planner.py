@@ -18,6 +18,7 @@ from broker.reasons.reason import Reason
 from scheduler.alarms import overdue
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.bisection import bisect
+from scheduler.dispatch.zone_change import ZoneChange
 from scheduler.explanations import explanation, fault_of
 from scheduler.jobs.new_run import run_of
 from scheduler.node_context import NodeContext
@@ -84,6 +85,7 @@ class _Batch:
     skips: list[SkippedTicks]
     overdue: list[tuple[SkippedTicks, int]]
     stops: list[due_jobs.JobStop]
+    rezoned: list[tuple[JobToPlan, Plan]]
 
 
 class Planner:
@@ -99,7 +101,7 @@ class Planner:
         self, context: NodeContext, *, timezone: str, alarm_defaults: AlarmTargets = NOBODY
     ) -> None:
         self._context = context
-        self._timezone = timezone
+        self._zones = ZoneChange(context.database, timezone)
         self._alarm_defaults = alarm_defaults
         self._overdue: dict[int, int] = {}
         self._overdue_at = 0
@@ -112,6 +114,7 @@ class Planner:
         """
         if not self._context.clock.is_steady:
             return IDLE_SECONDS
+        self._zones.check(at_ms=now_ms + BEGIN_MS)
         next_ms = self._context.database.read(due_jobs.next_tick)
         if next_ms is None or next_ms > now_ms + BEGIN_MS:
             return IDLE_SECONDS if next_ms is None else (next_ms - BEGIN_MS - now_ms) / 1000
@@ -154,42 +157,36 @@ class Planner:
     def _plan(self, session: Session, this_round: _Round, only: Collection[int] | None) -> _Counts:
         claimed = [job for job in _claim(session, this_round) if only is None or job.id in only]
         now_ms = this_round.present_ms()
-        batch = _Batch([], [], [], [], [])
+        batch = _Batch([], [], [], [], [], [])
+        zones = self._zones.of(session, claimed)
         for job in claimed:
+            zone = zones[job.id]
             try:
-                plan = self._decide(job, now_ms)
+                plan = self._decide(job, now_ms, zone)
+                if self._zones.has_left(job, zone) and not plan.is_behind(now_ms):
+                    plan = self._zones.goes_on(job, plan, now_ms)
+                    batch.rezoned.append((job, plan))
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
-                batch.stops.append(_stop(job, self._not_computable(job), error=str(error)))
+                batch.stops.append(_stop(job, _not_computable(job, zone), error=str(error)))
                 continue
             self._collect(job, plan, batch, now_ms)
         planning.plan(session, batch.planned, self._context.ids)
         history.record_skips(session, batch.skips)
+        self._zones.record(session, batch.rezoned, now_ms)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
         return _Counts(jobs=len(claimed), runs=len(batch.planned))
 
-    def _decide(self, job: JobToPlan, now_ms: int) -> Plan:
-        schedule = read_schedule(
-            job.schedule_kind, job.schedule_value, job.timezone or self._timezone
-        )
+    def _decide(self, job: JobToPlan, now_ms: int, zone: str) -> Plan:
         return decide(
-            schedule,
+            read_schedule(job.schedule_kind, job.schedule_value, zone),
             anchor_ms=job.next_tick_at,
             watermark_ms=job.last_tick_at,
             now_ms=now_ms,
             policy=MisfirePolicy(job.misfire),
             overdue_rows=self._overdue.get(job.id, 0),
-        )
-
-    def _not_computable(self, job: JobToPlan) -> Reason:
-        """Return what its row says of when it is due, in which a person sees what is wrong."""
-        return Why.NOT_COMPUTABLE(
-            kind=job.schedule_kind,
-            value=job.schedule_value or "",
-            zone=job.timezone or self._timezone,
-            policy=job.misfire,
         )
 
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
@@ -258,6 +255,13 @@ def _advance(job: JobToPlan, plan: Plan, batch: _Batch) -> None:
             "last_tick_at": plan.watermark_ms,
             "next_tick_at": PARKED_MS if plan.next_ms is None else plan.next_ms,
         }
+    )
+
+
+def _not_computable(job: JobToPlan, zone: str) -> Reason:
+    """Return what its row says of when it is due, in which a person sees what is wrong."""
+    return Why.NOT_COMPUTABLE(
+        kind=job.schedule_kind, value=job.schedule_value or "", zone=zone, policy=job.misfire
     )
 
 

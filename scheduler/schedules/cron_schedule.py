@@ -16,6 +16,7 @@ class CronSchedule(Schedule):
     kind = "CRON"
     keyword = "cron"
     value_form = ValueForm.EXPRESSION
+    uses_timezone = True
     title = "cron expression"
     advice = "At calendar times: every night at two, on the last Friday."
 

@@ -63,6 +63,10 @@ class Plan:
     next_ms: int | None
     waits: bool
 
+    def is_behind(self, now_ms: int) -> bool:
+        """Whether there is an undecided tick up to now."""
+        return self.next_ms is not None and self.next_ms <= now_ms
+
 
 @dataclass(frozen=True, slots=True)
 class _Ticks:

@@ -21,6 +21,9 @@ KINDS: Mapping[str, type[Schedule]] = {
 #: The kinds whose next tick is set by the end of a run.
 WAITING_KINDS = frozenset(kind for kind, one in KINDS.items() if one.waits_for_completion)
 
+#: The kinds whose ticks depend on the time zone.
+ZONED_KINDS = frozenset(kind for kind, one in KINDS.items() if one.uses_timezone)
+
 
 def read_schedule(kind: str, value: str | None, timezone: str) -> Schedule:
     """Parse a row's kind and value, in an IANA time zone; raises `Problem`."""

@@ -46,6 +46,8 @@ class Schedule(ABC):
     sentence: ClassVar[str]
     #: Whether it ever makes its job due.
     fires: ClassVar[bool] = True
+    #: Whether its ticks depend on the time zone.
+    uses_timezone: ClassVar[bool] = False
     #: Whether the end of a run sets the next tick; the schedule then has not ended without one.
     waits_for_completion: ClassVar[bool] = False
 

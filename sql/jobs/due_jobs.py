@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
 from sql.batch import Guard, chunks, update_each
@@ -13,6 +13,7 @@ from sql.explanation import Explanation
 from sql.models import Job
 from sql.models.jobs import BY_NEXT_TICK
 from sql.rows import fetch, query
+from sql.updates import modify
 
 _IS_ENABLED = Guard(f"{Job.is_enabled.expression} = 1")
 
@@ -105,6 +106,13 @@ def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, JobToPlan]:
 def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
     """Move the watermark and next tick of claimed jobs: `id, last_tick_at, next_tick_at`."""
     update_each(session, Job, rows, guard=_IS_ENABLED)
+
+
+def make_due(session: Session, job_ids: Iterable[int], *, at_ms: int) -> None:
+    """Have jobs claimed at `at_ms` at the latest, if they are enabled."""
+    for chunk in chunks(job_ids):
+        later = update(Job).where(Job.id.in_(chunk), Job.is_enabled == 1, Job.next_tick_at > at_ms)
+        modify(session, later.values(next_tick_at=at_ms))
 
 
 def stop(session: Session, stops: Sequence[JobStop]) -> None:

@@ -1,11 +1,12 @@
 """The history of schedules and the records of skipped ticks, from which the audit works."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, or_, select
+from sqlalchemy import ColumnElement, Select, func, insert, or_, select
 from sqlalchemy.orm import Session
 
+from sql.batch import chunks
 from sql.explanation import Explanation
 from sql.job_choices import NO_SCHEDULE
 from sql.jobs.due_jobs import JobStop
@@ -40,7 +41,10 @@ def record_change(
 def record_starts(
     session: Session, jobs: Sequence[tuple[int, Mapping[str, Any], str]], *, by: str, now_ms: int
 ) -> None:
-    """Record the schedules of jobs that are new and started: id, row by attributes, time zone."""
+    """Record the schedules of jobs that start, or go on in another time zone.
+
+    Each is an id, the row by attributes, and the time zone.
+    """
     rows = [
         {
             "job_id": job_id,
@@ -132,6 +136,36 @@ def last_change(session: Session, job_id: int) -> History | None:
     """Return the newest change of one job's schedule; None if there is none."""
     newest = select(History).where(History.job_id == job_id).order_by(History.id.desc()).limit(1)
     return session.execute(newest).scalar_one_or_none()
+
+
+def zones(session: Session, job_ids: Iterable[int]) -> dict[int, str]:
+    """Return the time zones that the jobs' present schedules were recorded with, by job."""
+    return {
+        job_id: timezone
+        for chunk in chunks(job_ids)
+        for job_id, timezone in session.execute(
+            _newest(History.job_id.in_(chunk)).with_only_columns(History.job_id, History.timezone)
+        )
+    }
+
+
+def in_other_zones(session: Session, timezone: str, *, kinds: Collection[str]) -> list[int]:
+    """Return the enabled jobs of these kinds that have no zone and were recorded with another."""
+    has_no_zone = func.coalesce(Job.timezone, "") == ""
+    found = (
+        _newest()
+        .with_only_columns(Job.id)
+        .join(Job, Job.id == History.job_id)
+        .where(Job.is_enabled == 1, Job.schedule_kind.in_(kinds), has_no_zone)
+        .where(History.timezone != timezone)
+    )
+    return list(session.execute(found.order_by(Job.id)).scalars())
+
+
+def _newest(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    """Return a SELECT of each job's newest change."""
+    newest = select(func.max(History.id).label("id")).where(*of).group_by(History.job_id).subquery()
+    return select(History).join(newest, newest.c.id == History.id)
 
 
 def _values(skip: SkippedTicks) -> dict[str, int | str | None]:

@@ -1,0 +1,124 @@
+"""The schedulers' time zone changes: jobs without one go on in the new zone, and none is missed."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from scheduler.audit.integrity_check import audit
+from scheduler.node import SchedulerNode
+from sql.jobs import history
+from sql.models import Job
+from sql.run_status import Kind
+from tests.integration.scheduler.conftest import new_still
+from tests.support.cluster import Cluster
+
+TWO_AT_NIGHT = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "enabled": True}
+SHANGHAI = {"timezone": "Asia/Shanghai"}
+HOUR_MS = 3_600_000
+
+
+def next_two(zone: str, after_ms: int) -> int:
+    """The next two o'clock at night in a zone without daylight saving time."""
+    after = datetime.fromtimestamp(after_ms / 1_000, ZoneInfo(zone))
+    two = after.replace(hour=2, minute=0, second=0, microsecond=0)
+    return int((two if two > after else two + timedelta(days=1)).timestamp() * 1_000)
+
+
+def job(cluster: Cluster) -> Job:
+    [found] = cluster.jobs()
+    return found
+
+
+def plan_until(cluster: Cluster, node: SchedulerNode, until_ms: int) -> None:
+    """Let a scheduler plan each tick on time."""
+    while (next_ms := job(cluster).next_tick_at) <= until_ms:
+        node.planner.tick(next_ms)
+
+
+def zones(cluster: Cluster) -> list[str]:
+    [one] = cluster.jobs()
+    changes = cluster.database.read(lambda session: history.changes_of(session, one.id))
+    return [change.timezone for change in changes]
+
+
+def assert_all_decided_once(cluster: Cluster) -> None:
+    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
+    assert report.is_sound, report.jobs
+
+
+def test_next_due_time_is_that_of_the_new_zone_and_the_audit_knows(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("nightly", **TWO_AT_NIGHT)
+    now_ms = cluster.now_ms()
+    days = [next_two("UTC", now_ms + day * 24 * HOUR_MS) for day in range(2)]
+    plan_until(cluster, still, days[-1])
+    changed_ms = days[-1] + HOUR_MS
+
+    other = new_still(cluster, **SHANGHAI)
+    other.planner.tick(changed_ms)
+    next_ms = job(cluster).next_tick_at
+    plan_until(cluster, other, changed_ms + 48 * HOUR_MS)
+
+    assert next_ms == next_two("Asia/Shanghai", changed_ms)
+    expected = [*days, next_ms, next_ms + 24 * HOUR_MS]
+    assert [run.scheduled_at for run in cluster.runs()] == expected
+    assert cluster.skips() == []
+    assert zones(cluster) == ["UTC", "Asia/Shanghai"]
+    assert_all_decided_once(cluster)
+
+
+@pytest.mark.parametrize("misfire", ["DO_NOTHING", "FIRE_ONCE_NOW"])
+def test_what_was_missed_before_the_change_is_decided_in_the_old_zone(
+    cluster: Cluster, still: SchedulerNode, misfire: str
+) -> None:
+    cluster.job("nightly", **TWO_AT_NIGHT, misfire=misfire)
+    missed_ms = job(cluster).next_tick_at
+
+    other = new_still(cluster, **SHANGHAI)
+    other.planner.tick(missed_ms + HOUR_MS)
+
+    fired = [run.scheduled_at for run in cluster.runs(kind=Kind.MISFIRE)]
+    skipped = [skip.from_at for skip in cluster.skips()]
+    assert {"DO_NOTHING": skipped, "FIRE_ONCE_NOW": fired}[misfire] == [missed_ms]
+    assert len(fired + skipped) == 1
+    assert job(cluster).next_tick_at == next_two("Asia/Shanghai", missed_ms + HOUR_MS)
+    assert_all_decided_once(cluster)
+
+
+def test_schedulers_of_two_zones_fire_what_is_recorded(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("nightly", **TWO_AT_NIGHT)
+    other = new_still(cluster, **SHANGHAI)
+
+    for node in (still, other, still, other, other, still):
+        node.planner.tick(job(cluster).next_tick_at)
+
+    assert len(cluster.runs()) >= 5
+    assert_all_decided_once(cluster)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {**TWO_AT_NIGHT, "timezone": "UTC"},
+        {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True},
+        {"schedule_kind": "FIX_DELAY", "schedule_value": "3600", "enabled": True},
+        {**TWO_AT_NIGHT, "enabled": False},
+    ],
+)
+def test_jobs_that_do_not_depend_on_it_stay_as_they_are(
+    cluster: Cluster, still: SchedulerNode, fields: dict[str, Any]
+) -> None:
+    cluster.job("other", **fields)
+    still.planner.tick(cluster.now_ms())
+    before, recorded = job(cluster), zones(cluster)
+
+    new_still(cluster, **SHANGHAI).planner.tick(cluster.now_ms())
+
+    after = job(cluster)
+    assert (after.last_tick_at, after.next_tick_at) == (before.last_tick_at, before.next_tick_at)
+    assert zones(cluster) == recorded
