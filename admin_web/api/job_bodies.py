@@ -129,12 +129,8 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
     answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)
     told: dict[str, Any] = msgspec.to_builtins(answer)
     del told["state"]
-    usual = {key: field.default for key, field in _TOP.items() if field.default is not None}
-    return {
-        name: value
-        for name, value in told.items()
-        if value is not None and value != usual.get(name) and value not in ([], False)
-    }
+    usual = {key: field.default for key, field in _TOP.items()} | {"enabled": False}
+    return {name: value for name, value in told.items() if value not in (None, [], usual.get(name))}
 
 
 def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | None:

@@ -59,3 +59,19 @@ def test_an_export_of_one_app_has_no_other_app(admin: Program, jobs_read: list[s
     answer = admin.get("/export?app=reports").get_json()
 
     assert [app["name"] for app in answer["apps"]] == ["reports"]
+
+
+def test_an_export_that_is_applied_as_it_is_changes_nothing(admin: Program) -> None:
+    job = {"handler": "h", "schedule": {"cron": "0 0 2 * * ?"}, "tags": ["a"]}
+    for name, more in (
+        ("own-process", {"fresh_process": True}),
+        ("shared-process", {"fresh_process": False}),
+        ("either", {"enabled": True}),
+    ):
+        made = admin.put(f"/jobs/reports/{name}", job | more, headers={"If-None-Match": "*"})
+        assert made.status_code == 201, made.text
+    told = admin.get("/export?app=reports").get_json()
+
+    applied = admin.post("/apply?dry_run=true", told).get_json()
+
+    assert applied["changes"] == []
