@@ -12,13 +12,13 @@ from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.one_line import is_line
 from scheduler.problems import Code, Problem
-from sql.instants import LATEST_MS, iso
+from sql.instants import LATEST_MS, iso, moment
 from sql.models import App
 from sql.registry import apps, drains, pauses, presence
 from sql.registry.pauses import EVERY_APP
 
-#: The end of a pause that does not end by itself.
-NEVER = 0
+#: The end of a pause that does not end by itself; no time that anybody enters is before 0.
+NEVER = -1
 #: Most characters of a pause's reason.
 LONGEST_REASON = 200
 
@@ -88,17 +88,19 @@ class ClusterCommands:
         def unit(session: Session) -> PauseOutcome:
             name = self._begin(session, app_id)
             now_ms = self._context.now_ms()
-            if until_ms and not now_ms < until_ms <= LATEST_MS:
-                raise Problem(Code.PAUSE_END, "until", got=iso(until_ms))
+            end_ms = None if until_ms == NEVER else until_ms
+            if end_ms is not None and not now_ms < end_ms <= LATEST_MS:
+                got = moment(end_ms).isoformat(timespec="milliseconds")
+                raise Problem(Code.PAUSE_END, "until", got=got)
             old = pauses.of(session, app_id, now_ms)
             if old is None:
                 by = self._context.actor.who
-                end_ms = until_ms or None
                 pauses.begin(session, app_id, now_ms=now_ms, until_ms=end_ms, by=by, reason=reason)
                 self._note_pause(session, app_id, name, now_ms, after=_record(reason, end_ms))
                 return PauseOutcome.PAUSED
             why = reason or old.reason
-            end_ms = old.until_at if until_ms is None else until_ms or None
+            if until_ms is None:
+                end_ms = old.until_at
             if (why, end_ms) == (old.reason, old.until_at):
                 return PauseOutcome.ALREADY
             pauses.change(session, old.id, until_ms=end_ms, reason=why)

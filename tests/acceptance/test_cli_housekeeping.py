@@ -193,6 +193,7 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
     ("arguments", "words"),
     [
         (("--until", "2020-01-01"), "expected the pause to end between now and"),
+        (("--until", "1970-01-01T00:00Z"), "expected the pause to end between now and"),
         (("--reason", "x" * 201), "expected reason to be a line of up to 200 characters"),
         (("--app", "nix"), "no app named 'nix'"),
     ],

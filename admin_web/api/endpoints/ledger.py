@@ -18,7 +18,7 @@ from admin_web.api.refusals import at_parameter
 from scheduler.audit.integrity_check import audit_job
 from scheduler.audit.tally import JobTally
 from scheduler.commands.tokens.scopes import Scope
-from sql.instants import DAY_MS, HOUR_MS, iso
+from sql.instants import DAY_MS, HOUR_MS, moment
 from sql.listings import ledger
 from sql.listings.ledger import LedgerFilter
 
@@ -116,7 +116,8 @@ class LedgerEndpoints:
 
     def _bounds(self, query: LedgerQuery | StretchQuery) -> tuple[int, int]:
         now_ms = self._services.now_ms()
-        until = min(instant_ms("until", query.until) or now_ms, now_ms)
+        until = instant_ms("until", query.until)
+        until = now_ms if until is None else min(until, now_ms)
         since = instant_ms("since", query.since)
         since = until - DAY_MS if since is None else since
         if not 0 <= until - since <= LEDGER_MS:
@@ -139,18 +140,18 @@ class LedgerEndpoints:
         return LedgerAnswer(
             app=app,
             job=name,
-            since=iso(bounds[0]) or "",
-            until=iso(bounds[1]) or "",
+            since=_text_of(bounds[0]),
+            until=_text_of(bounds[1]),
             due=tally.due,
             fired=tally.fired,
             skipped=tally.skipped,
             cancelled=tally.cancelled,
             purged=tally.purged,
-            lost=[iso(fault.tick) or "" for fault in tally.lost],
+            lost=[_text_of(fault.tick) for fault in tally.lost],
             lost_count=tally.lost_count,
-            doubled=[iso(fault.tick) or "" for fault in tally.doubled],
+            doubled=[_text_of(fault.tick) for fault in tally.doubled],
             doubled_count=tally.doubled_count,
-            late=[iso(fault.tick) or "" for fault in tally.late],
+            late=[_text_of(fault.tick) for fault in tally.late],
             late_count=tally.late_count,
             is_sound=tally.is_sound,
         )
@@ -160,3 +161,7 @@ def _stretches(bounds: tuple[int, int]) -> Iterator[tuple[int, int]]:
     """Yield (after, until] in parts that are short enough for one transaction each."""
     for start in range(bounds[0], bounds[1], STRETCH_MS):
         yield start, min(start + STRETCH_MS, bounds[1])
+
+
+def _text_of(instant_ms: int) -> str:
+    return moment(instant_ms).isoformat(timespec="milliseconds")

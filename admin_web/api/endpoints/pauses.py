@@ -42,10 +42,11 @@ def _end_ms(text: str | msgspec.UnsetType | None) -> int | None:
     if text is msgspec.UNSET:
         return None
     try:
-        return instant_ms("until", text) or NEVER
+        end_ms = instant_ms("until", text)
     except Refusal as refusal:
         errors = [{"pointer": "/until", "detail": refusal.detail}]
         raise Refusal(422, refusal.detail, errors=errors) from refusal
+    return NEVER if end_ms is None else end_ms
 
 
 def pause_answer(one: ShownPause | None) -> PauseFacts | None:

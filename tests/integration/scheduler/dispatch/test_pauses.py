@@ -402,6 +402,7 @@ def test_the_end_of_a_pause_is_removed(cluster: Cluster) -> None:
     [
         ({"reason": "x" * 201}, Code.PAUSE_REASON),
         ({"reason": "two\nlines"}, Code.PAUSE_REASON),
+        ({"until_ms": 0}, Code.PAUSE_END),
         ({"until_ms": 1}, Code.PAUSE_END),
         ({"until_ms": 2**60}, Code.PAUSE_END),
     ],

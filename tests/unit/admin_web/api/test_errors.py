@@ -325,6 +325,16 @@ def test_a_page_of_the_ledger_may_have_fewer_jobs_than_its_limit(
     assert rest["next"] is None
 
 
+def test_a_ledger_until_the_beginning_of_time_is_not_one_until_now(
+    admin: Program, rows: Rows
+) -> None:
+    rows.job("nightly")
+
+    answer = admin.get("/ledger/reports/nightly?until=1970-01-01T00:00:00Z").get_json()
+
+    assert answer["until"] == "1970-01-01T00:00:00.000+00:00"
+
+
 @pytest.mark.parametrize("path", ["/jobs", "/runs", "/executors", "/ledger", "/export"])
 def test_a_list_of_an_app_that_does_not_exist_is_not_found(admin: Program, path: str) -> None:
     problem = problem_of(admin.get(f"{path}?app=nowhere"), 404)

@@ -1,5 +1,7 @@
 """Pauses by the API: their reason and end, changed where something is paused already."""
 
+import pytest
+
 from tests.support.api import Program
 
 UPGRADE = {"reason": "upgrade", "until": "2030-12-01T08:00:00+00:00"}
@@ -24,3 +26,15 @@ def test_an_end_that_is_no_time_is_refused_at_its_place(admin: Program) -> None:
 
     assert answer.status_code == 422
     assert answer.get_json()["errors"][0]["pointer"] == "/until"
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"])
+def test_an_end_at_the_beginning_of_time_is_refused_as_past(admin: Program, text: str) -> None:
+    admin.post("/apps/reports/pause", UPGRADE)
+
+    answer = admin.post("/apps/reports/pause", {"until": text})
+
+    assert answer.status_code == 422
+    assert "got: 1970-01-01T00:00:00.000+00:00" in answer.text
+    pause = admin.get("/apps/reports").get_json()["pause"]
+    assert pause["paused_until"].startswith("2030-12-01T08:00:00")
