@@ -162,16 +162,22 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """Return a JSON value with a merge patch applied (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = merged(found.get(name), value)
-    return found
+    """Return a JSON value with a merge patch applied (RFC 7396), however deeply it is nested."""
+    whole = {"": target}
+    left = [(whole, "", patch)]
+    while left:
+        holder, name, change = left.pop()
+        if not isinstance(change, dict):
+            holder[name] = change
+            continue
+        before = holder.get(name)
+        found = holder[name] = dict(before) if isinstance(before, dict) else {}
+        for key, value in change.items():
+            if value is None:
+                found.pop(key, None)
+            else:
+                left.append((found, key, value))
+    return whole[""]
 
 
 def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
