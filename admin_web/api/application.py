@@ -136,7 +136,7 @@ class _Server:
         return _written(result.at_once, one)
 
     def _resumed(self, held: HeldRequest, one: Mounted) -> Response:
-        reply = self._polling.answer(held)
+        reply = self._polling.answer(held, lambda: self._admission.admit_again(one.endpoint))
         return Response() if reply is None else _written(reply, one)
 
 

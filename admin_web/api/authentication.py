@@ -50,6 +50,18 @@ class Authentication:
         token, owner = self._found(request.headers.get("Authorization", ""))
         self._limit(token.id, endpoint)
         self._see(token)
+        return self._call(token, owner, endpoint)
+
+    def admit_again(self, endpoint: Endpoint) -> Call:
+        """Return the call of a request that was held, with its actor as of now; it is not counted.
+
+        Raises:
+            Refusal: 401 without a token that is still valid, 403 without the scope.
+
+        """
+        return self._call(*self._found(request.headers.get("Authorization", "")), endpoint)
+
+    def _call(self, token: KnownToken, owner: Owner, endpoint: Endpoint) -> Call:
         call = Call(
             actor=self._actor(token, owner),
             user_id=owner.id,

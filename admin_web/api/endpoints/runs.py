@@ -205,40 +205,44 @@ class RunEndpoints:
     def log(self, call: Call, run_id: int) -> Reply | Wait:
         """Read a run's log from a line on; as text if that is accepted."""
         seconds = preferred_wait_seconds()
-        run, answer = self._read_log(call, run_id)
+        query = call.query
+        run, answer = self._read_log(call, run_id, query)
         if not seconds or run.status in FINAL or answer.text:
             return log_reply(answer)
 
-        def later(is_last: bool) -> Reply | None:
-            run, answer = self._read_log(call, run_id)
+        def later(call: Call, is_last: bool) -> Reply | None:
+            run, answer = self._read_log(call, run_id, query)
             is_ready = is_last or answer.text or run.status in FINAL
             return log_reply(answer, applied(seconds)) if is_ready else None
 
         at_once = log_reply(answer)
         return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_polled=True)
 
-    def _read_log(self, call: Call, run_id: int) -> tuple[DetailedRun, LogAnswer]:
+    def _read_log(self, call: Call, run_id: int, query: LogQuery) -> tuple[DetailedRun, LogAnswer]:
         run, _ = self._read(call, run_id)
         place = self._services.database.read(lambda session: log_source(session, run))
-        return run, self._logs.read(run, place, call.query.from_line, call.query.limit)
+        return run, self._logs.read(run, place, query.from_line, query.limit)
 
     def _held(
         self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
     ) -> Reply | Wait:
         """Return a run, at the end of its tick if the caller is willing to wait."""
 
-        def reply(more: dict[str, str]) -> tuple[Reply, bool]:
+        def reply(call: Call, more: dict[str, str]) -> tuple[Reply, bool]:
             run, tick = self._read(call, run_id)
             status = 200 if tick.is_over else if_open
             value = run_with_tick(run, tick)
             return Reply(value=value, status=status, headers=headers | more), tick.is_over
 
-        at_once, is_over = reply({})
+        at_once, is_over = reply(call, {})
         if is_over or not seconds:
             return at_once
         waited = applied(seconds)
         return Wait(
-            run_id=run_id, seconds=seconds, at_once=at_once, later=lambda _is_last: reply(waited)[0]
+            run_id=run_id,
+            seconds=seconds,
+            at_once=at_once,
+            later=lambda call, _is_last: reply(call, waited)[0],
         )
 
     def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, TickEnd]:

@@ -14,7 +14,7 @@ from typing import cast
 import structlog
 from flask import request
 
-from admin_web.api.endpoint import Reply
+from admin_web.api.endpoint import Call, Reply
 from admin_web.api.rate_limits import ConcurrencyLimits
 from admin_web.api.runs.client_watch import ClientWatch
 from admin_web.api.runs.held_request import ApiRequest, HeldConnection, HeldRequest
@@ -81,11 +81,11 @@ class LongPolling:
         hold(held)
         return True
 
-    def answer(self, held: HeldRequest) -> Reply | None:
-        """Return the answer to a held request; None = it is held again."""
+    def answer(self, held: HeldRequest, admit: Callable[[], Call]) -> Reply | None:
+        """Return the answer to a held request, if it is admitted again; None = it is held again."""
         now = self._clock()
         try:
-            reply = held.wait.later(self._is_stopped or now >= held.end_at)
+            reply = held.wait.later(admit(), self._is_stopped or now >= held.end_at)
         except BaseException:
             self.end(held)
             raise

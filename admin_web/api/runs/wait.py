@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from flask import request
 
-from admin_web.api.endpoint import Reply
+from admin_web.api.endpoint import Call, Reply
 from admin_web.api.refusals import at_parameter
 
 #: Seconds that a request waits at most.
@@ -21,8 +21,8 @@ class Wait:
         run_id: the answer comes when the whole tick of this run is over.
         seconds: how long it may be held.
         at_once: the answer if it cannot be held.
-        later: returns the answer, or None = not yet, ask again. Its argument says whether it must
-            answer now.
+        later: returns the answer, or None = not yet, ask again. Its arguments are the call as it is
+            admitted then, without query and body, and whether it must answer now.
         is_polled: whether to ask `later` from time to time before the tick is over.
 
     """
@@ -30,7 +30,7 @@ class Wait:
     run_id: int
     seconds: float
     at_once: Reply
-    later: Callable[[bool], Reply | None]
+    later: Callable[[Call, bool], Reply | None]
     is_polled: bool = False
 
 

@@ -12,8 +12,11 @@ from admin_web.api.api_services import Limits
 from admin_web.api.runs.long_polling import LongPolling
 from admin_web.serving.http_connections import ConnectionLimits
 from admin_web.serving.http_server import ConsoleServer
+from sql.accounts import tokens
+from sql.accounts.users import Role
 from sql.engine import Database
 from sql.models import Run
+from tests.support.acting import NamedUsers, acting
 from tests.support.api import BASE, MANY, make_api, make_token
 from tests.support.console import Clock
 from tests.support.eventually import eventually
@@ -269,6 +272,39 @@ def test_a_run_that_is_deleted_while_somebody_waits_is_unknown(
     held(polling, 1)
 
     rows.database.write(lambda session: session.delete(session.get_one(Run, run)))
+
+    assert one.answer()[0] == 404
+    held(polling, 0)
+
+
+@pytest.mark.parametrize("path", ["/runs/{}", "/runs/{}/log"])
+def test_who_waits_with_a_token_that_is_revoked_hears_nothing_of_the_run(
+    caller: Callable[..., Caller], polling: LongPolling, rows: Rows, run: int, path: str
+) -> None:
+    one = caller()
+    one.send(path.format(run), "60")
+    held(polling, 1)
+
+    [listed] = rows.database.read(tokens.listing)
+    acting(rows.database).tokens.revoke(listed.token.id)
+    rows.set_run(run, status="SUCCEEDED", message="a secret")
+
+    status, _, body = one.answer()
+    assert (status, body["detail"]) == (401, "the token was revoked")
+    held(polling, 0)
+
+
+def test_who_waits_for_a_run_of_an_app_that_is_withdrawn_meanwhile_finds_no_run(
+    caller: Callable[..., Caller], polling: LongPolling, rows: Rows, run: int
+) -> None:
+    one = caller("operator")
+    one.send(f"/runs/{run}", "60")
+    held(polling, 1)
+
+    NamedUsers(rows.database, who="cli").set_rights(
+        "operator", role=Role.OPERATOR, app_names=["mails"]
+    )
+    rows.set_run(run, status="SUCCEEDED", message="a secret")
 
     assert one.answer()[0] == 404
     held(polling, 0)

@@ -45,7 +45,7 @@ class Connection:
 
 
 def begin(polling: LongPolling, connection: Connection) -> None:
-    wait = Wait(run_id=1, seconds=0, at_once=Reply(value=None), later=lambda _is_last: None)
+    wait = Wait(run_id=1, seconds=0, at_once=Reply(value=None), later=lambda _call, _is_last: None)
     held = HeldRequest(polling=polling, user_id=1, wait=wait, end_at=0, poll_at=0)
     polling.begin(held, connection)
 
