@@ -11,6 +11,7 @@ from broker.topology import check_app
 DEFAULT_TOKEN = "default_token"  # noqa: S105 - it is refused
 TOKEN_LENGTH = 16
 _KEY = re.compile(r"[!-~]{32,}")
+_COMMENT = re.compile(r"(?:^|\s)#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class AccessTokens:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read lines of `app: token` or `app: token key`; `#` begins a comment.
+        """Read lines of `app: token` or `app: token key`; ` #` begins a comment.
 
         Raises:
             ValueError: naming the invalid line, never its content.
@@ -31,7 +32,7 @@ class AccessTokens:
         tokens: dict[str, str] = {}
         keys: dict[str, str] = {}
         for number, line in enumerate(text.splitlines(), start=1):
-            if not (words := line.partition("#")[0].split()):
+            if not (words := _COMMENT.split(line, maxsplit=1)[0].split()):
                 continue
             try:
                 app, token, key = _read(words)

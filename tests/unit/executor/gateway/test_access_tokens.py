@@ -18,6 +18,14 @@ def test_apps_have_their_tokens_and_perhaps_their_keys() -> None:
     assert KEY not in repr(tokens)
 
 
+def test_a_token_may_contain_what_begins_a_comment_elsewhere() -> None:
+    tokens = AccessTokens.parse(f"#list\nshop: {TOKEN}#Winter {KEY}\t#{OTHER}")
+
+    assert tokens.apps_of(f"{TOKEN}#Winter") == {"shop"}
+    assert tokens.apps_of(TOKEN) == frozenset()
+    assert tokens.keys == {"shop": KEY}
+
+
 def test_token_of_several_apps_speaks_for_each() -> None:
     tokens = AccessTokens.parse(f"shop: {TOKEN}\nmails: {TOKEN}")
 
