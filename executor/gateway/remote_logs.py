@@ -5,6 +5,7 @@ resumed. The line numbers that executors report are not used: versions differ.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from executor.regular_files import open_regular
 
 #: How long a reader waits for new lines.
 READER_SECONDS = 1.0
+#: How long the last copies may take when the executor is closed.
+CLOSE_SECONDS = 3.0
 #: Most logs copied at a time.
 COPIES = 8
 #: Shortest time between two copies of the same log, and the most calls of one copy.
@@ -48,7 +51,8 @@ class RemoteLogs:
         self._client = client
         self._run_logs = run_logs
         self._logs: dict[int, RemoteLog] = {}
-        self._ended: set[int] = set()
+        #: The last copies of those that have ended, by run.
+        self._ended: dict[int, asyncio.Task[None]] = {}
         self._copying: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -77,12 +81,15 @@ class RemoteLogs:
 
     def finish(self, run_id: int) -> None:
         """Copy the rest of the log of a run that has ended, soon."""
-        self._ended.add(run_id)
         if not self._is_closed:
-            self._start(self._copy_rest(run_id))
+            self._ended[run_id] = self._start(self._copy_rest(run_id))
 
     async def close(self) -> None:
-        """Stop copying."""
+        """Copy the rest of the logs of runs that have ended, if that is quick, and stop copying."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while self._ended:
+                    await asyncio.wait(self._ended.values())
         self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -90,12 +97,13 @@ class RemoteLogs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _copy_rest(self, run_id: int) -> None:
-        await asyncio.sleep(self._end_seconds)
-        if (copying := self._copying.get(run_id)) is not None:
-            await asyncio.wait({copying})
-        await asyncio.wait({self._copy(run_id)})
-        self._ended.discard(run_id)
-        del self._logs[run_id]
+        try:
+            await asyncio.sleep(self._end_seconds)
+            if (copying := self._copying.get(run_id)) is not None:
+                await asyncio.wait({copying})
+            await asyncio.wait({self._copy(run_id)})
+        finally:
+            del self._ended[run_id], self._logs[run_id]
 
     def _copy(self, run_id: int) -> "asyncio.Task[None]":
         """Return the task that copies a log; there is one at a time."""

@@ -123,7 +123,7 @@ class RemoteSlots(SlotPool):
         return run_id in self._runs
 
     def close(self, grace_seconds: float) -> "asyncio.Future[None]":  # noqa: ARG002 - nothing ends
-        """Leave the runs alone; the future is done when all calls have ended."""
+        """Leave the runs alone; the future is done when the last logs are copied, calls ended."""
         tasks = [run.task for run in self._runs.values() if run.task is not None]
         if self._watching is not None:
             tasks.append(self._watching)

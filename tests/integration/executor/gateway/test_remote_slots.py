@@ -16,6 +16,7 @@ from broker.reasons.codes import Why
 from executor.gateway.allow_list import AllowList
 from executor.gateway.errors import CallFailed, NotSent
 from executor.gateway.protocol import Answer, RemoteResult
+from executor.gateway.remote_logs import CLOSE_SECONDS
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.gateway.remote_watch import BEAT_SECONDS, NO_JOB, PROOF_BEATS
@@ -457,6 +458,30 @@ class TestLogs:
         [end] = case.ended
         assert isinstance(end, Finished)
         assert end.log_tail == "one\n"
+
+    def test_rest_is_copied_before_the_slots_are_closed(self, case: Case, tmp_path: Path) -> None:
+        case.client.lines = ["one\n", "two\n"]
+        case.start()
+        case.call_back(1)
+        before = self.text(tmp_path)
+
+        case.loop.run_until_complete(case.slots.close(0))
+
+        assert (before, self.text(tmp_path)) == ("", "one\ntwo\n")
+
+    def test_log_that_is_slow_keeps_the_slots_open_for_seconds_only(self, case: Case) -> None:
+        case.client.slow_logs = {1}
+        case.client.gate.clear()
+        case.start()
+        case.call_back(1)
+        case.until(lambda: case.client.made("log"))
+
+        closed = case.slots.close(0)
+        case.settle()
+        case.loop.skip(CLOSE_SECONDS)
+        case.settle()
+
+        assert closed.done()
 
     def test_log_that_is_slow_delays_no_other(self, case: Case, tmp_path: Path) -> None:
         case.client.lines = ["one\n"]
