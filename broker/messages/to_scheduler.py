@@ -73,6 +73,7 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
 class LogChunk(Message, frozen=True, kw_only=True):
     """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` if there are none.
 
+    `is_end`: there are no more at present, and none of a run that has ended is still on its way.
     `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
     `found` are the numbers of lines that match a search; None = no search.
     """

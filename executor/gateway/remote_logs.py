@@ -84,6 +84,10 @@ class RemoteLogs:
         if not self._is_closed:
             self._ended[run_id] = self._start(self._copy_rest(run_id))
 
+    def is_late(self, run_id: int) -> bool:
+        """Whether the rest of the log of a run that has ended is still to be copied."""
+        return run_id in self._ended
+
     async def close(self) -> None:
         """Copy the rest of the logs of runs that have ended, if that is quick, and stop copying."""
         with contextlib.suppress(TimeoutError):

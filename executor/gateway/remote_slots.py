@@ -118,6 +118,10 @@ class RemoteSlots(SlotPool):
         """Call `then` when the log of a run is copied, or takes too long."""
         self._logs.read(run_id, then)
 
+    def has_late_log(self, run_id: int) -> bool:
+        """Whether the log of a run that has ended is not copied to its end yet."""
+        return self._logs.is_late(run_id)
+
     def cut_off(self, run_id: int) -> bool:
         """Do nothing: a remote run outlives its executor. Returns as `stop`."""
         return run_id in self._runs

@@ -72,6 +72,10 @@ class SlotPool(Protocol):
         """Call `then` when the log of a run is as new as it can be here; never waits."""
         then()
 
+    def has_late_log(self, run_id: int) -> bool:  # noqa: ARG002 - remote
+        """Whether the log of a run that has ended is not complete here yet."""
+        return False
+
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, which then finishes KILLED; return False if it is not running."""
 

@@ -1,6 +1,7 @@
 """Handles the commands and questions that schedulers and consoles send to one boot."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -84,12 +85,15 @@ class CommandHandler:
         self._active_runs.start_ready()
 
     def _show_log(self, question: ReadLog) -> None:
+        # Seen before the log is read: if nothing is late then, what is read is complete.
+        late = self._active_runs.has_late_log(question.run_id)
         growing = self._active_runs.is_running(question.run_id) is True
-        self._loop.run_in_executor(None, partial(self._answer_log, question, growing))
+        read = partial(self._read_log, question, growing=growing, late=late)
+        self._loop.run_in_executor(None, partial(self._answer_log, question, read))
 
-    def _answer_log(self, question: ReadLog, growing: bool) -> None:
+    def _answer_log(self, question: ReadLog, read: Callable[[], LogChunk]) -> None:
         try:
-            chunk = self._read_log(question, growing=growing)
+            chunk = read()
             try:
                 self._responder.send(chunk, question.reply_to)
             except Malformed:
@@ -98,7 +102,7 @@ class CommandHandler:
         except Exception:  # noqa: BLE001 - the asker sees a timeout, runs are not affected
             self._log.exception("log_read_failed", run_id=question.run_id)
 
-    def _read_log(self, question: ReadLog, *, growing: bool) -> LogChunk:
+    def _read_log(self, question: ReadLog, *, growing: bool, late: bool) -> LogChunk:
         if question.find:
             return self._search_log(question)
         lines = self._run_logs.read(
@@ -117,8 +121,8 @@ class CommandHandler:
             from_line=lines.from_line,
             to_line=lines.to_line,
             text=lines.text,
-            is_end=lines.is_end,
-            missing=lines.missing,
+            is_end=lines.is_end and not late,
+            missing=lines.missing and not late,
             times=lines.times,
         )
 

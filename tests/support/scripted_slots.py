@@ -38,6 +38,8 @@ class ScriptedSlots(SlotPool):
         #: How many times everything handed ahead was taken back.
         self.recalls = 0
         self.running: dict[int, Trigger] = {}
+        #: Runs that have ended and whose logs are still on their way.
+        self.late_logs: set[int] = set()
         self.is_closed = False
         self.on_ready = events.ready
         self.on_went_on = events.went_on
@@ -52,6 +54,9 @@ class ScriptedSlots(SlotPool):
 
     def open(self) -> tuple[str, ...]:
         return self._handlers
+
+    def has_late_log(self, run_id: int) -> bool:
+        return run_id in self.late_logs
 
     def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:  # noqa: ARG002
         assert self.free > 0

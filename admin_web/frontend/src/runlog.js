@@ -96,7 +96,8 @@ class Follower {
     if (!this.isOpen) document.getElementById("log-kill")?.remove();
     if (found.lines.length) this.append(found.first, found.lines, found.times);
     this.say();
-    return this.isEnd ? POLL_MS : 0;
+    // A gateway may still be copying the end of a log that has no more lines here.
+    return this.isEnd || !found.lines.length ? POLL_MS : 0;
   }
 
   failed(words) {

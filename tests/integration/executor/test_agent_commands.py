@@ -236,6 +236,23 @@ def test_missing_log_is_said_to_be_missing(case: AgentCase) -> None:
     assert read_log(case, 1, from_line=1).missing
 
 
+@pytest.mark.parametrize("day", ["2026-01-02", "2026-01-03"])
+def test_log_that_is_still_on_its_way_neither_ends_nor_is_missing(
+    case: AgentCase, day: str
+) -> None:
+    (case.log_folder / "2026-01-02").mkdir(parents=True)
+    (case.log_folder / "2026-01-02/1.log").write_text("one\n")
+    case.slots.late_logs.add(1)
+
+    early = read_log(case, 1, day=day, from_line=1)
+    case.slots.late_logs.clear()
+    late = read_log(case, 1, day=day, from_line=1)
+
+    assert (early.is_end, early.missing) == (False, False)
+    assert (late.is_end, late.missing) == (True, day == "2026-01-03")
+    assert early.text == late.text
+
+
 @pytest.mark.parametrize("day", ["../..", "2026-01-02/..", "", "x" * 300])
 def test_day_that_is_no_day_reads_nothing(case: AgentCase, day: str) -> None:
     chunk = read_log(case, 1, day=day, from_line=1)

@@ -459,6 +459,24 @@ class TestLogs:
         assert isinstance(end, Finished)
         assert end.log_tail == "one\n"
 
+    def test_log_of_an_ended_run_is_late_until_its_rest_is_copied(
+        self, case: Case, tmp_path: Path
+    ) -> None:
+        case.client.lines = ["one\n"]
+        case.client.slow_logs = {1}
+        case.client.gate.clear()
+        case.start()
+        told = [case.slots.has_late_log(1)]
+        case.call_back(1)
+        case.until(lambda: case.client.made("log"))
+        told.append(case.slots.has_late_log(1))
+        case.client.gate.set()
+
+        case.until(lambda: not case.slots.has_late_log(1))
+
+        assert told == [False, True]
+        assert self.text(tmp_path) == "one\n"
+
     def test_rest_is_copied_before_the_slots_are_closed(self, case: Case, tmp_path: Path) -> None:
         case.client.lines = ["one\n", "two\n"]
         case.start()
