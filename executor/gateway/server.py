@@ -50,7 +50,10 @@ class _Caller:
 
 
 class Server:
-    """Answers executors: HTTP status 200 always, and the protocol's own code."""
+    """Answers executors: HTTP status 200 always, and the protocol's own code.
+
+    A result that is not recorded is not answered: the connection ends instead.
+    """
 
     def __init__(self, tokens: AccessTokens, remotes: Remotes, body_seconds: float) -> None:
         self._tokens = tokens
@@ -84,6 +87,9 @@ class Server:
                 log.warning(
                     "remote_request_refused", call=asked, sender=request.remote, why=str(error)
                 )
+                if isinstance(error, NotRecorded) and request.transport is not None:
+                    # Any answer makes some clients give a result up; without, they send it again.
+                    request.transport.abort()
                 return _response(str(error))
             except (ConnectionError, asyncio.CancelledError):
                 raise

@@ -116,7 +116,6 @@ def test_call_that_does_not_exist_is_refused_in_the_words_of_the_protocol(case: 
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        (NotRecorded("call back again"), "call back again"),
         (BadRequest("not now"), "not now"),
         (KeyError("a bug"), "it failed here"),
     ],
@@ -125,6 +124,20 @@ def test_what_failed_is_answered_with_code_500(case: Case, failure: Exception, w
     case.remotes.failure = failure
 
     assert case.call("callback", [{"logId": 1, "handleCode": 200}]) == (500, words)
+
+
+def test_result_that_is_not_recorded_is_not_answered_so_that_it_comes_again(case: Case) -> None:
+    case.remotes.failure = NotRecorded("call back again")
+    result = [{"logId": 1, "handleCode": 200}]
+
+    with capture_logs() as logged, pytest.raises(ConnectionError):
+        case.call("callback", result)
+    case.remotes.failure = None
+
+    assert case.call("callback", result) == (200, None)
+    assert [(line["event"], line["why"]) for line in logged] == [
+        ("remote_request_refused", "call back again")
+    ]
 
 
 @pytest.mark.parametrize(
