@@ -93,16 +93,21 @@ class Remote:
             self.executor.leave()
         return not self.executor.is_alive
 
+    @property
+    def has_left_runs(self) -> bool:
+        """Whether one that is over left runs or reports, which the next start continues."""
+        executor = self.executor
+        # One that was never welcomed is not clean, but has nothing to leave behind either.
+        return not (executor.was_clean or executor.is_settled or executor.was_refused)
+
     def settle(self) -> None:
         """Save what the next start must know about one that is over.
 
         If it left runs or reports behind, the next start continues them as the same boot.
         """
         executor = self.executor
-        # One that was never welcomed is not clean, but has nothing to leave behind either.
-        left_nothing = executor.was_clean or executor.is_settled
-        is_gone = left_nothing and (self._is_leaving or executor.was_drained)
-        if is_gone or executor.was_refused:
+        is_gone = self._is_leaving or executor.was_drained or executor.was_refused
+        if is_gone and not self.has_left_runs:
             self._folder.forget()
         elif executor.was_clean:
             self._folder.save(Note(self._client.url.text, self._client.appname))

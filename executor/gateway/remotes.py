@@ -13,6 +13,7 @@ import structlog
 from executor.errors import ExecutorError
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList, RemoteUrl
+from executor.gateway.endings import PROOF_SECONDS
 from executor.gateway.errors import BadRequest, NotRecorded
 from executor.gateway.liveness import REGISTERED_SECONDS
 from executor.gateway.protocol import RemoteResult
@@ -55,6 +56,8 @@ class Remotes:
         self._make_executor = make_executor
         self._remotes: dict[_Key, Remote] = {}
         self._starting: set[_Key] = set()
+        #: Until when (monotonic seconds) runs of executors that are not served are still awaited.
+        self._awaited: dict[_Key, float] = {}
         #: Runs whose results are on their way into a journal, and whose they are.
         self._recording: dict[int, tuple[_Key, asyncio.Future[bool]]] = {}
         #: Until when (monotonic seconds) not to serve those that ended by themselves.
@@ -153,7 +156,10 @@ class Remotes:
     async def _go_on_with(self, app: str, note: Note) -> None:
         if app not in self._options.tokens.by_app:
             raise BadRequest(f"no token is listed for app {app}")
-        await self._begin(app, self._options.allowed.check(note.url), note.appname)
+        url = self._options.allowed.check(note.url)
+        if note.boot_id:
+            self._await((app, url.address))
+        await self._begin(app, url, note.appname)
 
     async def _begin(self, app: str, url: RemoteUrl, appname: str) -> None:
         key = (app, url.address)
@@ -163,6 +169,7 @@ class Remotes:
         finally:
             self._starting.discard(key)
         self._remotes[key] = remote
+        self._awaited.pop(key, None)
         log.info("remote_registered", app=app, url=url.text, address=url.address)
         if self._is_closing:
             remote.stop(hurry=False)
@@ -215,8 +222,14 @@ class Remotes:
         return recorded
 
     def _may_be_held_later(self, apps: Collection[str]) -> bool:
-        """Whether a starting executor, or the next gateway, may know runs of these apps."""
-        return self._is_closing or any(app in apps for app, _ in self._starting)
+        """Whether an executor that will be served, or the next gateway, may know their runs."""
+        now = time.monotonic()
+        awaited = {key for key, until in self._awaited.items() if until > now}
+        return self._is_closing or any(app in apps for app, _ in awaited | self._starting)
+
+    def _await(self, key: _Key) -> None:
+        """Note that runs of an executor were left behind; after so long they are LOST."""
+        self._awaited[key] = time.monotonic() + PROOF_SECONDS
 
     def _holder_of(self, apps: Collection[str], run_id: int) -> _Key | None:
         holders = (
@@ -229,6 +242,8 @@ class Remotes:
     def _settle(self, key: _Key, remote: Remote) -> None:
         for run_id in [run_id for run_id, (whose, _) in self._recording.items() if whose == key]:
             del self._recording[run_id]
+        if remote.has_left_runs:
+            self._await(key)
         try:
             remote.settle()
         except OSError as error:  # at worst, the next start serves it needlessly

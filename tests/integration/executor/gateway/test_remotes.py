@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from broker.messages.to_scheduler import Finished, NotStarted
 from executor.core.state_folder import StateFolder
 from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList
+from executor.gateway.endings import PROOF_SECONDS
 from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote_folder import Note, RemoteFolder
@@ -398,6 +400,49 @@ class TestCallbacks:
         with pytest.raises(NotRecorded):
             case.do(call_back())
         case.do(registering)
+
+    @pytest.fixture
+    def left(self, case: Case) -> FakeExecutor:
+        """One with a run that the gateway has left behind, and could not serve since."""
+        executor = case.register()
+        case.run()
+        executor.end(clean=False)
+        with pytest.MonkeyPatch.context() as full_disk:
+            full_disk.setattr(Path, "write_bytes", fail_for_want_of_space)
+            assert case.restored() == []
+        return executor
+
+    def test_result_for_an_executor_that_cannot_be_served_yet_is_to_come_again(
+        self, case: Case, left: FakeExecutor
+    ) -> None:
+        with pytest.raises(NotRecorded):
+            case.call_back()
+
+        again = case.register()
+        case.run()
+        case.call_back()
+
+        assert again.identity.boot_id == left.identity.boot_id
+        assert [end.run_id for end in again.ended] == [1]
+        case.call_back(99)  # and what nobody knows comes to its end again
+
+    @pytest.mark.usefixtures("left")
+    def test_result_for_an_executor_that_is_not_served_for_long_is_ignored(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = time.monotonic() + PROOF_SECONDS
+        monkeypatch.setattr(time, "monotonic", lambda: now)
+
+        case.call_back()
+
+    def test_result_for_an_executor_that_died_here_is_to_come_again(self, case: Case) -> None:
+        executor = case.register()
+        case.run()
+        executor.end(clean=False)
+        case.remotes.tick()
+
+        with pytest.raises(NotRecorded):
+            case.call_back()
 
 
 def test_executor_whose_address_is_none_is_refused_and_not_remembered(case: Case) -> None:
