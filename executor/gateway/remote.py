@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from executor.core.agent import Executor
 from executor.core.state_folder import StateFolder
+from executor.gateway.allow_list import RemoteUrl
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote_client import RemoteClient
 from executor.gateway.remote_folder import Note, RemoteFolder
@@ -84,6 +85,11 @@ class Remote:
     def call_back(self, result: RemoteResult, on_recorded: Callable[[], None]) -> bool:
         """End a run; `on_recorded` is called from another thread. Return False if it has ended."""
         return self._slots.post(self._slots.call_back, result, on_recorded)
+
+    @property
+    def url(self) -> RemoteUrl:
+        """Where it is."""
+        return self._client.url
 
     @property
     def is_over(self) -> bool:

@@ -12,11 +12,15 @@ log = structlog.get_logger()
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A registered executor's URL, its `RemoteClient.appname`, and the boot that left runs."""
+    """A registered executor's URL, its `RemoteClient.appname`, and the boot that left runs.
+
+    One that was drained has left nothing, and is not served until `drained_until` (epoch seconds).
+    """
 
     url: str
     appname: str = ""
     boot_id: str = ""
+    drained_until: float = 0.0
 
 
 class RemoteFolder:
@@ -30,7 +34,7 @@ class RemoteFolder:
 
     def __init__(self, state_dir: Path, app: str, address: str) -> None:
         self.state = StateFolder(state_dir / app, address)
-        self._path = _note_in(self.state.path)
+        self._path = _note_of(state_dir, app, address)
 
     def boot_id_of(self, url: str) -> str:
         """Return the boot that left runs at this URL; empty if none did."""
@@ -39,13 +43,21 @@ class RemoteFolder:
 
     def save(self, note: Note) -> None:
         """Save what the next start must know."""
-        fresh = self._path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(note))
-        fresh.replace(self._path)
+        _write(self._path, note)
 
     def forget(self) -> None:
         """Do not serve it at the next start."""
         self._path.unlink(missing_ok=True)
+
+
+def note_drained(state_dir: Path, app: str, address: str, note: Note) -> None:
+    """Save what the next start must know of one that is not served; raises OSError."""
+    _write(_note_of(state_dir, app, address), note)
+
+
+def forget_drained(state_dir: Path, app: str, address: str) -> None:
+    """Let the next start serve one that was drained."""
+    _note_of(state_dir, app, address).unlink(missing_ok=True)
 
 
 def remembered(state_dir: Path) -> Iterator[tuple[str, Note]]:
@@ -56,8 +68,14 @@ def remembered(state_dir: Path) -> Iterator[tuple[str, Note]]:
             yield path.parts[-3], note
 
 
-def _note_in(folder: Path) -> Path:
-    return folder / "remote.json"
+def _note_of(state_dir: Path, app: str, address: str) -> Path:
+    return state_dir / app / address / "remote.json"
+
+
+def _write(path: Path, note: Note) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(note))
+    fresh.replace(path)
 
 
 def _read(path: Path) -> Note | None:

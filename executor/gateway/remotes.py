@@ -19,7 +19,13 @@ from executor.gateway.liveness import REGISTERED_SECONDS
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote import ExecutorFactory, Remote
 from executor.gateway.remote_client import RemoteClient
-from executor.gateway.remote_folder import Note, RemoteFolder, remembered
+from executor.gateway.remote_folder import (
+    Note,
+    RemoteFolder,
+    forget_drained,
+    note_drained,
+    remembered,
+)
 from executor.gateway.remote_run import RemoteLimits
 from executor.gateway.remote_slots import RemoteSlots
 from executor.logs.run_logs import RunLogs
@@ -96,7 +102,7 @@ class Remotes:
         key = (app, url.address)
         if (remote := self._remotes.get(key)) is not None:
             remote.register(appname)
-        elif key not in self._starting and not self._is_left_alone(key):
+        elif key not in self._starting and not self._is_left_alone(key, url):
             await self._serve(app, url, appname)
 
     def sign_off(self, app: str, text: str) -> None:
@@ -108,7 +114,9 @@ class Remotes:
         """
         key = (app, self._options.allowed.check(text).address)
         self._left_alone.pop(key, None)
-        self._drained.discard(key)
+        if key in self._drained:
+            self._drained.remove(key)
+            forget_drained(self._options.state_dir, *key)
         if (remote := self._remotes.get(key)) is not None:
             remote.sign_off()
 
@@ -157,6 +165,14 @@ class Remotes:
         if app not in self._options.tokens.by_app:
             raise BadRequest(f"no token is listed for app {app}")
         url = self._options.allowed.check(note.url)
+        if note.drained_until:
+            # The clock may have been set back meanwhile.
+            seconds = min(note.drained_until - time.time(), REGISTERED_SECONDS)
+            if seconds > 0:
+                self._leave_alone((app, url.address), url, seconds)
+            else:
+                forget_drained(self._options.state_dir, app, url.address)
+            return
         if note.boot_id:
             self._await((app, url.address))
         await self._begin(app, url, note.appname)
@@ -249,18 +265,28 @@ class Remotes:
         except OSError as error:  # at worst, the next start serves it needlessly
             log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
         executor = remote.executor
-        if executor.was_drained:
-            self._drained.add(key)
-        if executor.was_drained or executor.failure:
+        if executor.was_drained and not remote.has_left_runs:
+            self._leave_alone(key, remote.url, REFUSED_SECONDS)
+        elif executor.was_drained or executor.failure:
             self._left_alone[key] = time.monotonic() + REFUSED_SECONDS
         log.info("remote_dropped", app=key[0], address=key[1])
 
-    def _is_left_alone(self, key: _Key) -> bool:
+    def _leave_alone(self, key: _Key, url: RemoteUrl, seconds: float) -> None:
+        """Do not serve a drained one for a while, nor let the next gateway do so."""
+        self._drained.add(key)
+        self._left_alone[key] = time.monotonic() + seconds
+        note = Note(url.text, drained_until=time.time() + seconds)
+        try:
+            note_drained(self._options.state_dir, *key, note)
+        except OSError as error:
+            log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
+
+    def _is_left_alone(self, key: _Key, url: RemoteUrl) -> bool:
         """Whether it is too early to serve one; a drained one must be away for a while first."""
         now = time.monotonic()
         is_early = self._left_alone.get(key, now) > now
         if is_early and key in self._drained:
-            self._left_alone[key] = now + REGISTERED_SECONDS
+            self._leave_alone(key, url, REGISTERED_SECONDS)
         if not is_early:
             self._left_alone.pop(key, None)
             self._drained.discard(key)

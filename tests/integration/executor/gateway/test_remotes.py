@@ -19,6 +19,7 @@ from executor.gateway.access_tokens import AccessTokens
 from executor.gateway.allow_list import AllowList
 from executor.gateway.endings import PROOF_SECONDS
 from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
+from executor.gateway.liveness import REGISTERED_SECONDS
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote_folder import Note, RemoteFolder
 from executor.gateway.remote_run import RemoteLimits
@@ -296,14 +297,46 @@ class TestWhatOutlivesThem:
 
         assert case.restored() == [executor.identity.boot_id]
 
-    def test_one_that_was_drained_is_forgotten(self, case: Case) -> None:
+    def drained(self, case: Case) -> None:
         executor = case.register()
         executor.was_drained = True
-
         executor.end(clean=True)
         case.remotes.tick()
 
+    def test_one_that_was_drained_is_not_served_by_the_next_gateway_while_it_registers(
+        self, case: Case
+    ) -> None:
+        self.drained(case)
+        case.register()
+
+        restored = [case.restored() for _ in range(2)]
+        case.register()
+
+        assert restored == [[], []]
+        assert len(case.executors) == 1
+
+    def test_one_that_was_drained_and_signed_off_is_served_by_the_next_gateway(
+        self, case: Case
+    ) -> None:
+        self.drained(case)
+        case.restored()
+        case.remotes.sign_off("demo", URL)
+
         assert case.restored() == []
+        case.register()
+        assert len(case.executors) == 2
+
+    def test_one_that_was_drained_and_stayed_away_is_served_by_the_next_gateway(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.drained(case)
+        case.register()
+        later = time.time() + REGISTERED_SECONDS
+        monkeypatch.setattr(time, "time", lambda: later)
+
+        assert case.restored() == []
+        case.register()
+        assert len(case.executors) == 2
 
     def test_one_whose_address_another_holds_is_forgotten(self, case: Case) -> None:
         executor = case.register()
