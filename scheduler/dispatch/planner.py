@@ -18,9 +18,9 @@ from broker.reasons.reason import Reason
 from scheduler.alarms import overdue
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.bisection import bisect
-from scheduler.dispatch.zone_change import ZoneChange
 from scheduler.explanations import explanation, fault_of
 from scheduler.jobs.new_run import run_of
+from scheduler.jobs.zone_change import ZoneChange
 from scheduler.node_context import NodeContext
 from scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
 from scheduler.schedules.registry import read_schedule

@@ -1,1 +1,1 @@
-"""What a job is: its fields, rules, children and script. Nothing here changes a job."""
+"""What a job is: its fields, rules, children, script and time zone. Users change it elsewhere."""
