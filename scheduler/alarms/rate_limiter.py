@@ -94,6 +94,16 @@ class AlarmRateLimiter:
             rate_limit.change(session, [alarm.id for alarm in held], columns)
 
 
+def run_ids_of(session: Session, alarm: Alarm) -> list[int]:
+    """Return the runs that an alarm is about: those of all alarms in it if it is a summary."""
+    if not alarm.subject_key.startswith(rate_limit.SUMMARY):
+        return [alarm.run_id] if alarm.run_id else []
+    news = from_text(alarm.content)
+    if not isinstance(news, Summary):
+        return []
+    return rate_limit.runs_in_summary(session, Group.of(alarm), news.first_at, news.last_at)
+
+
 def _shortened(content: str) -> str:
     """Return only what a summary needs of an alarm, as a storm of alarms must not fill the disk."""
     news = from_text(content)
@@ -133,11 +143,9 @@ def _tidy(session: Session, now_ms: int) -> int:
     # Whoever claims one meanwhile decides about it.
     given_up = [alarm for alarm in stale if _give_up(session, alarm)]
     if given_up:
-        alarms.mark_runs(
-            session,
-            [alarm.run_id for alarm in given_up if alarm.run_id and alarm.channel != RUN_END],
-            RunAlarm.GIVEN_UP,
-        )
+        about_runs = [alarm for alarm in given_up if alarm.channel != RUN_END]
+        run_ids = [run_id for alarm in about_runs for run_id in run_ids_of(session, alarm)]
+        alarms.mark_runs(session, run_ids, RunAlarm.GIVEN_UP)
         log.error("alarms_withheld", count=len(given_up))
     return rate_limit.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)
 

@@ -11,12 +11,11 @@ from sqlalchemy.orm import Session
 
 from scheduler.alarms.channels.message import Message, MessageContext, message
 from scheduler.alarms.channels.slow_targets import SlowTargets
-from scheduler.alarms.events import Summary, from_text
-from scheduler.alarms.rate_limiter import GIVE_UP_MS
+from scheduler.alarms.events import from_text
+from scheduler.alarms.rate_limiter import GIVE_UP_MS, run_ids_of
 from scheduler.explanations import fault_of
-from sql.alarms import alarms, rate_limit
+from sql.alarms import alarms
 from sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
-from sql.alarms.rate_limit import Group
 from sql.engine import Database
 from sql.models import Alarm
 
@@ -117,7 +116,7 @@ class AlarmSender:
                 session, alarm, status=status, sent_at=sent_at, next_try_at=now_ms, error=error
             )
             if noted and self._kind is not MessageKind.RUN_END:
-                alarms.mark_runs(session, _run_ids(session, alarm), outcome)
+                alarms.mark_runs(session, run_ids_of(session, alarm), outcome)
 
         self._database.write(unit)
 
@@ -126,12 +125,3 @@ def _words(error: Exception) -> str:
     """Return an error's text; only the kind of one that nobody foresaw, which may hold a secret."""
     text = fault_of(error, _ERROR_LENGTH) if isinstance(error, OSError | ValueError) else ""
     return text or type(error).__name__
-
-
-def _run_ids(session: Session, alarm: Alarm) -> list[int]:
-    if not alarm.subject_key.startswith(rate_limit.SUMMARY):
-        return [alarm.run_id] if alarm.run_id else []
-    news = from_text(alarm.content)
-    if not isinstance(news, Summary):
-        return []
-    return rate_limit.runs_in_summary(session, Group.of(alarm), news.first_at, news.last_at)

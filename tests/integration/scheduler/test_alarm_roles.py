@@ -629,6 +629,20 @@ class TestTooMany:
 
         assert [desk.alarm_status(run_id) for run_id in run_ids] == [2, 2, 2, 3]
 
+    def test_a_summary_that_no_scheduler_can_send_is_given_up_for_its_runs(
+        self, desk: Desk
+    ) -> None:
+        job_id = desk.job()
+        run_ids = [desk.fail(job_id, START + number) for number in range(4)]
+        desk.round()
+        desk.pass_time(HOUR_MS)
+        desk.limiter.tick(desk.now_ms)
+
+        desk.pass_time(GIVE_UP_MS + 1)
+        desk.limiter.tick(desk.now_ms)
+
+        assert [desk.alarm_status(run_id) for run_id in run_ids] == [2, 2, 2, 3]
+
 
 @pytest.fixture
 def watching(desk: Desk) -> "Watching":
