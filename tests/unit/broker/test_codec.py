@@ -1,4 +1,5 @@
 import re
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +17,7 @@ from broker.messages.to_scheduler import (
     ToScheduler,
 )
 from broker.messages.values import NUMBER_LIMIT, Outcome
-from tests.support.bad_messages import BAD_BODIES
+from tests.support.bad_messages import BAD_BODIES, DEEP_BODIES
 
 TRIGGER = Trigger(
     run_id=7, job_id=3, boot_id="b1", kind="CRON", handler="h", scheduled_at_ms=1_700_000_000_000
@@ -95,6 +96,12 @@ def test_unknown_field_of_a_later_version_is_passed_over() -> None:
 def test_bad_body_is_malformed(name: str) -> None:
     with pytest.raises(Malformed):
         decode(BAD_BODIES[name], ToExecutor | ToScheduler)
+
+
+@pytest.mark.parametrize("name", DEEP_BODIES)
+def test_deep_nesting_in_an_unknown_field_is_refused_or_passed_over(name: str) -> None:
+    with suppress(Malformed):
+        assert decode(DEEP_BODIES[name], Kill) == Kill(run_id=1, reason="")
 
 
 def test_message_of_another_kind_is_malformed() -> None:
