@@ -99,9 +99,11 @@ def test_bad_body_is_malformed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEEP_BODIES)
-def test_deep_nesting_in_an_unknown_field_is_refused_or_passed_over(name: str) -> None:
+def test_deep_nesting_in_an_unknown_field_does_no_harm(name: str) -> None:
     with suppress(Malformed):
         assert decode(DEEP_BODIES[name], Kill) == Kill(run_id=1, reason="")
+
+    assert decode(encode(Kill(run_id=2, reason="")), Kill).run_id == 2
 
 
 def test_message_of_another_kind_is_malformed() -> None:
@@ -120,10 +122,3 @@ def test_body_at_the_limit_passes_and_one_over_does_not() -> None:
 def test_text_that_is_no_unicode_cannot_be_encoded() -> None:
     with pytest.raises(Malformed, match="Kill"):
         encode(Kill(run_id=1, reason="\ud800"))
-
-
-def test_bomb_does_no_harm_to_what_comes_after_it() -> None:
-    with pytest.raises(Malformed):
-        decode(BAD_BODIES["arrays nested 400,000 deep in an unknown field"], Kill)
-
-    assert decode(encode(Kill(run_id=1, reason="")), Kill).run_id == 1
