@@ -5,9 +5,12 @@ A process may vanish between two reads; functions then treat it as gone.
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.eventually import eventually
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,18 @@ def alive(pid: int) -> bool:
     """Return whether a process with this id is alive; a zombie is not."""
     process = find(pid)
     return process is not None and process.is_alive
+
+
+def stop(pid: int) -> None:
+    """Send SIGSTOP, and return when all threads of a process stand still."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: set(_thread_states(pid)) == {"T"})
+
+
+def _thread_states(pid: int) -> Iterator[str]:
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            yield stat.read_text(errors="replace").rpartition(")")[2].split()[0]
 
 
 def every_process() -> Iterator[Process]:

@@ -11,7 +11,7 @@ import pika.exceptions
 
 from tests.support.eventually import eventually
 from tests.support.ports import free_ports
-from tests.support.processes import Process, basic_environment
+from tests.support.processes import Process, basic_environment, stop
 from tests.support.service import Service
 
 # Not the wrappers in /usr/sbin, which change the user and the folders.
@@ -104,7 +104,7 @@ class PrivateRabbit:
 
     def freeze(self) -> None:
         """Stop all that it does, with its connections open, until `thaw`."""
-        os.kill(self.pid, signal.SIGSTOP)
+        stop(self.pid)
 
     def thaw(self) -> None:
         """Have it go on."""

@@ -23,6 +23,7 @@ from tests.support import sql_rows
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_port
+from tests.support.processes import stop
 from tests.support.sql_rows import new_run, side_by_side
 
 #: Computes for minutes. MySQL ends a SLEEP by itself, without an error.
@@ -381,7 +382,7 @@ class TestUnavailable:
         database = Database(own_mariadb.create_database(), answer_seconds=2)
         migration.upgrade(database)
         sql_rows.plan(database, new_run())
-        os.kill(own_mariadb.pid, signal.SIGSTOP)
+        stop(own_mariadb.pid)
         try:
             started = time.monotonic()
             with pytest.raises(DatabaseUnavailable, match="Lost connection"):
@@ -420,7 +421,7 @@ class TestUnavailable:
         )
         assert database.read(connection_id) > 0
         if is_frozen:
-            os.kill(own_mariadb.pid, signal.SIGSTOP)
+            stop(own_mariadb.pid)
         else:
             own_mariadb.kill()
         try:
