@@ -163,14 +163,24 @@ class ScheduleChanges:
     def _decide_overdue(
         self, session: Session, jobs: Sequence[Job], now_ms: int, reason: Explanation
     ) -> None:
-        """Record the due ticks that were never planned as skipped, up to now."""
-        skips = [self._overdue(session, job, now_ms, reason) for job in jobs]
+        """Record the due ticks that were never planned as skipped, up to now.
+
+        They were due in the zone that is recorded for the job, not in one of schedulers that have
+        started since.
+        """
+        zones = history.zones(session, [job.id for job in jobs if not job.timezone])
+        skips = [
+            self._overdue(
+                job, zones.get(job.id) or self.zone(session, job.timezone), now_ms, reason
+            )
+            for job in jobs
+        ]
         history.record_skips(session, [skip for skip in skips if skip is not None])
         for job in jobs:
             job.last_tick_at = max(job.last_tick_at, now_ms)
 
     def _overdue(
-        self, session: Session, job: Job, now_ms: int, reason: Explanation
+        self, job: Job, zone: str, now_ms: int, reason: Explanation
     ) -> SkippedTicks | None:
         """Return the record of a job's due ticks that were never planned; None if there are none.
 
@@ -178,7 +188,8 @@ class ScheduleChanges:
         """
         schedule: Schedule
         try:
-            schedule, anchor = self._schedule(session, job), job.next_tick_at
+            schedule = read_schedule(job.schedule_kind, job.schedule_value, zone)
+            anchor = job.next_tick_at
         except Problem:
             schedule, anchor = NoSchedule(), 0
         first = schedule.next_after(job.last_tick_at, anchor)

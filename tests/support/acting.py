@@ -26,6 +26,7 @@ def acting(
     app_ids: Collection[int] | None = None,
     rights: Collection[Right] = frozenset(Right),
     job_ids: Collection[int] | None = None,
+    timezone: str = "UTC",
 ) -> Commands:
     """Return the commands of an actor; by default with the database's clock."""
     known = None if app_ids is None else frozenset(app_ids)
@@ -40,6 +41,7 @@ def acting(
                 rights=rights,
                 job_ids=None if job_ids is None else frozenset(job_ids),
             ),
+            timezone=timezone,
         )
     )
 

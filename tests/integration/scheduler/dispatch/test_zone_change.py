@@ -1,5 +1,6 @@
 """The schedulers' time zone changes: jobs without one go on in the new zone, and none is missed."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -7,14 +8,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduler.audit.integrity_check import audit
+from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from sql.jobs import history
 from sql.models import Job
 from sql.run_status import Kind
 from tests.integration.scheduler.conftest import new_still
-from tests.support.cluster import Cluster
+from tests.support.acting import NamedCommands
+from tests.support.cluster import APP, Cluster
 
 TWO_AT_NIGHT = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "enabled": True}
+EACH_HOUR = {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True}
 SHANGHAI = {"timezone": "Asia/Shanghai"}
 HOUR_MS = 3_600_000
 
@@ -88,6 +92,28 @@ def test_what_was_missed_before_the_change_is_decided_in_the_old_zone(
     assert_all_decided_once(cluster)
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda commands: commands.stop("nightly"),
+        lambda commands: commands.apply(
+            [], [JobSpec(name="nightly", app=APP, handler="noop", **EACH_HOUR)]
+        ),
+    ],
+    ids=["stop", "new-schedule"],
+)
+def test_what_was_missed_is_skipped_in_the_old_zone_if_a_user_acts_before_the_first_round(
+    cluster: Cluster, act: Callable[[NamedCommands], object]
+) -> None:
+    cluster.job("nightly", **TWO_AT_NIGHT)
+    missed_ms = job(cluster).next_tick_at
+
+    act(NamedCommands(cluster.database, lambda: missed_ms + 20 * HOUR_MS, **SHANGHAI))
+
+    assert [(skip.from_at, skip.count) for skip in cluster.skips()] == [(missed_ms, 1)]
+    assert_all_decided_once(cluster)
+
+
 def test_schedulers_of_two_zones_fire_what_is_recorded(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
@@ -105,7 +131,7 @@ def test_schedulers_of_two_zones_fire_what_is_recorded(
     "fields",
     [
         {**TWO_AT_NIGHT, "timezone": "UTC"},
-        {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True},
+        EACH_HOUR,
         {"schedule_kind": "FIX_DELAY", "schedule_value": "3600", "enabled": True},
         {**TWO_AT_NIGHT, "enabled": False},
     ],
