@@ -31,6 +31,10 @@ class SchedulerClock:
         """Return the epoch in milliseconds as the host has it, whatever was learned."""
         return round(self._wall() * 1000)
 
+    def behind_host_seconds(self) -> float:
+        """Return how far the time is behind the host's; 0 if it is not."""
+        return max(0, self.host_ms() - self.now_ms()) / 1000
+
     def steady_ms(self) -> int:
         """Return milliseconds that never jump, counted from some moment in the past."""
         return int(self.monotonic() * 1000)

@@ -193,7 +193,7 @@ def _make_heartbeats(context: BootContext, hooks: Hooks) -> HeartbeatThread:
         Sender(context.identity, context.sealer, publisher),
         hooks.compose_heartbeat,
         partial(hooks.post, hooks.heard),
-        context.clock.monotonic,
+        context.clock,
         context.log,
         beat_seconds=context.limits.beat_seconds,
     )

@@ -9,6 +9,7 @@ from broker.messages.to_scheduler import Heartbeat
 from broker.topology import HEARTBEAT_KEY
 from broker.transport import Confirm
 from executor.messaging.signed_sender import Sender
+from executor.scheduler_clock import SchedulerClock
 
 #: Between two heartbeats: normally, and while the executor is not welcomed or gets no answer.
 BEAT_SECONDS = 5.0
@@ -16,7 +17,8 @@ UNANSWERED_BEAT_SECONDS = 1.0
 #: How long to wait for the broker's confirm.
 CONFIRM_SECONDS = 5.0
 #: How long a heartbeat is valid. Without a recent welcome the clocks may differ: at the start, or
-#: after the database's clock has jumped.
+#: after the database's clock has jumped. If the host's has jumped ahead too, as that of a virtual
+#: machine that was suspended, it is valid by the host's clock.
 VALID_SECONDS = 60.0
 UNWELCOMED_VALID_SECONDS = 86_400.0
 #: A welcome is recent for so many beats: the next heartbeat but one must not come too late.
@@ -37,7 +39,7 @@ class HeartbeatThread:
         sender: Sender,
         compose: Callable[[], Heartbeat],
         on_answered: Callable[[float], None],
-        monotonic: Callable[[], float],
+        clock: SchedulerClock,
         log: structlog.typing.FilteringBoundLogger,
         *,
         beat_seconds: float = BEAT_SECONDS,
@@ -46,7 +48,7 @@ class HeartbeatThread:
         self._sender = sender
         self._compose = compose
         self._on_answered = on_answered
-        self._monotonic = monotonic
+        self._clock = clock
         self._log = log
         self._beat_seconds = beat_seconds
         self._unanswered_beat_seconds = unanswered_beat_seconds
@@ -62,7 +64,7 @@ class HeartbeatThread:
 
     def welcome(self) -> None:
         """Note that a scheduler has answered; beat at the normal interval from then on."""
-        self._welcomed_at = self._monotonic()
+        self._welcomed_at = self._clock.monotonic()
 
     def beat_now(self) -> None:
         """Send a heartbeat now."""
@@ -90,7 +92,7 @@ class HeartbeatThread:
             self._wake.wait(self._beat_seconds if calm else self._unanswered_beat_seconds)
 
     def _beat(self) -> bool:
-        sent_at = self._monotonic()
+        sent_at = self._clock.monotonic()
         batch = self._sender.send(
             self._compose(),
             key=HEARTBEAT_KEY,
@@ -104,5 +106,5 @@ class HeartbeatThread:
     def _valid_seconds(self, now: float) -> float:
         welcomed_at = self._welcomed_at
         if welcomed_at is None or now - welcomed_at > RECENT_BEATS * self._beat_seconds:
-            return UNWELCOMED_VALID_SECONDS
+            return UNWELCOMED_VALID_SECONDS + self._clock.behind_host_seconds()
         return VALID_SECONDS

@@ -11,6 +11,7 @@ from broker.signing import Sealer
 from broker.transport import Confirm
 from executor.messaging.heartbeat import HeartbeatThread
 from executor.messaging.signed_sender import Identity, Sender
+from executor.scheduler_clock import SchedulerClock
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
@@ -22,6 +23,7 @@ WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
 class Case:
     def __init__(self, publisher: ScriptedPublisher) -> None:
         self.skipped_seconds = 0.0
+        self.host_ahead_seconds = 0.0
         self.publisher = publisher
         self.answered: list[float] = []
         self.failures = 0
@@ -31,7 +33,10 @@ class Case:
             sender,
             self.compose,
             self.answered.append,
-            lambda: time.monotonic() + self.skipped_seconds,
+            SchedulerClock(
+                monotonic=lambda: time.monotonic() + self.skipped_seconds,
+                wall=lambda: time.time() + self.host_ahead_seconds,
+            ),
             structlog.get_logger(),
             unanswered_beat_seconds=0.01,
         )
@@ -105,6 +110,20 @@ def test_heartbeat_is_valid_for_a_minute_while_schedulers_answer_and_else_for_a_
     case.skipped_seconds += 9.9  # one heartbeat, sent after 5 s, was not answered
     case.heartbeats.beat_now()
     eventually(lambda: case.valid_seconds() > 80_000)
+
+
+def test_executor_that_was_suspended_for_days_is_heard_though_its_clock_stood_still(
+    make: Callable[..., Case],
+) -> None:
+    case = make()
+    case.heartbeats.welcome()
+    case.skipped_seconds += 9.9
+    case.host_ahead_seconds = 3 * 86_400.0
+
+    case.heartbeats.start()
+
+    eventually(lambda: case.publisher.sent)
+    assert case.valid_seconds() > 3 * 86_400 + 80_000
 
 
 @pytest.mark.parametrize("fate", [Confirm.CONFIRMED, Confirm.RETURNED])
