@@ -12,7 +12,7 @@ from broker.reasons.codes import Why
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_edits import STOPPING, Edit, edit_of, is_to_start
+from scheduler.commands.job_edits import Edit, edit_of, is_to_start
 from scheduler.commands.new_jobs import new_row
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
@@ -160,6 +160,8 @@ class JobChanges:
             self._schedules.settle_old(session, rescheduled, now_ms)
             for edit, record in zip(real, before, strict=True):
                 self._carry_out(session, edit, record, now_ms)
+            other_policies = [edit.job for edit in real if edit.changes_policy_only]
+            self._schedules.record_policies(session, other_policies, now_ms)
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
@@ -183,15 +185,13 @@ class JobChanges:
         for name, value in columns_of(edit.spec, edit.fields).items():
             setattr(job, name, value)
         job.update_time = at(now_ms)
-        if edit.changes(STOPPING):
+        if edit.clears_stop:
             job.stop_reason = job.stop_why = None
         after = record_of_fields(session, job, edit.fields)
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         if edit.reschedules:
             with _naming(edit.spec):
                 self._schedules.start_new(session, job, now_ms)
-        elif edit.changes({"misfire"}):
-            self._schedules.record(session, job, now_ms)
 
     def _switch(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int

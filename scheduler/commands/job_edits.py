@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from broker.reasons.codes import Why
+from broker.reasons.stored import from_json
 from scheduler.commands.script_changes import has_script, script_change
 from scheduler.jobs.edit_summary import differences, script_difference
 from scheduler.jobs.fields import Field, changed
@@ -12,8 +14,7 @@ from scheduler.jobs.spec import JobSpec
 from sql.models import Job
 
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
-#: Fields that may have made a job stop by itself; a change of one clears the reason.
-STOPPING = _SCHEDULE | {"misfire"}
+_MISFIRE = frozenset({"misfire"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Edit:
     Attributes:
         words: a line for each change of a field or of the script; empty = none changes.
         diff: the lines of a unified diff of the script.
+        clears_stop: whether the reason for which the job has stopped by itself may be gone.
         starts: whether the schedule of a stopped job is to be started.
 
     """
@@ -33,16 +35,18 @@ class Edit:
     words: tuple[str, ...]
     changes_script: bool
     diff: tuple[str, ...]
+    clears_stop: bool
     starts: bool
 
     @property
     def reschedules(self) -> bool:
         """Whether the job gets another schedule."""
-        return self.changes(_SCHEDULE)
+        return _any_of(_SCHEDULE, self.fields)
 
-    def changes(self, names: AbstractSet[str]) -> bool:
-        """Whether one of these fields changes."""
-        return any(field.name in names for field in self.fields)
+    @property
+    def changes_policy_only(self) -> bool:
+        """Whether the job gets another misfire policy, but keeps its schedule."""
+        return _any_of(_MISFIRE, self.fields) and not self.reschedules
 
 
 def edit_of(job: Job, spec: JobSpec) -> Edit:
@@ -56,6 +60,7 @@ def edit_of(job: Job, spec: JobSpec) -> Edit:
         differences(job, spec, fields) + script,
         bool(script),
         script_difference(_stored_source(job), _wanted_source(spec)) if script else (),
+        _clears_stop(job, fields),
         is_to_start(job, spec, fields),
     )
 
@@ -65,8 +70,8 @@ def is_to_start(job: Job, spec: JobSpec, changing: Sequence[Field] = ()) -> bool
 
     A schedule that ended stays ended until it is changed, so applying twice is harmless.
     """
-    is_cleared = job.stop_reason is None or any(field.name in STOPPING for field in changing)
-    return bool(spec.enabled) and job.is_enabled == 0 and is_cleared
+    may_start = job.stop_reason is None or _clears_stop(job, changing)
+    return bool(spec.enabled) and job.is_enabled == 0 and may_start
 
 
 def is_as_described(job: Job, spec: JobSpec) -> bool:
@@ -80,6 +85,24 @@ def is_as_described(job: Job, spec: JobSpec) -> bool:
         return True
     is_enabled = job.is_enabled == 1
     return spec.enabled == is_enabled and job.stop_reason is None
+
+
+def _clears_stop(job: Job, changing: Sequence[Field]) -> bool:
+    """Whether one of these fields may have made a job stop by itself.
+
+    A policy may, if it is not known; but a schedule that has ended has ended with any.
+    """
+    may_be_policy = _any_of(_MISFIRE, changing) and not _has_ended(job)
+    return may_be_policy or _any_of(_SCHEDULE, changing)
+
+
+def _has_ended(job: Job) -> bool:
+    reason = from_json(job.stop_why)
+    return reason is not None and reason.code is Why.NO_FURTHER_TIME
+
+
+def _any_of(names: AbstractSet[str], fields: Sequence[Field]) -> bool:
+    return any(field.name in names for field in fields)
 
 
 def _stored_source(job: Job) -> str:

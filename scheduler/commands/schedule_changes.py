@@ -151,30 +151,33 @@ class ScheduleChanges:
 
     def record(self, session: Session, job: Job, now_ms: int) -> None:
         """Record the present schedule of a stored job in its history."""
+        self._record(session, job, self.zone(session, job.timezone), now_ms)
+
+    def record_policies(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
+        """Record new misfire policies of stored jobs; their ticks stay those of the same zone."""
+        zones = self._zones(session, jobs)
+        for job in jobs:
+            self._record(session, job, zones[job.id], now_ms)
+
+    def _record(self, session: Session, job: Job, zone: str, now_ms: int) -> None:
         history.record_change(
-            session,
-            job,
-            timezone=self.zone(session, job.timezone),
-            by=self._who,
-            now_ms=now_ms,
-            anchor_ms=job.next_tick_at,
+            session, job, timezone=zone, by=self._who, now_ms=now_ms, anchor_ms=job.next_tick_at
         )
+
+    def _zones(self, session: Session, jobs: Sequence[Job]) -> dict[int, str]:
+        """Return the zone in which each job's present ticks are due.
+
+        It is the recorded one, as schedulers may have started with another one since.
+        """
+        recorded = history.zones(session, [job.id for job in jobs if not job.timezone])
+        return {job.id: recorded.get(job.id) or self.zone(session, job.timezone) for job in jobs}
 
     def _decide_overdue(
         self, session: Session, jobs: Sequence[Job], now_ms: int, reason: Explanation
     ) -> None:
-        """Record the due ticks that were never planned as skipped, up to now.
-
-        They were due in the zone that is recorded for the job, not in one of schedulers that have
-        started since.
-        """
-        zones = history.zones(session, [job.id for job in jobs if not job.timezone])
-        skips = [
-            self._overdue(
-                job, zones.get(job.id) or self.zone(session, job.timezone), now_ms, reason
-            )
-            for job in jobs
-        ]
+        """Record the due ticks that were never planned as skipped, up to now."""
+        zones = self._zones(session, jobs)
+        skips = [self._overdue(job, zones[job.id], now_ms, reason) for job in jobs]
         history.record_skips(session, [skip for skip in skips if skip is not None])
         for job in jobs:
             job.last_tick_at = max(job.last_tick_at, now_ms)

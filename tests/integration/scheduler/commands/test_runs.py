@@ -282,6 +282,23 @@ def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
     assert the_job(cluster, "once").is_enabled == 0
 
 
+def test_another_misfire_policy_neither_starts_nor_stops_a_job_whose_schedule_has_ended(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=60)
+    once = {"schedule_kind": "AT", "schedule_value": at.isoformat(), "enabled": True}
+    apply(commands, spec("once", **once))
+    plan_shortly_before(still, at)
+    ended = the_job(cluster, "once").stop_reason
+
+    changed = apply(commands, spec("once", misfire="FIRE_ONCE_NOW", **once))
+
+    assert changed == [("update", "demo/once")]
+    job = the_job(cluster, "once")
+    assert (job.is_enabled, job.stop_reason) == (0, ended)  # so its runs are still retried
+    assert [run.status for run in cluster.runs()] == [RunStatus.PLANNED]
+
+
 def test_an_instant_moved_within_the_window_fires_only_at_its_new_time(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:

@@ -114,6 +114,24 @@ def test_what_was_missed_is_skipped_in_the_old_zone_if_a_user_acts_before_the_fi
     assert_all_decided_once(cluster)
 
 
+def test_another_misfire_policy_leaves_the_due_times_in_the_old_zone(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("nightly", **TWO_AT_NIGHT)
+    missed_ms = job(cluster).next_tick_at
+    late_ms = missed_ms + HOUR_MS
+
+    commands = NamedCommands(cluster.database, lambda: late_ms, **SHANGHAI)
+    spec = {"name": "nightly", "app": APP, "handler": "noop", **TWO_AT_NIGHT}
+    commands.apply([], [JobSpec(**spec, misfire="FIRE_ONCE_NOW")])
+    new_still(cluster, **SHANGHAI).planner.tick(late_ms)
+
+    assert [run.scheduled_at for run in cluster.runs()] == [missed_ms]
+    assert job(cluster).next_tick_at == next_two("Asia/Shanghai", late_ms)
+    assert zones(cluster) == ["UTC", "UTC", "Asia/Shanghai"]
+    assert_all_decided_once(cluster)
+
+
 def test_schedulers_of_two_zones_fire_what_is_recorded(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
