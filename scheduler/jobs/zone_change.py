@@ -80,7 +80,9 @@ class ZoneChange:
         history.record_starts(session, rows, by="scheduler", now_ms=now_ms)
 
     def _make_due(self, job_ids: Iterable[int], at_ms: int) -> None:
-        self._database.write(lambda session: due_jobs.make_due(session, job_ids, at_ms=at_ms))
+        self._database.write(
+            lambda session: due_jobs.make_due(session, job_ids, kinds=ZONED_KINDS, at_ms=at_ms)
+        )
 
 
 def _names_none(job: JobToPlan) -> bool:

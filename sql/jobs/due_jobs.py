@@ -1,6 +1,6 @@
 """Jobs whose ticks are due: claims them, moves their watermarks, and stops their schedules."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,9 @@ from sql.models import Job
 from sql.models.jobs import BY_NEXT_TICK
 from sql.rows import fetch, query
 from sql.updates import modify
+
+#: Whether a job is in the schedulers' time zone.
+HAS_NO_ZONE = func.coalesce(Job.timezone, "") == ""
 
 _IS_ENABLED = Guard(f"{Job.is_enabled.expression} = 1")
 
@@ -108,10 +111,19 @@ def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
     update_each(session, Job, rows, guard=_IS_ENABLED)
 
 
-def make_due(session: Session, job_ids: Iterable[int], *, at_ms: int) -> None:
-    """Have jobs claimed at `at_ms` at the latest, if they are enabled."""
+def make_due(
+    session: Session, job_ids: Iterable[int], *, kinds: Collection[str], at_ms: int
+) -> None:
+    """Have jobs claimed at `at_ms` at the latest.
+
+    Only those that are still enabled, without a zone of their own, and of these kinds.
+    """
     for chunk in chunks(job_ids):
-        later = update(Job).where(Job.id.in_(chunk), Job.is_enabled == 1, Job.next_tick_at > at_ms)
+        later = (
+            update(Job)
+            .where(Job.id.in_(chunk), Job.is_enabled == 1, Job.next_tick_at > at_ms)
+            .where(Job.schedule_kind.in_(kinds), HAS_NO_ZONE)
+        )
         modify(session, later.values(next_tick_at=at_ms))
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.explanation import Explanation
 from sql.job_choices import NO_SCHEDULE
-from sql.jobs.due_jobs import JobStop
+from sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
 from sql.models import History, Job, SkippedTicks
 
 #: Most characters of the reason in the record of a skip.
@@ -151,12 +151,11 @@ def zones(session: Session, job_ids: Iterable[int]) -> dict[int, str]:
 
 def in_other_zones(session: Session, timezone: str, *, kinds: Collection[str]) -> list[int]:
     """Return the enabled jobs of these kinds that have no zone and were recorded with another."""
-    has_no_zone = func.coalesce(Job.timezone, "") == ""
     found = (
         _newest()
         .with_only_columns(Job.id)
         .join(Job, Job.id == History.job_id)
-        .where(Job.is_enabled == 1, Job.schedule_kind.in_(kinds), has_no_zone)
+        .where(Job.is_enabled == 1, Job.schedule_kind.in_(kinds), HAS_NO_ZONE)
         .where(History.timezone != timezone)
     )
     return list(session.execute(found.order_by(Job.id)).scalars())

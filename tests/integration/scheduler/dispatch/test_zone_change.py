@@ -10,7 +10,8 @@ import pytest
 from scheduler.audit.integrity_check import audit
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
-from sql.jobs import history
+from scheduler.schedules.registry import ZONED_KINDS
+from sql.jobs import due_jobs, history
 from sql.models import Job
 from sql.run_status import Kind
 from tests.integration.scheduler.conftest import new_still
@@ -143,6 +144,22 @@ def test_schedulers_of_two_zones_fire_what_is_recorded(
 
     assert len(cluster.runs()) >= 5
     assert_all_decided_once(cluster)
+
+
+@pytest.mark.parametrize("fields", [EACH_HOUR, {**TWO_AT_NIGHT, "timezone": "UTC"}])
+def test_job_that_a_user_changes_just_then_keeps_its_next_due_time(
+    cluster: Cluster, fields: dict[str, Any]
+) -> None:
+    cluster.job("other", **fields)
+    before = job(cluster)
+
+    cluster.database.write(
+        lambda session: due_jobs.make_due(
+            session, [before.id], kinds=ZONED_KINDS, at_ms=cluster.now_ms()
+        )
+    )
+
+    assert job(cluster).next_tick_at == before.next_tick_at
 
 
 @pytest.mark.parametrize(
