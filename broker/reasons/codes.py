@@ -165,7 +165,7 @@ class Why(Sentence):
 
     # -- why due times were skipped, and jobs stopped -----------------------------------------
 
-    OVERDUE = "%(n)s runs are overdue, the limit is %(most)s"
+    OVERDUE = "over %(most)s runs are overdue"
     MISFIRED = "misfired, %(seconds)s s late; policy %(policy)s"
     MISFIRED_IN_ONE = "misfired, %(seconds)s s late; one MISFIRE run covers them all"
     MISSED = "no scheduler could send it in time; policy %(policy)s"

@@ -78,12 +78,20 @@ class _Counts(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """What one transaction writes."""
+    """What one transaction writes.
+
+    Attributes:
+        overdue: skips of jobs with too many overdue rows, and how many of these there are.
+        watermarks: up to when those jobs' due times were decided before, by id; not of fixed
+            delays, of which the audit needs a record for each.
+
+    """
 
     planned: list[planning.NewRun]
     advanced: list[dict[str, int]]
     skips: list[SkippedTicks]
     overdue: list[tuple[SkippedTicks, int]]
+    watermarks: dict[int, int]
     stops: list[due_jobs.JobStop]
     rezoned: list[tuple[JobToPlan, Plan]]
 
@@ -157,7 +165,7 @@ class Planner:
     def _plan(self, session: Session, this_round: _Round, only: Collection[int] | None) -> _Counts:
         claimed = [job for job in _claim(session, this_round) if only is None or job.id in only]
         now_ms = this_round.present_ms()
-        batch = _Batch([], [], [], [], [], [])
+        batch = _Batch([], [], [], [], {}, [], [])
         zones = self._zones.of(session, claimed)
         for job in claimed:
             zone = zones[job.id]
@@ -171,7 +179,7 @@ class Planner:
                 continue
             self._collect(job, plan, batch, now_ms)
         planning.plan(session, batch.planned, self._context.ids)
-        history.record_skips(session, batch.skips)
+        _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
@@ -192,10 +200,13 @@ class Planner:
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
         batch.planned += _new_runs(job, plan)
         skips = _skips(job, plan, now_ms)
-        batch.skips += skips
         overdue_rows = self._overdue.get(job.id, 0)
         if overdue_rows > OVERDUE_LIMIT:
             batch.overdue += [(skip, overdue_rows) for skip in skips]
+            if not plan.waits:
+                batch.watermarks[job.id] = job.last_tick_at
+        else:
+            batch.skips += skips
         _advance(job, plan, batch)
 
     def _write_stops(
@@ -228,9 +239,6 @@ def _new_runs(job: JobToPlan, plan: Plan) -> list[planning.NewRun]:
 
 
 def _skips(job: JobToPlan, plan: Plan, now_ms: int) -> list[SkippedTicks]:
-    """Return the rows of skipped ticks, and log them."""
-    for skip in plan.skips:
-        log.warning("ticks_skipped", job_id=job.id, count=skip.count, reason=str(skip.reason))
     return [
         history.skipped(
             job.id,
@@ -242,6 +250,15 @@ def _skips(job: JobToPlan, plan: Plan, now_ms: int) -> list[SkippedTicks]:
         )
         for skip in plan.skips
     ]
+
+
+def _record_skips(session: Session, batch: _Batch) -> None:
+    """Record skipped ticks, and log those that do not only continue a record."""
+    overdue_skips = [skip for skip, _ in batch.overdue]
+    new = [*batch.skips, *history.extend_skips(session, overdue_skips, batch.watermarks)]
+    history.record_skips(session, new)
+    for skip in new:
+        log.warning("ticks_skipped", job_id=skip.job_id, count=skip.count, reason=skip.reason)
 
 
 def _advance(job: JobToPlan, plan: Plan, batch: _Batch) -> None:

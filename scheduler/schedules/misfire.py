@@ -124,8 +124,7 @@ def decide(
     fires: tuple[Fire, ...] = ()
     skips: tuple[Skip, ...] = ()
     if overdue_rows > OVERDUE_LIMIT:
-        reason = Why.OVERDUE(n=overdue_rows, most=OVERDUE_LIMIT)
-        skips = ticks.skips(watermark_ms, until_ms, reason)
+        skips = ticks.skips(watermark_ms, until_ms, Why.OVERDUE(most=OVERDUE_LIMIT))
     else:
         if now_ms - oldest > LATE_MS:
             fires, skips = _misfire(ticks, oldest, watermark_ms, now_ms, policy)

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from sql.batch import chunks
 from sql.explanation import Explanation
+from sql.instants import HOUR_MS
 from sql.job_choices import NO_SCHEDULE
 from sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
 from sql.models import History, Job, SkippedTicks
@@ -105,6 +106,33 @@ def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
         session.execute(insert(SkippedTicks), [_values(skip) for skip in skips])
 
 
+def extend_skips(
+    session: Session, skips: Sequence[SkippedTicks], watermarks: Mapping[int, int]
+) -> list[SkippedTicks]:
+    """Add due times to the last records of their jobs; return those that need a new record.
+
+    A record is extended if no due time lies between, it began within the same hour and for the same
+    reason. So a job that skips for days has a record an hour, not one for each due time.
+
+    Args:
+        session: whose transaction has locked the jobs.
+        skips: at most one for each job.
+        watermarks: up to when the due times of jobs were decided before, by id; skips of other
+            jobs get a new record.
+
+    """
+    last = _ending_at(session, watermarks) if watermarks else {}
+    new = []
+    for skip in skips:
+        record = last.get(skip.job_id)
+        if record is None or _key(record) != _key(skip):
+            new.append(skip)
+            continue
+        record.to_at, record.recorded_at = skip.to_at, skip.recorded_at
+        record.count += skip.count
+    return new
+
+
 def changes(session: Session, *, at_once: int = CHANGES_AT_ONCE) -> Iterator[History]:
     """Yield all changes, by job and in order.
 
@@ -165,6 +193,27 @@ def _newest(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     """Return a SELECT of each job's newest change."""
     newest = select(func.max(History.id).label("id")).where(*of).group_by(History.job_id).subquery()
     return select(History).join(newest, newest.c.id == History.id)
+
+
+def _ending_at(session: Session, ends: Mapping[int, int]) -> dict[int, SkippedTicks]:
+    """Return the records that end at these instants, of the last hour before, by job."""
+    return {
+        skip.job_id: skip
+        for chunk in chunks(ends)
+        for skip in session.execute(
+            select(SkippedTicks).where(
+                SkippedTicks.job_id.in_(chunk),
+                SkippedTicks.from_at > min(ends.values()) - HOUR_MS,
+                SkippedTicks.to_at >= min(ends.values()),
+            )
+        ).scalars()
+        if skip.to_at == ends[skip.job_id]
+    }
+
+
+def _key(skip: SkippedTicks) -> tuple[int, str, str | None]:
+    """Return what skipped due times in one record have in common."""
+    return skip.from_at // HOUR_MS, skip.reason, skip.why
 
 
 def _values(skip: SkippedTicks) -> dict[str, int | str | None]:

@@ -123,7 +123,7 @@ def test_job_with_too_many_overdue_rows_gets_a_skip_and_no_row() -> None:
     got = plan(EVERY_SECOND, watermark=NOW - 2_000, overdue_rows=101)
 
     assert got.fires == ()
-    assert got.skips == (Skip(NOW - 1_000, NOW + 5_000, 7, Why.OVERDUE(n=101, most=100)),)
+    assert got.skips == (Skip(NOW - 1_000, NOW + 5_000, 7, Why.OVERDUE(most=100)),)
     assert got.next_ms == NOW + 6_000
 
 
