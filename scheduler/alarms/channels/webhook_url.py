@@ -21,6 +21,9 @@ _METADATA = {
 #: IPv6 addresses whose last four bytes are an IPv4 address: NAT64, and the old compatible ones.
 _CARRIERS = (ip_network("64:ff9b::/96"), ip_network("::/96"))
 
+#: NAT64 with a prefix of one's own: where in it the IPv4 address is depends on the prefix's length.
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+
 
 def check_webhook(url: str, field: str = "alarm/webhook") -> None:
     """Raise Problem unless a URL can be a webhook's; judges the URL only.
@@ -76,4 +79,4 @@ def _carried(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
 
 
 def _is_forbidden(ip: IPv4Address | IPv6Address) -> bool:
-    return ip.is_link_local or ip.is_multicast or ip in _METADATA
+    return ip.is_link_local or ip.is_multicast or ip in _METADATA or ip in _LOCAL_NAT64

@@ -41,6 +41,7 @@ FORBIDDEN = [
     "http://[::ffff:169.254.169.254]/",
     "http://[::ffff:a9fe:a9fe]/",
     "http://[64:ff9b::a9fe:a9fe]/",
+    "http://[64:ff9b:1::a9fe:a9fe]/",
     "http://[2002:a9fe:a9fe::]/",
     "http://[::169.254.169.254]/",
     "http://[fd00:ec2::254]/",
