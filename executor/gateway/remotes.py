@@ -266,7 +266,7 @@ class Remotes:
             log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
         executor = remote.executor
         if executor.was_drained and not remote.has_left_runs:
-            self._leave_alone(key, remote.url, REFUSED_SECONDS)
+            self._leave_alone(key, remote.url, REGISTERED_SECONDS)
         elif executor.was_drained or executor.failure:
             self._left_alone[key] = time.monotonic() + REFUSED_SECONDS
         log.info("remote_dropped", app=key[0], address=key[1])
