@@ -18,6 +18,7 @@ from executor.logs.run_logs import RunLogs
 from executor.processes.interface import SlotEvents
 from executor.processes.slot_options import SlotOptions
 from executor.processes.slots import Slots
+from tests.support.moved_loop import MovedLoop
 from tests.support.processes import Process, descendants, every_process, identify
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class SlotHarness:
         noted = folder / "zygote"
         noted.touch()
         noted.chmod(0o666)  # it may be of another user
-        self.loop = asyncio.new_event_loop()
+        self.loop = MovedLoop()
         self.log_folder = log_folder or folder / "logs"
         self.logs = RunLogs(self.log_folder, cap_bytes)
         #: Whether each run that has started was handed ahead, in the order of their starts.
@@ -115,6 +116,13 @@ class SlotHarness:
 
     def run(self, handler: str, param: str = "", seconds: float = 45, **fields: Any) -> Finished:
         return self.wait(self.start(handler, param, **fields), seconds)
+
+    def time_out(self, handler: str, sign: str = "begun", **fields: Any) -> Finished:
+        """Run a handler, and let its minute pass once it has noted that it is at work."""
+        run_id = self.start(handler, timeout_seconds=60, **fields)
+        self.turn(lambda: self.note(sign))
+        self.loop.skip(60)
+        return self.wait(run_id)
 
     def wait(self, run_id: int, seconds: float = 45) -> Finished:
         self.turn(lambda: run_id in self.finished, seconds)

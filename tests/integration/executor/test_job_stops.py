@@ -86,6 +86,7 @@ def except_exception(context):
 @job("async.cleans")
 async def async_cleans(context):
     try:
+        note("begun", "")
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         note("cleaned", "async")
@@ -101,6 +102,7 @@ def stubborn(context):
 def swallows(context):
     while True:
         try:
+            note("begun", "")
             time.sleep(60)
         except JobStopped:
             note("swallowed", "one")
@@ -108,6 +110,7 @@ def swallows(context):
 @job("busy.in.c")
 def busy_in_c(context):
     mutex = ctypes.create_string_buffer(64)
+    threading.Timer(0.3, note, ("begun", "")).start()
     for _ in range(2):
         ctypes.CDLL(None).pthread_mutex_lock(mutex)
 
@@ -157,6 +160,7 @@ def hangs_in_thread(context):
 @job("hangs.at.exit")
 def hangs_at_exit(context):
     atexit.register(time.sleep, 60)
+    atexit.register(note, "exiting", "")
     return "done"
 
 @job("runs.atexit")
@@ -347,7 +351,7 @@ def test_kill_during_init_ends_the_run(patient: SlotHarness) -> None:
 
 
 def test_stopped_handler_can_clean_up(patient: SlotHarness) -> None:
-    finished = patient.run("cleans", timeout_seconds=1.5)
+    finished = patient.time_out("cleans")
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert patient.note("cleaned") == "yes\n"
@@ -366,9 +370,9 @@ def test_except_exception_does_not_hold_a_stop_up(patient: SlotHarness) -> None:
 
 
 def test_async_handler_is_cancelled(patient: SlotHarness) -> None:
-    finished = patient.run("async.cleans", timeout_seconds=1.5)
+    finished = patient.time_out("async.cleans")
 
-    assert finished.message == "timed out after 1.5 s"
+    assert finished.message == "timed out after 60 s"
     assert patient.note("cleaned") == "async\n"
 
 
@@ -376,17 +380,17 @@ def test_async_handler_is_cancelled(patient: SlotHarness) -> None:
 def test_run_that_does_not_end_on_sigterm_is_killed(harness: SlotHarness, handler: str) -> None:
     before = time.monotonic()
 
-    finished = harness.run(handler, timeout_seconds=1.5)
+    finished = harness.time_out(handler)
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
-        "timed out after 1.5 s; still running 0.5 s after SIGTERM, killed with SIGKILL"
+        "timed out after 60 s; still running 0.5 s after SIGTERM, killed with SIGKILL"
     )
-    assert time.monotonic() - before >= 2.0
+    assert time.monotonic() - before >= 0.5
 
 
 def test_cleaning_up_is_disturbed_once_only(harness: SlotHarness) -> None:
-    harness.run("swallows", timeout_seconds=1.5)
+    harness.time_out("swallows")
 
     assert harness.note("swallowed") == "one\n"
 
@@ -452,11 +456,11 @@ def test_result_stands_when_the_process_hangs_at_exit(harness: SlotHarness, hand
 
 
 def test_timeout_covers_the_time_until_exit(harness: SlotHarness) -> None:
-    finished = harness.run("hangs.at.exit", fresh_process=True, timeout_seconds=0.3)
+    finished = harness.time_out("hangs.at.exit", "exiting", fresh_process=True)
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
-        "timed out after 0.3 s; its handler returned, but its process hung at exit and was killed"
+        "timed out after 60 s; its handler returned, but its process hung at exit and was killed"
     )
 
 
@@ -608,14 +612,15 @@ def hasty(tmp_path: Path) -> Iterator[SlotHarness]:
 
 def test_process_that_cannot_be_killed_does_not_hold_its_run_open(hasty: SlotHarness) -> None:
     harness = hasty
-    run_id = harness.start("stubborn", timeout_seconds=0.2)
+    run_id = harness.start("stubborn")
     harness.turn(lambda: harness.note("begun"))
     (stuck,) = harness.job_processes()
     os.kill(harness.zygote.pid, signal.SIGSTOP)  # nobody there to kill it
 
+    harness.slots.stop(run_id, "enough")
     finished = harness.wait(run_id)
 
-    assert finished.outcome is Outcome.TIMED_OUT
+    assert finished.outcome is Outcome.KILLED
     assert finished.message.endswith(f"(could not be killed: stubborn (pid {stuck.pid}))")
     os.kill(harness.zygote.pid, signal.SIGCONT)
     assert harness.run("quick").outcome is Outcome.SUCCEEDED
