@@ -16,11 +16,10 @@ from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems, diges
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
 from sql.imports import origins
-from sql.imports.origins import Origin
+from sql.imports.origins import APP, JOB, Origin
 from sql.jobs import child_links
 from sql.models import App, Job
 
-APP, JOB = "app", "job"
 #: The highest id that the columns of apps and jobs hold.
 HIGHEST_ID = 2**31 - 1
 
@@ -49,6 +48,11 @@ class JobStep:
     def is_written(self) -> bool:
         """Whether this step writes the job."""
         return self.action in (ImportAction.CREATE, ImportAction.UPDATE)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the job is to have the children that it has at the source."""
+        return self.is_written or self.action is ImportAction.UNCHANGED
 
 
 class IdSpace:
@@ -111,7 +115,9 @@ class Decider:
             )
         named = next((app for app in known.values() if app.name == item.spec.name), None)
         if named is None:
-            taken = origins.taken_app_ids(session, [item.source_id])
+            taken = origins.taken_app_ids(
+                session, [item.source_id], origin=origin, source=self.source
+            )
             target_id = self.app_ids.give(item.source_id, taken)
             words = _id_words(item.source_id, target_id)
             return AppStep(action=ImportAction.CREATE, item=item, target_id=target_id, words=words)
@@ -171,6 +177,8 @@ class Decider:
         if _is_changed_there(item, origin):
             target = stored.fingerprint(origin.target_id, item.spec.app)
             action, words = decide_change(origin, target, overwrite=self.overwrite)
+        elif origin.source_fingerprint != item.fingerprint:
+            words = "its children are linked once they are imported"
         return _named(_step(action, item, origin.target_id, words), names)
 
 
@@ -198,6 +206,11 @@ def decide_change(origin: Origin, target: str, *, overwrite: bool) -> tuple[Impo
     return ImportAction.CONFLICT, "it was changed on both sides; the version here is kept"
 
 
+def incomplete(fingerprint: str) -> str:
+    """Return what is stored instead of a job's fingerprint at the source until it is linked."""
+    return f"~{fingerprint[1:]}"
+
+
 def app_fingerprint(app: App) -> str:
     """Return the fingerprint of an app's present state here."""
     return digest(app_spec(app))
@@ -209,7 +222,7 @@ def job_fingerprint(job: Job, app: str, child_ids: Sequence[int]) -> str:
 
 
 def _is_changed_there(item: ImportedApp | ImportedJob, origin: Origin) -> bool:
-    return origin.source_fingerprint != item.fingerprint
+    return origin.source_fingerprint not in (item.fingerprint, incomplete(item.fingerprint))
 
 
 def _new_job(

@@ -11,7 +11,7 @@ from datetime import date
 from functools import partial
 
 from scheduler.commands.command_context import CommandContext
-from scheduler.imports.decisions import APP, JOB, Decider
+from scheduler.imports.decisions import Decider
 from scheduler.imports.import_outcomes import Outcome
 from scheduler.imports.items import ImportedRun, ImportItems
 from scheduler.imports.job_import import JobImport
@@ -20,6 +20,7 @@ from scheduler.imports.take_over import TakeOver
 from scheduler.imports.user_import import StorePasswords, UserImport
 from sql.batch import chunks
 from sql.imports import origins, past_runs
+from sql.imports.origins import APP, JOB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

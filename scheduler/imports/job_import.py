@@ -20,12 +20,11 @@ from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
 from scheduler.imports.child_links import LinkImport
 from scheduler.imports.decisions import (
-    APP,
-    JOB,
     AppStep,
     Decider,
     JobStep,
     app_fingerprint,
+    incomplete,
     job_fingerprint,
 )
 from scheduler.imports.import_outcomes import ImportAction, Outcome
@@ -33,7 +32,7 @@ from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
 from scheduler.jobs.audit_records import record_of
 from scheduler.jobs.script_cache import script_type
 from sql.imports import origins
-from sql.imports.origins import Origin
+from sql.imports.origins import APP, JOB, Origin
 from sql.jobs import child_links, jobs
 from sql.models import App, Job, ScriptVersion
 from sql.registry import apps
@@ -82,13 +81,13 @@ class JobImport:
     def write(self, items: ImportItems) -> list[Outcome]:
         """Import all apps and jobs, and link the jobs' children; return what was done."""
         by_app = _by_app(items.jobs)
-        outcomes, written = [], []
+        outcomes, to_link = [], []
         for item in items.apps:
             done, steps = self._write_app(item, by_app.get(item.spec.name, []))
             outcomes += done
-            written += [step for step in steps if step.is_written]
+            to_link += [step for step in steps if step.is_linked]
         return outcomes + self._context.write(
-            Right.ADMINISTER, lambda session: self._links.write(session, written)
+            Right.ADMINISTER, lambda session: self._links.write(session, to_link)
         )
 
     def _write_app(
@@ -148,7 +147,11 @@ class JobImport:
             Origin(
                 step.item.source_id,
                 job.id,
-                "" if step.item.child_ids or job.id in children else step.item.fingerprint,
+                (
+                    incomplete(step.item.fingerprint)
+                    if step.item.child_ids or job.id in children
+                    else step.item.fingerprint
+                ),
                 job_fingerprint(job, app.name, children.get(job.id, ())),
             )
             for step, job in zip([*new, *changed], written, strict=True)

@@ -13,11 +13,11 @@ from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
 from scheduler.commands.schedule_changes import ScheduleChanges
-from scheduler.imports.decisions import JOB
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.imports.items import ImportedJob, ImportItems
 from scheduler.problems import Problem
 from sql.imports import origins
+from sql.imports.origins import JOB
 from sql.jobs import jobs
 from sql.models import Job
 

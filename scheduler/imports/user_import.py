@@ -17,10 +17,9 @@ from scheduler.imports.items import ImportedUser, digest
 from sql.accounts import user_accounts, users
 from sql.accounts.users import Rights, Role
 from sql.imports import origins
-from sql.imports.origins import Origin
+from sql.imports.origins import USER, Origin
 from sql.models import User
 
-USER = "user"
 PASSWORD_BYTES = 12
 
 #: Stores the passwords of new users, by name, where the caller can read them; called before the
@@ -89,7 +88,7 @@ class UserImport:
                     app_ids=tuple(
                         sorted({app_ids[one] for one in step.item.app_ids if one in app_ids})
                     ),
-                    may_edit_glue=False,
+                    may_edit_glue=step.item.role is Role.ADMINISTRATOR,
                 )
                 if step.action is ImportAction.CREATE:
                     self._add(session, step.item, rights, hashes, unknown)

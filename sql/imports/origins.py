@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, insert, select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy import Select, and_, delete, func, insert, not_, select, union
+from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from sql.batch import chunks
 from sql.models import App, History, ImportOrigin, Job, Run, ScriptVersion
 from sql.rows import fetch, query
+
+#: The kinds of what has an id at its source and here.
+APP, JOB, USER = "app", "job", "user"
 
 
 class Origin(NamedTuple):
@@ -95,31 +98,59 @@ def names_in(session: Session, app_id: int) -> dict[str, int]:
 
 
 def taken_job_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return those of the ids that a job has, or that history or runs of a deleted job have."""
+    """Return those of the ids that a job has, or had.
+
+    A deleted job's id stands in its history and runs, or in where it was imported from.
+    """
     taken: set[int] = set()
     for chunk in chunks(job_ids):
         taken |= set(session.execute(select(Job.id).where(Job.id.in_(chunk))).scalars())
         for column in (History.job_id, Run.job_id):
             used = select(column).where(column.in_(chunk)).distinct()
             taken |= set(session.execute(used).scalars())
+        taken |= set(session.execute(_given(JOB, chunk)).scalars())
     return taken
 
 
-def taken_app_ids(session: Session, app_ids: Sequence[int]) -> set[int]:
-    """Return those of the ids that an app has, or that a job names."""
+def taken_app_ids(
+    session: Session, app_ids: Sequence[int], *, origin: Origin | None, source: str
+) -> set[int]:
+    """Return those of the ids that an app has, that a job names, or that another import gave.
+
+    `origin` is that of the app that is to have one of them, if it was imported from this source.
+    """
     taken = set(session.execute(select(App.id).where(App.id.in_(app_ids))).scalars())
-    return taken | set(
-        session.execute(select(Job.app_id).where(Job.app_id.in_(app_ids)).distinct()).scalars()
-    )
+    named = select(Job.app_id).where(Job.app_id.in_(app_ids)).distinct()
+    given = _given(APP, app_ids)
+    if origin is not None:
+        own = and_(ImportOrigin.source == source, ImportOrigin.source_id == origin.source_id)
+        given = given.where(not_(own))
+    return taken | set(session.execute(union(named, given)).scalars())
 
 
 def highest_ids(session: Session) -> tuple[int, int]:
-    """Return the highest known ids of an app and of a job; history and runs name deleted jobs."""
-    highest = [
-        session.execute(select(func.max(column))).scalar_one() or 0
-        for column in (App.id, Job.id, History.job_id, Run.job_id)
-    ]
-    return highest[0], max(highest[1:])
+    """Return the highest ids that are known of an app and of a job, be they deleted."""
+    return (
+        max(_highest(session, App.id), _highest(session, ImportOrigin.target_id, APP)),
+        max(
+            *(_highest(session, column) for column in (Job.id, History.job_id, Run.job_id)),
+            _highest(session, ImportOrigin.target_id, JOB),
+        ),
+    )
+
+
+def _highest(session: Session, column: InstrumentedAttribute[int], kind: str = "") -> int:
+    highest = select(func.max(column))
+    if kind:
+        highest = highest.where(ImportOrigin.kind == kind)
+    return session.execute(highest).scalar_one() or 0
+
+
+def _given(kind: str, ids: Sequence[int]) -> Select[tuple[int]]:
+    """Return the SELECT of those of the ids that imports gave to items of a kind."""
+    return select(ImportOrigin.target_id).where(
+        ImportOrigin.kind == kind, ImportOrigin.target_id.in_(ids)
+    )
 
 
 def started(session: Session, job_ids: Iterable[int]) -> set[int]:

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from broker.reasons.stored import from_json
 from scheduler.audit.integrity_check import audit
@@ -296,6 +297,32 @@ class TestEdits:
         assert imported.outcomes("--overwrite")["job shop-jobs/job-3"] == "update"
         assert imported.job(3).timeout == 11
         assert set(imported.outcomes().values()) == {"unchanged"}
+
+    def test_job_that_was_deleted_here_is_linked_to_no_new_parent(
+        self, imported: ImportCase
+    ) -> None:
+        self.delete_here(imported, 2)
+        imported.xxl.job("parent", id=6, child_jobid="2,3")
+
+        said = imported.run()
+
+        assert "job shop-jobs/parent: its child 2 was deleted here and is not linked" in said
+        assert imported.rows.database.read(lambda session: child_links.children_of(session, 6)) == (
+            3,
+        )
+        assert "not linked" not in imported.run()
+
+    def test_id_of_a_deleted_job_is_given_to_no_other(self, imported: ImportCase) -> None:
+        for job_id in (4, 5):
+            self.delete_here(imported, job_id)
+        imported.xxl.execute("DELETE FROM xxl_job_info WHERE id = %s", (4,))
+        imported.xxl.execute("UPDATE xxl_job_info SET job_desc = %s WHERE id = %s", ("other", 5))
+
+        found = imported.findings("--source", "another")
+
+        given = {one["name"]: one["target_id"] for one in found if one.get("what") == "job"}
+        assert given["shop-jobs/other"] > 5
+        assert imported.outcomes()["job shop-jobs/other"] == "deleted here"
 
     def test_job_that_was_deleted_here_stays_so(self, imported: ImportCase) -> None:
         self.delete_here(imported, 4)
@@ -608,6 +635,55 @@ def test_one_app_can_be_imported_alone(case: ImportCase) -> None:
     assert outcomes == {"app first-app": "create", "job first-app/one": "create"}
     case.run()
     assert case.rows.database.read(lambda session: child_links.children_of(session, 1)) == (2,)
+
+
+class TestChildrenOfAnotherApp:
+    @pytest.fixture
+    def one_app(self, case: ImportCase) -> ImportCase:
+        """One of two apps is imported; its job has a child in the other."""
+        case.xxl.group("first-app", id=1)
+        case.xxl.group("second-app", id=2)
+        case.xxl.job("one", id=1, job_group=1, child_jobid="3,2")
+        case.xxl.job("two", id=2, job_group=2)
+        case.xxl.job("three", id=3, job_group=1)
+        case.run("--app", "first-app")
+        return case
+
+    def edit_here(self, case: ImportCase) -> None:
+        def unit(session: Session) -> None:
+            session.get_one(Job, 1).timeout = 99
+
+        case.rows.database.write(unit)
+
+    def children(self, case: ImportCase) -> tuple[int, ...]:
+        return case.rows.database.read(lambda session: child_links.children_of(session, 1))
+
+    def test_are_linked_though_their_parent_was_edited_here(self, one_app: ImportCase) -> None:
+        self.edit_here(one_app)
+
+        outcomes = one_app.outcomes()
+
+        assert outcomes["job first-app/one"] == "unchanged"
+        assert self.children(one_app) == (3, 2)
+        assert one_app.job(1).timeout == 99
+        assert set(one_app.outcomes().values()) == {"unchanged"}
+
+    def test_make_no_edit_of_their_parent_count_as_one_on_both_sides(
+        self, one_app: ImportCase
+    ) -> None:
+        self.edit_here(one_app)
+
+        one_app.run("--app", "first-app", "--overwrite")
+
+        assert one_app.job(1).timeout == 99
+        one_app.xxl.execute("UPDATE xxl_job_info SET executor_timeout = 11 WHERE id = 1", ())
+        assert one_app.outcomes("--app", "first-app")["job first-app/one"] == "conflict"
+
+    def test_are_awaited_while_nothing_changes(self, one_app: ImportCase) -> None:
+        said = one_app.run("--app", "first-app")
+
+        assert "first-app/one: its children are linked once they are imported" in said
+        assert self.children(one_app) == (3,)
 
 
 def test_job_file_is_printed_and_nothing_written(case: ImportCase) -> None:
