@@ -16,6 +16,11 @@ class Counters:
         with self._lock:
             self._counts[name] += by
 
+    def all(self) -> dict[str, int]:
+        """Return all counters by name."""
+        with self._lock:
+            return dict(self._counts)
+
     def __getitem__(self, name: str) -> int:
         """Return the value of a counter; 0 if it was never counted."""
         with self._lock:

@@ -65,7 +65,7 @@ class SchedulerNode:
         for name in busy:
             log.warning("role_did_not_end", role=name)
         self.roles.close()
-        log.info("scheduler_stopped", node=self.name)
+        log.info("scheduler_stopped", node=self.name, **self.roles.counters.all())
 
     def _leave(self) -> None:
         """Record the last confirms and leave the registry, if possible; neither is essential."""

@@ -29,7 +29,7 @@ class NodeContext:
         monotonic: this process's clock of elapsed time, in seconds.
         ids: reserved ids for new runs.
         app_names: names and ids of apps.
-        counters: counts events for monitoring.
+        counters: counts events; they are logged when the scheduler stops.
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
         wake: set to end the dispatcher's wait early.

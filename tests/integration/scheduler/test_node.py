@@ -107,6 +107,21 @@ def test_a_scheduler_waits_in_vain_for_no_role_and_leaves_no_thread(
 
 
 @on_memory
+def test_a_scheduler_that_ends_says_what_it_has_counted(
+    cluster: Cluster, events: list[dict[str, object]]
+) -> None:
+    node = cluster.new_scheduler()
+    node.start()
+    node.roles.counters.count("callbacks_stored", 3)
+    node.roles.counters.count("messages_rejected")
+
+    node.stop()
+
+    counted = {"callbacks_stored": 3, "messages_rejected": 1}
+    assert {name: events[-1].get(name) for name in counted} == counted
+
+
+@on_memory
 def test_no_role_is_kept_from_its_end_by_a_blocked_broker(
     cluster: Cluster, events: list[dict[str, object]]
 ) -> None:
