@@ -86,8 +86,15 @@ class AlarmSender:
             self._fail(alarm, _words(error))
         else:
             self._settle(alarm, AlarmStatus.SENT, None)
-            log.info("alarm_sent", alarm_id=alarm.id, channel=alarm.channel, run_id=alarm.run_id)
+            self._log_sent(alarm)
         return 0.0
+
+    def _log_sent(self, alarm: Alarm) -> None:
+        facts = {"alarm_id": alarm.id, "channel": alarm.channel, "run_id": alarm.run_id}
+        if self._kind is MessageKind.RUN_END:
+            log.debug("alarm_sent", **facts)  # there may be one for every run
+        else:
+            log.info("alarm_sent", **facts)
 
     def _fail(self, alarm: Alarm, error: str) -> None:
         now_ms = self._now_ms()
@@ -109,7 +116,6 @@ class AlarmSender:
 
         def unit(session: Session) -> None:
             if self._kind is MessageKind.RUN_END and status is AlarmStatus.SENT:
-                # At debug, as there may be one for every run.
                 alarms.forget(session, alarm)
                 return
             noted = alarms.settle(
