@@ -79,8 +79,8 @@ class Beat(Message, frozen=True, kw_only=True):
 class IdleBeat(Message, frozen=True, kw_only=True):
     """Asks whether these jobs could start at once. Answered with `IdleBeatAnswer`.
 
-    `underway` counts, by job, the runs that the asker has recently sent there and that may not have
-    arrived yet.
+    `underway` lists, by job, the ids of runs that the asker has recently sent there and that may
+    not have arrived yet.
     """
 
     question_id: str
