@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-#: Characters of a run's message at most; longer texts are cut with a mark.
+#: Characters of a run's message at most; `cut_message` cuts longer texts with a mark.
 MESSAGE_LIMIT = 50_000
 #: Bytes of the log's end that are sent with the result.
 LOG_TAIL_BYTES = 4_096
@@ -24,6 +24,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
 AppName = Annotated[str, msgspec.Meta(pattern=rf"\A{APP_PATTERN}\Z")]
 Address = Annotated[str, msgspec.Meta(pattern=rf"\A{ADDRESS_PATTERN}\Z")]
 BootId = Annotated[str, msgspec.Meta(pattern=rf"\A{BOOT_ID_PATTERN}\Z")]
+
+
+def cut_message(text: str) -> str:
+    """Return the text, cut to MESSAGE_LIMIT characters including a mark that says so."""
+    if len(text) <= MESSAGE_LIMIT:
+        return text
+    mark = f"\n… [cut, {len(text):,} characters]"
+    return text[: MESSAGE_LIMIT - len(mark)] + mark
 
 
 class Outcome(StrEnum):

@@ -4,7 +4,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.messages.values import MESSAGE_LIMIT, Outcome
+from broker.messages.values import Outcome, cut_message
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from executor.handlers.context import JobFailed, JobStopped
@@ -77,12 +77,8 @@ def headline(error: BaseException) -> str:
 
 
 def cut(text: str) -> str:
-    """Return the text, cut to MESSAGE_LIMIT characters including a mark that says so."""
-    text = clean(text)
-    if len(text) <= MESSAGE_LIMIT:
-        return text
-    mark = f"\n… [cut, {len(text):,} characters]"
-    return text[: MESSAGE_LIMIT - len(mark)] + mark
+    """Return plain text within the limit of a run's message."""
+    return cut_message(clean(text))
 
 
 def clean(text: str) -> str:

@@ -4,11 +4,9 @@ import msgspec
 
 from broker.messages.to_executor import Trigger
 from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from broker.messages.values import LOG_TAIL_BYTES, Outcome, cut_message
 from broker.reasons.reason import Words
 from broker.reasons.stored import to_json
-
-_CUT_MARK = " …"
 
 
 def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finished:
@@ -17,7 +15,7 @@ def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finis
         run_id=trigger.run_id,
         boot_id=trigger.boot_id,
         outcome=outcome,
-        message=_clipped(str(why)),
+        message=cut_message(str(why)),
         why=to_json(why),
         finished_at_ms=now_ms,
     )
@@ -28,7 +26,7 @@ def not_started(trigger: Trigger, why: Words, *, is_full: bool = False) -> NotSt
     return NotStarted(
         run_id=trigger.run_id,
         boot_id=trigger.boot_id,
-        reason=_clipped(str(why)),
+        reason=cut_message(str(why)),
         why=to_json(why),
         is_full=is_full,
     )
@@ -39,15 +37,9 @@ def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: in
     return msgspec.structs.replace(
         finished,
         boot_id=trigger.boot_id,
-        message=_clipped(finished.message),
+        message=cut_message(finished.message),
         started_at_ms=started_at_ms if finished.started_at_ms else 0,
         finished_at_ms=now_ms,
         log_tail=finished.log_tail[-LOG_TAIL_BYTES:],
         alone_of_job=0 if trigger.shard_total > 1 or trigger.attempt else trigger.job_id,
     )
-
-
-def _clipped(text: str) -> str:
-    if len(text) <= MESSAGE_LIMIT:
-        return text
-    return text[: MESSAGE_LIMIT - len(_CUT_MARK)] + _CUT_MARK

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from broker.messages.values import cut_message
 from scheduler.completion.end import End
 from scheduler.completion.follow_ups import FollowUps, LastAttempt
 from scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS
-from scheduler.explanations import cut
 from scheduler.schedules.registry import WAITING_KINDS
 from sql.jobs import child_links
 from sql.run_status import RunStatus
@@ -86,7 +86,7 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
     success = Success(
         run_id=end.run_id,
         job_id=end.alone_of_job,
-        message=cut(end.message),
+        message=cut_message(end.message),
         started_at=end.started_at,
         finished_at=end.finished_at,
         log_tail=end.log_tail or "",

@@ -21,7 +21,7 @@ def end_of(case: GatewayCase, name: str, **fields: object) -> Run:
         ("noop", RunStatus.SUCCEEDED, "done"),
         ("dict", RunStatus.SUCCEEDED, '{"answer":42}'),
         ("none", RunStatus.SUCCEEDED, ""),
-        ("long", RunStatus.SUCCEEDED, "x" * 49_998 + " …"),
+        ("long", RunStatus.SUCCEEDED, "x" * 49_973 + "\n… [cut, 60,000 characters]"),
         ("boom", RunStatus.FAILED, "not today"),
     ],
 )

@@ -382,7 +382,7 @@ def test_overlong_message_is_cut(case: AgentCase) -> None:
 
     message = case.desk.expect(1, Finished).message
     assert len(message) == 50_000
-    assert message.endswith("…")
+    assert message.endswith("\n… [cut, 60,000 characters]")
 
 
 def test_thousand_runs_finish_once_each(case: AgentCase) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from scheduler.explanations import cut
+from broker.messages.values import cut_message
 from scheduler.imports.items import ImportedRun
 from sql.instants import epoch_ms
 from sql.run_status import RunStatus
@@ -66,7 +66,7 @@ class RunReader:
             triggered_ms=triggered_ms,
             finished_ms=max(triggered_ms, epoch_ms(ended) if ended else triggered_ms),
             trigger_message=plain(row.text("trigger_msg")),
-            message=cut(row.text("handle_msg")),
+            message=cut_message(row.text("handle_msg")),
         )
 
 
@@ -83,4 +83,4 @@ def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
 
 def plain(marked: str) -> str:
     """Return XXL-JOB's HTML as plain text."""
-    return cut(html.unescape(_TAG.sub("", _BREAK.sub("\n", marked))).strip())
+    return cut_message(html.unescape(_TAG.sub("", _BREAK.sub("\n", marked))).strip())
