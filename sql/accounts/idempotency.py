@@ -10,6 +10,9 @@ from sql.batch import insert_unless_there
 from sql.models import IdempotencyKey
 from sql.updates import modify
 
+#: Old keys deleted at once.
+CHUNK = 1_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentRequest:
@@ -79,9 +82,9 @@ def claim_many(
     return {names[key]: run_id for key, run_id in session.execute(stored)}
 
 
-def clean(session: Session, *, before_ms: int, limit: int = 1_000) -> int:
-    """Delete a limited number of old keys; return how many were deleted."""
-    old = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(limit)
+def clean(session: Session, *, before_ms: int) -> int:
+    """Delete up to CHUNK old keys; return how many were deleted."""
+    old = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(CHUNK)
     ids = session.execute(old).scalars().all()
     statement = delete(IdempotencyKey).where(IdempotencyKey.id.in_(ids))
     modify(session, statement)
