@@ -11,7 +11,8 @@ from werkzeug.wrappers import Response
 
 from admin_web.links import came_from
 from admin_web.page_cache import PageCache
-from scheduler.problems import ProblemKind, Refused
+from admin_web.problem_status import HTTP_STATUS
+from scheduler.problems import Refused
 from sql.errors import DatabaseUnavailable, NotFound
 
 #: Seconds after which the page about a lost database reloads.
@@ -79,14 +80,6 @@ _NOT_DONE = ErrorText(
 )
 
 
-_CODES = {
-    ProblemKind.INVALID: 422,
-    ProblemKind.UNKNOWN: 404,
-    ProblemKind.CONFLICT: 409,
-    ProblemKind.FORBIDDEN: 403,
-}
-
-
 class ErrorPages:
     """Shows a page for every error, including those of libraries."""
 
@@ -115,7 +108,7 @@ class ErrorPages:
 
     def refused(self, error: Refused) -> tuple[str, int]:
         """Show that a command refused something, if its page does not show why."""
-        code = _CODES[error.problems[0].code.kind]
+        code = HTTP_STATUS[error.problems[0].code.kind]
         return _page(code if code in ERROR_TEXTS else 400, code)
 
     def database_lost(self, error: DatabaseUnavailable) -> tuple[str, int, dict[str, str]]:

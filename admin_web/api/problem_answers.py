@@ -12,17 +12,12 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from admin_web.api.refusals import PreconditionFailed, Refusal
-from scheduler.problems import Code, Problem, ProblemKind, Refused, lookup_problem
+from admin_web.problem_status import HTTP_STATUS
+from scheduler.problems import Code, Problem, Refused, lookup_problem
 from sql.errors import DatabaseUnavailable, LookupFailed
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = 2
-_STATUS = {
-    ProblemKind.INVALID: 422,
-    ProblemKind.UNKNOWN: 404,
-    ProblemKind.CONFLICT: 409,
-    ProblemKind.FORBIDDEN: 403,
-}
 #: Codes with a more specific status than that of their kind.
 _OWN_STATUS = {Code.JOB_CHANGED: 412}
 #: Names of RFC 9110 that Python before 3.13 has not.
@@ -82,7 +77,7 @@ class ProblemAnswers:
     def refused(self, error: Refused) -> Response:
         """Answer what a command refused: every problem, with its place in the body."""
         first = error.problems[0]
-        status = _OWN_STATUS.get(first.code, _STATUS[first.code.kind])
+        status = _OWN_STATUS.get(first.code, HTTP_STATUS[first.code.kind])
         if isinstance(error, PreconditionFailed):
             status = 412
         return problem(

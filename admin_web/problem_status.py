@@ -1,0 +1,10 @@
+"""The HTTP status of what a command refuses, for pages and the API alike."""
+
+from scheduler.problems import ProblemKind
+
+HTTP_STATUS = {
+    ProblemKind.INVALID: 422,
+    ProblemKind.UNKNOWN: 404,
+    ProblemKind.CONFLICT: 409,
+    ProblemKind.FORBIDDEN: 403,
+}
