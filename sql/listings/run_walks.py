@@ -31,7 +31,7 @@ from sql.run_status import RunStatus
 #: Most runs examined for one page; each costs a read by primary key.
 LOOKED_AT = newest_runs.ALL_ROWS
 #: A job's runs are read by tick; those due up to this long after their tick are found by due time.
-LATE_MS = HOUR_MS
+TICK_TO_DUE_MS = HOUR_MS
 
 #: The position where a page ended: the values of its last run in the columns of the order.
 Place = tuple[int, ...]
@@ -159,7 +159,7 @@ def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[boo
         .order_by(*(column.desc() for column in _TICK))
     )
     if wanted.since_ms is not None:
-        statement = statement.where(Run.scheduled_at >= wanted.since_ms - LATE_MS)
+        statement = statement.where(Run.scheduled_at >= wanted.since_ms - TICK_TO_DUE_MS)
     if wanted.until_ms is not None:
         statement = statement.where(Run.scheduled_at < wanted.until_ms)
     return statement
