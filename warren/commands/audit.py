@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from scheduler.audit.integrity_check import AuditReport, audit
-from scheduler.audit.tally import JobTally
+from scheduler.audit.tally import COUNTS, JobTally
 from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.resolver import Resolver
 from sql.instants import iso
@@ -19,7 +19,9 @@ from warren.views.instants import local, read_instant
 from warren.views.terminal import print_json, print_table, visible
 
 UNSOUND = 1
-HEADERS = ("job", "due", "fired", "skipped", "cancelled", "purged", "lost", "doubled", "late")
+#: The counts of a tally, with what a report calls them.
+SHOWN = {name: name.removesuffix("_count") for name in COUNTS}
+HEADERS = ("job", *SHOWN.values())
 
 
 @click.command(
@@ -69,34 +71,24 @@ def audit_command(
 
 def summary(report: AuditReport) -> dict[str, int | bool]:
     """Return the sums over all jobs, and whether nothing was lost, doubled or late."""
-    jobs = report.jobs
+    counts = [_counts(job) for job in report.jobs]
     return {
         "sound": report.is_sound,
-        "due": sum(job.due for job in jobs),
-        "fired": sum(job.fired for job in jobs),
-        "skipped": sum(job.skipped for job in jobs),
-        "cancelled": sum(job.cancelled for job in jobs),
-        "purged": sum(job.purged for job in jobs),
-        "lost": sum(job.lost_count for job in jobs),
-        "doubled": sum(job.doubled_count for job in jobs),
-        "late": sum(job.late_count for job in jobs),
+        **{shown: sum(one[shown] for one in counts) for shown in SHOWN.values()},
         "planned": report.planned,
         "in_flight": report.in_flight,
     }
+
+
+def _counts(job: JobTally) -> dict[str, int]:
+    return {shown: getattr(job, name) for name, shown in SHOWN.items()}
 
 
 def _tally_json(job: JobTally) -> dict[str, Any]:
     return {
         "job": job.name,
         "job_id": job.job_id,
-        "due": job.due,
-        "fired": job.fired,
-        "skipped": job.skipped,
-        "cancelled": job.cancelled,
-        "purged": job.purged,
-        "lost": job.lost_count,
-        "doubled": job.doubled_count,
-        "late": job.late_count,
+        **_counts(job),
         "lost_at": [iso(fault.tick) for fault in job.lost],
         "doubled_at": [iso(fault.tick) for fault in job.doubled],
         "late_at": [iso(fault.tick) for fault in job.late],
@@ -104,9 +96,7 @@ def _tally_json(job: JobTally) -> dict[str, Any]:
 
 
 def _tally_line(job: JobTally) -> tuple[str, ...]:
-    counts = (job.due, job.fired, job.skipped, job.cancelled, job.purged)
-    faults = (job.lost_count, job.doubled_count, job.late_count)
-    return (job.name, *map(str, (*counts, *faults)))
+    return (job.name, *map(str, _counts(job).values()))
 
 
 def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
