@@ -44,8 +44,8 @@ class Connections:
             opened.callback(self.settling_admin.close)
             self.triggers = transport.publisher("triggers", silent_seconds=SILENT_SECONDS)
             opened.callback(self.triggers.close)
-            self.words = transport.publisher("words")
-            opened.callback(self.words.close)
+            self.commands = transport.publisher("commands")
+            opened.callback(self.commands.close)
             self.heartbeats = transport.consumer(
                 "heartbeats", [topology.heartbeat_queue(node)], prefetch=HEARTBEAT_PREFETCH
             )
@@ -55,7 +55,7 @@ class Connections:
             answers = transport.consumer(
                 "answers", [topology.answer_queue(node)], prefetch=HEARTBEAT_PREFETCH
             )
-            self.requester = Requester(self.words, answers, sealer, node)
+            self.requester = Requester(self.commands, answers, sealer, node)
             opened.callback(self.requester.close)
             self._opened = opened.pop_all()
 

@@ -116,7 +116,7 @@ class Roles:
         cluster_id = database.read(cluster.cluster_id)
         self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
         self.connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
-        self._commands = CommandSender(self.connections.words, self._sealer)
+        self._commands = CommandSender(self.connections.commands, self._sealer)
         messages = TriggerMessages(self._sealer, self.roster.triggers_per_message)
         self.run_spans = None
         if options.spans is not None:
@@ -192,7 +192,7 @@ class Roles:
         self.self_health = SelfHealth(
             context=self.context,
             boot_id=self.boot_id,
-            publisher=opened.words,
+            publisher=opened.commands,
             sealer=self._sealer,
             roster=self.roster,
             failing_roles=lambda: self.failing_roles,

@@ -179,16 +179,16 @@ class Registrar:
             now_ms=self._context.now_ms(),
             heartbeat_sent_at_ms=beat.sent_at_ms,
         )
-        return _word(beat, welcome)
+        return _reply(beat, welcome)
 
-    def _publish(self, words: Sequence[AddressedCommand]) -> None:
+    def _publish(self, replies: Sequence[AddressedCommand]) -> None:
         """Send replies to heartbeats; a returned reply means that the queues are missing."""
-        if not words:
+        if not replies:
             return
-        fates = self._commands.send(words).wait(CONFIRM_SECONDS)
-        for word, fate in zip(words, fates, strict=True):
+        fates = self._commands.send(replies).wait(CONFIRM_SECONDS)
+        for reply, fate in zip(replies, fates, strict=True):
             if fate is Confirm.RETURNED:
-                self._queues.note_missing(word.boot.app, word.boot.address)
+                self._queues.note_missing(reply.boot.app, reply.boot.address)
 
     def _contest(
         self, contested: Sequence[tuple[_Greeting, str]], now_ms: int
@@ -203,16 +203,16 @@ class Registrar:
             [AddressedQuestion(boot, _are_you_there) for boot in holders], self._challenge_seconds
         )
         now_ms += int((time.monotonic() - started) * 1000)
-        words = [
+        replies = [
             self._refuse(one.beat) if answer is not None else self._replace(one, holder, now_ms)
             for (one, holder), answer in zip(contested, answers, strict=True)
         ]
-        return [word for word in words if word is not None]
+        return [reply for reply in replies if reply is not None]
 
     def _refuse(self, beat: Heartbeat) -> AddressedCommand:
         log.warning("executor_refused", app=beat.app, address=beat.address, boot_id=beat.boot_id)
         reason = f"address {beat.address} is in use by another running executor"
-        return _word(beat, Refused(boot_id=beat.boot_id, reason=reason))
+        return _reply(beat, Refused(boot_id=beat.boot_id, reason=reason))
 
     def _replace(
         self, greeting: _Greeting, old_boot_id: str, now_ms: int
@@ -234,8 +234,8 @@ class Registrar:
         return self._welcome(beat) if self._is_its_own(greeting, now_ms) else None
 
 
-def _word(beat: Heartbeat, word: Command) -> AddressedCommand:
-    return AddressedCommand(boot=Boot(beat.app, beat.address, beat.boot_id), message=word)
+def _reply(beat: Heartbeat, command: Command) -> AddressedCommand:
+    return AddressedCommand(boot=Boot(beat.app, beat.address, beat.boot_id), message=command)
 
 
 def _are_you_there(question_id: str, reply_to: str) -> Beat:
