@@ -182,9 +182,9 @@ class Callbacks:
             if not isinstance(item.report, Started)
         ]
         tally = self._ender.end(ends, first=lambda session: _start(session, started, now_ms))
-        if tally.strange and self._context.app_names.refresh():
-            strange, tally.strange = tally.strange, set()
-            again = [self._renewed(item) for item in items if item.report.run_id in strange]
+        if tally.not_theirs and self._context.app_names.refresh():
+            not_theirs, tally.not_theirs = tally.not_theirs, set()
+            again = [self._renewed(item) for item in items if item.report.run_id in not_theirs]
             self._write(again, now_ms)
         self._count(tally)
         self._on_freed(tally.freed)
@@ -214,16 +214,16 @@ class Callbacks:
 
     def _count(self, tally: Tally) -> None:
         self._context.counters.count("callbacks_stored", len(tally.won))
-        if tally.lost:
-            self._context.counters.count("callbacks_ignored", len(tally.lost))
-            log.debug("callbacks_ignored", run_ids=tally.lost[:20])
-        if tally.strange or tally.unknown:
+        if tally.ignored:
+            self._context.counters.count("callbacks_ignored", len(tally.ignored))
+            log.debug("callbacks_ignored", run_ids=tally.ignored[:20])
+        if tally.not_theirs or tally.unknown:
             self._context.counters.count(
-                "callbacks_rejected", len(tally.strange) + len(tally.unknown)
+                "callbacks_rejected", len(tally.not_theirs) + len(tally.unknown)
             )
             log.warning(
                 "callbacks_rejected",
-                not_theirs=list(tally.strange)[:20],
+                not_theirs=list(tally.not_theirs)[:20],
                 unknown=list(tally.unknown)[:20],
             )
 

@@ -32,14 +32,14 @@ log = structlog.get_logger()
 class Tally:
     """The results of reported ends, as run ids; `planned` are new attempts and children's runs.
 
-    `lost` came too late, or a second time. `strange` were reported by an executor to which they
-    were not routed. `freed` counts those of `won` that were in flight, by app id and address.
+    `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
+    they were not routed. `freed` counts those of `won` that were in flight, by app id and address.
     """
 
     won: dict[int, RunStatus] = field(default_factory=dict)
-    lost: list[int] = field(default_factory=list)
+    ignored: list[int] = field(default_factory=list)
     unknown: set[int] = field(default_factory=set)
-    strange: set[int] = field(default_factory=set)
+    not_theirs: set[int] = field(default_factory=set)
     planned: list[int] = field(default_factory=list)
     freed: Counter[tuple[int, str]] = field(default_factory=Counter)
 
@@ -93,7 +93,7 @@ class Completion:
             if row is None:
                 tally.unknown.add(end.run_id)
             elif not _is_from_its_executor(row, end):
-                tally.strange.add(end.run_id)
+                tally.not_theirs.add(end.run_id)
             elif end.run_id not in winners and _may_enter(row, end):
                 reported = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
                 winners[end.run_id] = _as_killed(row, reported)
@@ -150,7 +150,7 @@ class Completion:
         return attempts
 
     def _lose(self, session: Session, row: LockedRun, end: End, tally: Tally) -> None:
-        tally.lost.append(end.run_id)
+        tally.ignored.append(end.run_id)
         late = row.status == RunStatus.LOST and end.status is not RunStatus.LOST
         if (
             late
