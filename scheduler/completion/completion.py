@@ -118,13 +118,9 @@ class Completion:
         failures = ticks.failures_before(session, unwanted) if unwanted else {}
         attempts = self._next_attempts(session, rows, winners, failures)
         planned = planning.plan(session, list(attempts.values()), self._ids)
-        last_attempts = [
-            LastAttempt(rows[run_id], end.status, end.finished_at)
-            for run_id, end in winners.items()
-            if run_id not in attempts
-        ]
         last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
         failure_alarms.keep(session, last, failures, self._alarm_defaults, now_ms=self._now_ms())
+        last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
         # Last: the row of a new attempt, written by now, keeps its tick open.
         return planned + self._follow_ups.follow(session, last_attempts)
 
