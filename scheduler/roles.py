@@ -131,8 +131,8 @@ class Roles:
         )
         policy = options.alarm_policy
         self.completion = Completion(self.context.ids, self.clock.now_ms, policy.defaults)
-        note = {"on_ended": self.run_spans.note} if self.run_spans else {}
-        self._ender = RunEnder(self.context, self.completion, **note)
+        note = self.run_spans.note if self.run_spans else None
+        self._ender = RunEnder(self.context, self.completion, on_ended=note)
         self._accounts = BootAccounts(self.roster.holder, clock=monotonic)
         self.uptime = SendingUptime(database, monotonic)
         self.workload = Workload(database, limit=options.address_limit, clock=monotonic)

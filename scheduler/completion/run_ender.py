@@ -14,13 +14,13 @@ from sql.errors import NotAllWon
 
 
 class RunEnder:
-    """Ends runs for the roles of one scheduler; `on_ended` is called with them after the commit."""
+    """Ends runs for the roles of one scheduler; `on_ended`, if any, gets them after the commit."""
 
     def __init__(
         self,
         context: NodeContext,
         completion: Completion,
-        on_ended: Callable[[Collection[int]], None] = lambda _run_ids: None,
+        on_ended: Callable[[Collection[int]], None] | None = None,
     ) -> None:
         self._context = context
         self._completion = completion
@@ -46,5 +46,6 @@ class RunEnder:
             tally = write(careful=False)
         except NotAllWon:  # one came twice or too late; the others still take the fast path
             tally = write(careful=True)
-        self._on_ended(tally.won.keys())
+        if self._on_ended is not None:
+            self._on_ended(tally.won.keys())
         return tally
