@@ -166,14 +166,15 @@ class Roles:
         self.connections.close()
 
     def _make_roles(self) -> None:
-        self._make_registrar()
+        self._make_membership()
         self._make_health()
         self._make_sending()
         self._make_planning()
+        self._make_callbacks()
         self._make_recovery()
         self._make_retention()
 
-    def _make_registrar(self) -> None:
+    def _make_membership(self) -> None:
         opened = self.connections
         self.executor_queues = ExecutorQueues(
             opened.admin, beats=opened.heartbeats, quorum=self._options.quorum
@@ -185,6 +186,9 @@ class Roles:
             requester=opened.requester,
             roster=self.roster,
             accounts=self._accounts,
+        )
+        self.drainer = Drainer(
+            self.context, self._commands, self.roster, clock=self.context.monotonic
         )
 
     def _make_health(self) -> None:
@@ -206,10 +210,6 @@ class Roles:
             registrar=self.registrar,
             accounts=self._accounts,
             on_canary=self.self_health.hear_canary,
-        )
-        self.killer = Killer(self.context, self._commands)
-        self.drainer = Drainer(
-            self.context, self._commands, self.roster, clock=self.context.monotonic
         )
 
     def _make_sending(self) -> None:
@@ -284,6 +284,8 @@ class Roles:
             uptime=self.uptime,
             has_pauses=self.work.may_have_pauses,
         )
+
+    def _make_callbacks(self) -> None:
         self.callbacks = Callbacks(
             context=self.context,
             ender=self._ender,
@@ -311,6 +313,7 @@ class Roles:
             requester=opened.requester,
             roster=self.roster,
         )
+        self.killer = Killer(self.context, self._commands)
 
     def _make_retention(self) -> None:
         database, timezone = self.context.database, self._options.timezone
