@@ -12,6 +12,8 @@ from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
 from sql.registry import drains
 
+#: Time between two looks.
+POLL_SECONDS = 0.5
 #: Pause between two orders to one boot; a repeated order changes nothing.
 AGAIN_SECONDS = 5.0
 
@@ -58,7 +60,7 @@ class Drainer:
             self._commands.send([_order(boot) for boot in due])
             self._told_at.update((boot, now) for boot in due)
             log.info("drains_sent", addresses=[boot.address for boot in due][:20])
-        return 0.5
+        return POLL_SECONDS
 
 
 def _order(boot: Boot) -> AddressedCommand:
