@@ -7,7 +7,7 @@ to do: the rows are the timer.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
@@ -87,13 +87,13 @@ class _Batch:
 
     """
 
-    planned: list[planning.NewRun]
-    advanced: list[dict[str, int]]
-    skips: list[SkippedTicks]
-    overdue: list[tuple[SkippedTicks, int]]
-    watermarks: dict[int, int]
-    stops: list[due_jobs.JobStop]
-    rezoned: list[tuple[JobToPlan, Plan]]
+    planned: list[planning.NewRun] = field(default_factory=list)
+    advanced: list[dict[str, int]] = field(default_factory=list)
+    skips: list[SkippedTicks] = field(default_factory=list)
+    overdue: list[tuple[SkippedTicks, int]] = field(default_factory=list)
+    watermarks: dict[int, int] = field(default_factory=dict)
+    stops: list[due_jobs.JobStop] = field(default_factory=list)
+    rezoned: list[tuple[JobToPlan, Plan]] = field(default_factory=list)
 
 
 class Planner:
@@ -165,7 +165,7 @@ class Planner:
     def _plan(self, session: Session, this_round: _Round, only: Collection[int] | None) -> _Counts:
         claimed = [job for job in _claim(session, this_round) if only is None or job.id in only]
         now_ms = this_round.present_ms()
-        batch = _Batch([], [], [], [], {}, [], [])
+        batch = _Batch()
         zones = self._zones.of(session, claimed)
         for job in claimed:
             zone = zones[job.id]
