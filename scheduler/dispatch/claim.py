@@ -39,11 +39,11 @@ class ClaimFacts:
     memories: Mapping[int, Memory] = field(default_factory=dict)
     scripts: Mapping[int, Script | None] = field(default_factory=dict)
 
-    def well(self, addresses: Iterable[str]) -> tuple[str, ...]:
+    def healthy_or_all(self, addresses: Iterable[str]) -> tuple[str, ...]:
         """Return the addresses that are live and healthy; all of them if none is."""
         listed = tuple(addresses)
-        well = tuple(one for one in listed if one in self.live and one not in self.ailing)
-        return well or listed
+        healthy = tuple(one for one in listed if one in self.live and one not in self.ailing)
+        return healthy or listed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,15 +77,15 @@ class ClaimOutcome:
 
 @dataclass(slots=True)
 class ClaimUsage:
-    """What a claim has used so far: room and jobs by address, characters of scripts."""
+    """What a claim has used so far: runs and jobs by address, characters of scripts."""
 
-    room: Counter[str] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)
     jobs: set[tuple[str, int]] = field(default_factory=set)
     script_characters: int = 0
 
     def add(self, item: RoutedTrigger) -> None:
         """Count a trigger that is sent."""
-        self.room[item.address] += 1
+        self.runs[item.address] += 1
         self.jobs.add((item.address, item.trigger.job_id))
 
 

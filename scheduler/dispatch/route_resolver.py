@@ -65,9 +65,9 @@ class RouteResolver:
         request = RouteRequest(
             job_id=job.id,
             run_id=row.id,
-            addresses=facts.well(facts.addresses) if is_free else tuple(facts.live),
+            addresses=facts.healthy_or_all(facts.addresses) if is_free else tuple(facts.live),
             memory=_own_memory(job, memory),
-            wanted=facts.well(wanted),
+            wanted=facts.healthy_or_all(wanted),
             away=facts.away if is_free else (),
             shard_index=row.shard_index,
         )

@@ -75,7 +75,7 @@ class RunRouting:
             for address, ailments in sorted(facts.ailing.items())
         )
         self._explanations: dict[tuple[object, ...], Explanation] = {}
-        self._among = Candidates(facts.app, facts.live, self._usage.room, self._usage.jobs)
+        self._among = Candidates(facts.app, facts.live, self._usage.runs, self._usage.jobs)
 
     def route(self, row: PlannedRun, job: JobToRun | None) -> None:
         """Decide about one run; `job` is None if it was deleted."""
@@ -181,7 +181,7 @@ class RunRouting:
         self._usage.add(item)
 
     def _has_room(self, address: str) -> bool:
-        also = self._usage.room[address]
+        also = self._usage.runs[address]
         return self._workload.has_room(self._facts.app_id, address, also=also)
 
     def _explain(self, row: PlannedRun, choice: Choice) -> Explanation:
