@@ -119,7 +119,7 @@ class Core:
     def journal_changed(self, is_failing: bool) -> None:
         """Handle a journal that cannot be written, or can again."""
         self._watch.check_ailments()
-        self._balance()
+        self._pause_or_resume_inbox()
         if not is_failing:
             self._active_runs.start_ready()
 
@@ -175,7 +175,7 @@ class Core:
         self._roles.intake.receive(arrivals)
         self._active_runs.start_ready()
         self._commits.when_durable(partial(inbox.ack, deliveries_of(arrivals)))
-        self._balance()
+        self._pause_or_resume_inbox()
 
     # -- periodic checks ----------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Core:
         if self._roles.readiness.is_draining:
             self._return_waiting()
         self._active_runs.start_ready()
-        self._balance()
+        self._pause_or_resume_inbox()
         self._compact()
         if self._run_states.has_uncommitted:
             self._commits.schedule()
@@ -213,7 +213,7 @@ class Core:
         question = WhichOpen(app=who.app, address=who.address, boot_id=who.boot_id, run_ids=run_ids)
         self._roles.sender.send(question, valid_seconds=QUESTION_SECONDS)
 
-    def _balance(self) -> None:
+    def _pause_or_resume_inbox(self) -> None:
         if self._startup.run_inbox is None:
             return
         if self._roles.readiness.may_take and not self._active_runs.is_heavy:

@@ -128,7 +128,7 @@ def _check_threads() -> None:
 
 
 def _tell_names(control: socket.socket, names: list[str]) -> None:
-    roles = [names[at : at + _NAMES_PER_PACKET] for at in range(0, len(names), _NAMES_PER_PACKET)]
-    for part in roles:
-        control.send(frames.encode(frames.HandlerNames(names=tuple(part), last=False)))
+    packets = [names[at : at + _NAMES_PER_PACKET] for at in range(0, len(names), _NAMES_PER_PACKET)]
+    for packet in packets:
+        control.send(frames.encode(frames.HandlerNames(names=tuple(packet), last=False)))
     control.send(frames.encode(frames.HandlerNames(names=(), last=True)))

@@ -201,7 +201,7 @@ class RemoteSlots(SlotPool):
             await self._end_in_time(run)
 
     async def _begin(self, run: RemoteRun) -> bool:
-        is_there = await self._order(run)
+        is_there = await self._call_run(run)
         if is_there:
             self._events.started(run.trigger.run_id)
         return is_there
@@ -210,12 +210,12 @@ class RemoteSlots(SlotPool):
         """End a run when it is stopped, or takes too long."""
         if not await run.until_stopped(self._seconds_left(run)):
             run.order_stop(timed_out(run.trigger.timeout_seconds))
-        obstacle = await self._tell(run)
+        obstacle = await self._call_kill(run)
         await asyncio.sleep(self._limits.grace_seconds + self._limits.stop_margin_seconds)
         assert run.stop is not None
         self._finish(run, *endings.unanswered(run.stop, obstacle))
 
-    async def _order(self, run: RemoteRun) -> bool:
+    async def _call_run(self, run: RemoteRun) -> bool:
         """Call /run; return whether the run may be running now."""
         try:
             if (refusal := self._refusal(run.trigger)) is not None:
@@ -250,7 +250,7 @@ class RemoteSlots(SlotPool):
         longest = run.trigger.timeout_seconds + margin
         return max(0.0, run.started_at + longest - self._loop.time())
 
-    async def _tell(self, run: RemoteRun) -> str:
+    async def _call_kill(self, run: RemoteRun) -> str:
         """Call /kill; return why it failed, or an empty text."""
         try:
             answer = await self._client.kill(run.trigger.job_id)
