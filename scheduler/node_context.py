@@ -32,7 +32,7 @@ class NodeContext:
         counters: counts events; they are logged when the scheduler stops.
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
-        wake: set to end the dispatcher's wait early.
+        wake_dispatcher: set to end the dispatcher's wait early.
 
     """
 
@@ -45,7 +45,7 @@ class NodeContext:
     counters: Counters
     timeouts: Timeouts
     limits: ClaimLimits
-    wake: WakeUp
+    wake_dispatcher: WakeUp
 
     def now_ms(self) -> int:
         """Return the time of the database's clock in epoch milliseconds."""
@@ -59,5 +59,5 @@ class NodeContext:
         self.ids.reserve()
         written = self.database.write(unit)
         if has_planned(written):
-            self.wake.set()
+            self.wake_dispatcher.set()
         return written

@@ -111,7 +111,7 @@ class Roles:
             counters=self.counters,
             timeouts=options.timeouts,
             limits=options.limits,
-            wake=WakeUp(monotonic),
+            wake_dispatcher=WakeUp(monotonic),
         )
         cluster_id = database.read(cluster.cluster_id)
         self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
@@ -216,7 +216,7 @@ class Roles:
         probes = Probes(
             requester=self.connections.requester,
             answer_seconds=self._options.timeouts.probe,
-            on_let_go=self.context.wake.set,
+            on_let_go=self.context.wake_dispatcher.set,
             clock=self.context.monotonic,
         )
 
@@ -267,7 +267,7 @@ class Roles:
         self.dispatching = self.work.resting(
             self.dispatcher.tick,
             wake_conditions.dispatcher,
-            awake=self.context.wake,
+            awake=self.context.wake_dispatcher,
             rest=self.dispatcher.rest,
             rest_seconds=SWEEP_MS / 1000,
         )

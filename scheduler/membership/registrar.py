@@ -172,7 +172,7 @@ class Registrar:
         if self._roster.holder(beat.app, beat.address) != beat.boot_id:
             log.info("executor_joined", app=beat.app, address=beat.address, boot_id=beat.boot_id)
             self._roster.admit(beat)
-            self._context.wake.set()
+            self._context.wake_dispatcher.set()
         # Executors set their clocks by it, and a round may have waited for database or broker.
         welcome = Welcome(
             boot_id=beat.boot_id,
