@@ -126,10 +126,10 @@ class Executor:
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._end, hurry)
 
-    def leave(self) -> None:
+    def drain(self) -> None:
         """Begin to shut down, but let running jobs take as long as they need; as `stop`."""
         with contextlib.suppress(RuntimeError):  # it has ended
-            self._loop.call_soon_threadsafe(self._end_unhurried)
+            self._loop.call_soon_threadsafe(self._begin_drain)
 
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the end; return whether it has ended."""
@@ -177,7 +177,7 @@ class Executor:
             notes_folder=notes.path_of(self.identity.boot_id),
             log=self._log,
         )
-        core = self._core = Core(context, self._refused, self._drain)
+        core = self._core = Core(context, self._refused, self._drain_received)
         self._shutdown = Shutdown(
             core,
             self._loop,
@@ -190,15 +190,15 @@ class Executor:
         if self._shutdown is not None:
             self._shutdown.begin(hurry=hurry)
 
-    def _end_unhurried(self) -> None:
+    def _begin_drain(self) -> None:
         if self._shutdown is not None:
-            self._shutdown.begin_unhurried()
+            self._shutdown.begin_drain()
 
-    def _drain(self) -> None:
+    def _drain_received(self) -> None:
         if not self.was_drained:
             self.was_drained = True
             self._log.info("drain_received")
-            self._end_unhurried()
+            self._begin_drain()
 
     def _refused(self, reason: str) -> None:
         address = self.identity.address

@@ -73,7 +73,7 @@ class Shutdown:
         #: Until when running jobs may go on; None: as long as they take.
         self._drain_until: float | None = None
 
-    def begin_unhurried(self) -> None:
+    def begin_drain(self) -> None:
         """Shut down, but give running jobs all the time they need unless `begin` is called."""
         self._start()
 

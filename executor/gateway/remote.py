@@ -43,7 +43,7 @@ class Remote:
         self._folder = folder
         self._make_slots = slots
         self._slots: RemoteSlots
-        self._is_leaving = False
+        self._is_draining = False
         self._boot_id = folder.boot_id_of(client.url.text) or new_boot_id()
         folder.save(self._note(client.appname))
         self.executor = make_executor(
@@ -93,10 +93,10 @@ class Remote:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended. One that is gone for good starts to leave once all is reported."""
-        if not self._is_leaving and self._slots.is_unneeded and self.executor.is_settled:
-            self._is_leaving = True
-            self.executor.leave()
+        """Whether it has ended. One that is gone for good starts to drain once all is reported."""
+        if not self._is_draining and self._slots.is_unneeded and self.executor.is_settled:
+            self._is_draining = True
+            self.executor.drain()
         return not self.executor.is_alive
 
     @property
@@ -112,7 +112,7 @@ class Remote:
         If it left runs or reports behind, the next start continues them as the same boot.
         """
         executor = self.executor
-        is_gone = self._is_leaving or executor.was_drained or executor.was_refused
+        is_gone = self._is_draining or executor.was_drained or executor.was_refused
         if is_gone and not self.has_left_runs:
             self._folder.forget()
         elif executor.was_clean:

@@ -154,7 +154,7 @@ def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
 def test_executor_without_runs_says_goodbye(case: AgentCase) -> None:
     executor = case.boot()
 
-    executor.leave()
+    executor.drain()
 
     assert executor.join(20)
     assert executor.was_clean

@@ -73,8 +73,8 @@ class FakeExecutor:
     def stop(self, *, hurry: bool) -> None:
         self.was_told.append("hurry" if hurry else "stop")
 
-    def leave(self) -> None:
-        self.was_told.append("leave")
+    def drain(self) -> None:
+        self.was_told.append("drain")
 
     def end(self, *, clean: bool) -> None:
         self.was_clean, self.is_alive = clean, False
@@ -253,7 +253,7 @@ class TestWhatOutlivesThem:
         executor.end(clean=True)
         case.remotes.tick()
 
-        assert executor.was_told == ["leave"]
+        assert executor.was_told == ["drain"]
         assert case.restored() == []
 
     def test_one_that_left_and_was_never_welcomed_is_forgotten(self, case: Case) -> None:
@@ -274,7 +274,7 @@ class TestWhatOutlivesThem:
         executor.is_settled = True
         case.remotes.tick()
 
-        assert (before, executor.was_told) == ([], ["leave"])
+        assert (before, executor.was_told) == ([], ["drain"])
 
     def test_one_that_left_with_reports_is_gone_on_with(self, case: Case) -> None:
         executor = case.gone(case.register())

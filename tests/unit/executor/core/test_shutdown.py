@@ -170,7 +170,7 @@ def test_patient_end_waits_for_a_running_job_beyond_the_drain(case: Case) -> Non
     case.target.is_working = True
     case.loop.call_later(0.4, setattr, case.target, "is_working", False)
 
-    assert case.run(begin=case.shutdown.begin_unhurried) >= 0.4
+    assert case.run(begin=case.shutdown.begin_drain) >= 0.4
     assert case.target.steps == ORDER
 
 
@@ -178,13 +178,13 @@ def test_signal_during_a_patient_end_gives_the_drain_from_then_on(case: Case) ->
     case.target.is_working = True
     case.loop.call_later(0.1, lambda: case.shutdown.begin(hurry=False))
 
-    assert 0.3 <= case.run(begin=case.shutdown.begin_unhurried) < 0.6
+    assert 0.3 <= case.run(begin=case.shutdown.begin_drain) < 0.6
     assert case.target.steps == ["draining", "stop runs", "finish taking", "stop taking", "close"]
 
 
 def test_wish_to_drain_after_a_signal_makes_nothing_longer(case: Case) -> None:
     case.target.is_working = True
-    case.loop.call_later(0.05, case.shutdown.begin_unhurried)
+    case.loop.call_later(0.05, case.shutdown.begin_drain)
 
     assert 0.2 <= case.run() < 0.4
     assert case.target.steps[1] == "stop runs"
