@@ -87,7 +87,7 @@ class SchedulerNode:
         loops.add("pending work", roles.work.tick)
         loops.add_resting("planner", roles.planner.tick, wake_conditions.planner(BEGIN_MS))
         loops.add("missed runs", roles.missed_runs.tick)
-        loops.add_rester("dispatcher", roles.dispatching)
+        loops.add_waiting("dispatcher", roles.dispatching, roles.dispatching.awake)
         confirmations, callbacks = roles.confirmations, roles.callbacks
         self._confirming = loops.add_waiting(
             "confirmations", confirmations.tick, confirmations.awake

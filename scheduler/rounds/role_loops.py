@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, WakeUp
-from scheduler.rounds.pending_work import PendingWork, RestingRole, WakeCondition
+from scheduler.rounds.pending_work import PendingWork, WakeCondition
 
 
 class RoleLoops:
@@ -65,10 +65,6 @@ class RoleLoops:
     ) -> Loop:
         """Make the thread of a role that rests while there is no work for it."""
         role = self._work.resting(tick, wants, longest_seconds=longest_seconds)
-        return self.add_rester(name, role)
-
-    def add_rester(self, name: str, role: RestingRole) -> Loop:
-        """Make the thread of a resting role that exists already."""
         return self.add_waiting(name, role, role.awake)
 
     def add_waiting(self, name: str, tick: Callable[[int], float], awake: WakeUp) -> Loop:
