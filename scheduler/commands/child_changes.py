@@ -59,7 +59,7 @@ class ChildChanges:
         locked = jobs.lock_all(session, [link.job_id for link in links])
         for job in locked.values():
             job.update_time = at(now_ms)
-        child_links.give_children(session, [(locked[one.job_id], one.after) for one in links])
+        child_links.set_children(session, [(locked[one.job_id], one.after) for one in links])
         for link in links:
             self._note(
                 session,

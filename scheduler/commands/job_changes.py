@@ -141,7 +141,7 @@ class JobChanges:
         if memory is not None:
             session.delete(memory)
         script_versions.forget(session, job.id)
-        child_links.set_children(session, job, ())
+        child_links.set_children(session, [(job, ())])
         preferences.forget_job(session, job.id)
         session.delete(job)
         session.flush()

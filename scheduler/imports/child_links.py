@@ -89,7 +89,7 @@ class LinkImport:
         now_ms = self._context.now_ms()
         for job, _, _ in changed:
             job.update_time = at(now_ms)
-        child_links.give_children(session, [(job, wanted) for job, _, wanted in changed])
+        child_links.set_children(session, [(job, wanted) for job, _, wanted in changed])
         for job, before, wanted in changed:
             self._context.note_job(
                 session,

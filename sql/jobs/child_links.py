@@ -77,12 +77,7 @@ def children_of(session: Session, job_id: int) -> tuple[int, ...]:
     return children(session, [job_id]).get(job_id, ())
 
 
-def set_children(session: Session, job: Job, child_ids: Sequence[int]) -> None:
-    """Replace the children of a locked job."""
-    give_children(session, [(job, child_ids)])
-
-
-def give_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]) -> None:
+def set_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]) -> None:
     """Replace the children of locked jobs."""
     for some in chunks([job.id for job, _ in families]):
         session.execute(delete(JobChild).where(JobChild.job_id.in_(some)))
