@@ -50,7 +50,7 @@ def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
         yield chunk
 
 
-def insert_unless_there(
+def insert_or_ignore(
     session: Session, model: type[DeclarativeBase], rows: Iterable[Values], *, key: str = "id"
 ) -> None:
     """Insert rows, except those whose unique key already exists; all must have the same keys."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.models import IdempotencyKey
 from sql.updates import modify
 
@@ -43,7 +43,7 @@ def claim(
         "run_id": run_id,
         "created_at": now_ms,
     }
-    insert_unless_there(session, IdempotencyKey, [row])
+    insert_or_ignore(session, IdempotencyKey, [row])
     stored = select(IdempotencyKey).where(
         IdempotencyKey.user_id == once.user_id, IdempotencyKey.key == once.key
     )
@@ -75,7 +75,7 @@ def claim_many(
         }
         for name, item in names.items()
     ]
-    insert_unless_there(session, IdempotencyKey, rows)
+    insert_or_ignore(session, IdempotencyKey, rows)
     stored = select(IdempotencyKey.key, IdempotencyKey.run_id).where(
         IdempotencyKey.user_id == form.user_id, IdempotencyKey.key.in_(names)
     )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.models import Favourite, SavedFilter
 from sql.rows import fetch, query
 
@@ -42,7 +42,7 @@ def set_favourite(session: Session, user_id: int, job_id: int, *, is_on: bool) -
     if session.execute(count).scalar_one() >= MOST_FAVOURITES:
         return False
     row = {"user_id": user_id, "job_id": job_id}
-    insert_unless_there(session, Favourite, [row], key="job_id")
+    insert_or_ignore(session, Favourite, [row], key="job_id")
     return True
 
 
@@ -67,7 +67,7 @@ def save_filter(session: Session, user_id: int, page: str, name: str, text: str)
     if len(filters(session, user_id, page)) >= MOST_FILTERS:
         return False
     row = {"user_id": user_id, "page": page, "name": name, "query": text}
-    insert_unless_there(session, SavedFilter, [row])
+    insert_or_ignore(session, SavedFilter, [row])
     return True
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.models import SignInLimit
 from sql.updates import modify
 
@@ -22,7 +22,7 @@ def charge(session: Session, limits: Mapping[str, tuple[int, int]], *, now_ms: i
     in milliseconds.
     """
     rows = [{"subject": subject, "full_until": 0} for subject in sorted(limits)]
-    insert_unless_there(session, SignInLimit, rows, key="subject")
+    insert_or_ignore(session, SignInLimit, rows, key="subject")
     # Always in the same order, so that two attempts cannot deadlock.
     locked = (
         session.execute(

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.errors import LookupFailure, NotFound
 from sql.models import User
 
@@ -74,7 +74,7 @@ def add_first(session: Session, name: str, password_hash: str) -> int | None:
         "is_disabled": 0,
         "generation": 0,
     }
-    insert_unless_there(session, User, [row])
+    insert_or_ignore(session, User, [row])
     # The hash has a random salt, so it shows whether this call inserted the row.
     return session.execute(
         select(User.id).where(User.name == name, User.password == password_hash)

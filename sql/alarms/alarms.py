@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks, insert_unless_there
+from sql.batch import chunks, insert_or_ignore
 from sql.dialects.hints import use_index
 from sql.models import Alarm, App, Job, Run
 from sql.models.alarms import BY_CHANNEL
@@ -112,7 +112,7 @@ def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
     ]
     # Always in the same order, so that two schedulers cannot deadlock on their keys.
     rows.sort(key=lambda row: (row["subject_key"], row["channel"], row["target_hash"]))
-    insert_unless_there(session, Alarm, rows)
+    insert_or_ignore(session, Alarm, rows)
 
 
 def jobs_alarmed(

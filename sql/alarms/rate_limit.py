@@ -56,7 +56,7 @@ class HeldAlarms(NamedTuple):
 def make_lock_row(session: Session) -> None:
     """Insert the row that `hold_lock_row` locks, if it is missing."""
     row = {"lock_name": _LOCK, "until_at": 0}
-    session.execute(of(session).insert_or_keep(Lease, Lease.lock_name).values(row))
+    session.execute(of(session).insert_or_ignore(Lease, Lease.lock_name).values(row))
 
 
 def hold_lock_row(session: Session) -> bool:

@@ -115,7 +115,7 @@ class Dialect(Protocol):
         `index` is a name; `""` = the primary key.
         """
 
-    def insert_or_keep(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
+    def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that keeps an existing row with the same unique `key`."""
 
     def insert_or_replace(

@@ -135,7 +135,7 @@ class MySQL:
         """Return FORCE INDEX, which both servers obey."""
         return f"FORCE INDEX ({index or 'PRIMARY'})"
 
-    def insert_or_keep(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
+    def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
         return mysql.insert(model).on_duplicate_key_update({str(key.expression.key): key})
 

@@ -74,7 +74,7 @@ class SQLite:
         """Return None; SQLite's planner needs no hints."""
         return None
 
-    def insert_or_keep(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
+    def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
         return sqlite.insert(model).on_conflict_do_nothing()
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks, insert_unless_there
+from sql.batch import chunks, insert_or_ignore
 from sql.instants import midnight
 from sql.models import DayReport, Run
 from sql.models import Sequence as Counter
@@ -33,7 +33,7 @@ def raise_run_ids(session: Session, above: int) -> None:
         return
     session.execute(update(Counter).where(of_runs).values(next_id=above + 1))
     row = {"name": f"{_JUMPED}{first}", "next_id": above + 1}
-    insert_unless_there(session, Counter, [row], key="name")
+    insert_or_ignore(session, Counter, [row], key="name")
 
 
 def jumped_run_ids(session: Session) -> list[range]:
@@ -70,7 +70,7 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
         }
         for day, counts in sorted(days.items())
     ]
-    insert_unless_there(session, DayReport, rows)
+    insert_or_ignore(session, DayReport, rows)
     # A scheduler that had nothing to do yet has counted its days too.
     for chunk in chunks(map(midnight, sorted(days))):
         empty = select(DayReport).where(DayReport.day.in_(chunk), _RUNS == 0).with_for_update()
@@ -87,4 +87,4 @@ def known_run_ids(session: Session, run_ids: Sequence[int]) -> set[int]:
 
 def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert finished runs, except those whose id is taken."""
-    insert_unless_there(session, Run, rows)
+    insert_or_ignore(session, Run, rows)

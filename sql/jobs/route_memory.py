@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.dialects.supported import of
 from sql.models import RouteMemory
 
@@ -23,7 +23,7 @@ def lock(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     missing = [job_id for job_id in wanted if job_id not in memories]
     if missing:
         empty = [{"job_id": job_id, "memory": "{}"} for job_id in missing]
-        insert_unless_there(session, RouteMemory, empty, key="job_id")
+        insert_or_ignore(session, RouteMemory, empty, key="job_id")
         memories |= _lock(session, missing)
     return memories
 

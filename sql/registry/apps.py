@@ -77,7 +77,7 @@ def ensure(session: Session, name: str, title: str | None = None) -> tuple[int, 
     """
     app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
     if app is None:
-        session.execute(_insert_unless_there(session, name, title or name))
+        session.execute(_insert_or_ignore(session, name, title or name))
         return find(session, name).id, True
     if title is None or app.title == title:
         return app.id, False
@@ -99,9 +99,9 @@ def list_addresses(session: Session, app_id: int, addresses: Sequence[str]) -> b
     return True
 
 
-def _insert_unless_there(session: Session, name: str, title: str) -> Insert:
+def _insert_or_ignore(session: Session, name: str, title: str) -> Insert:
     row = {"name": name, "title": title, "address_type": AUTOMATIC, "update_time": _now()}
-    return of(session).insert_or_keep(App, App.name).values(row)
+    return of(session).insert_or_ignore(App, App.name).values(row)
 
 
 def _now() -> datetime:

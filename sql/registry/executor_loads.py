@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.models import ExecutorLoad
 from sql.rows import fetch, query
 from sql.updates import modify
@@ -31,7 +31,7 @@ def keep(session: Session, points: Iterable[LoadPoint]) -> None:
     """Store points, except those whose minute another scheduler has already stored."""
     rows = [point._asdict() for point in points]
     if rows:
-        insert_unless_there(session, ExecutorLoad, rows, key="executor_id")
+        insert_or_ignore(session, ExecutorLoad, rows, key="executor_id")
 
 
 def since(session: Session, executor_ids: Collection[int], since_ms: int) -> list[LoadPoint]:

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.models import Lease
 from sql.updates import modify
 
@@ -16,7 +16,7 @@ def hold(session: Session, name: str, holder: str, *, now_ms: int, until_ms: int
     if _change(session, name, may_take, holder=holder, until_at=until_ms):
         return True
     row = {"lock_name": name, "holder": holder, "until_at": until_ms}
-    insert_unless_there(session, Lease, [row], key="lock_name")
+    insert_or_ignore(session, Lease, [row], key="lock_name")
     present = select(Lease.holder).where(Lease.lock_name == name)
     return session.execute(present).scalar_one() == holder
 

@@ -39,7 +39,7 @@ class Beat:
 
 def hold(session: Session, beat: Beat) -> str:
     """Register an address for a boot, unless another boot holds it; return the holder's boot id."""
-    session.execute(_insert_unless_there(session, beat))
+    session.execute(_insert_or_ignore(session, beat))
     return session.execute(
         select(Registration.boot_id).where(*_is(beat.kind, beat.app, beat.address))
     ).scalar_one()
@@ -202,7 +202,7 @@ def _is(kind: Any, app: Any, address: Any) -> tuple[Any, ...]:
     )
 
 
-def _insert_unless_there(session: Session, beat: Beat) -> Insert:
+def _insert_or_ignore(session: Session, beat: Beat) -> Insert:
     row = {
         "kind": beat.kind,
         "app": beat.app,
@@ -215,7 +215,7 @@ def _insert_unless_there(session: Session, beat: Beat) -> Insert:
         "account": beat.account,
         "update_time": at(beat.beat_at),
     }
-    return of(session).insert_or_keep(Registration, Registration.id).values(row)
+    return of(session).insert_or_ignore(Registration, Registration.id).values(row)
 
 
 #: The statement of `renew`. Built once, because schedulers execute it twice a second.

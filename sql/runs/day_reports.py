@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.dialects.hints import use_index
 from sql.instants import midnight
 from sql.models import AppDay, DayReport, Run
@@ -207,4 +207,4 @@ def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, 
 
 def _insert_missing(session: Session, day: date) -> None:
     row = {"day": midnight(day).isoformat(" ", "microseconds")} | _NO_RUNS
-    insert_unless_there(session, DayReport, [row])
+    insert_or_ignore(session, DayReport, [row])

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_unless_there
+from sql.batch import insert_or_ignore
 from sql.ids import RunIds
 from sql.instants import at_as_text
 from sql.models import Run
@@ -59,7 +59,7 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
     new_ids = iter(ids.take(session, sum(run.run_id is None for run in runs)))
     run_ids = [next(new_ids) if run.run_id is None else run.run_id for run in runs]
     rows = [_row(run, run_id) for run, run_id in zip(runs, run_ids, strict=True)]
-    insert_unless_there(session, Run, rows)
+    insert_or_ignore(session, Run, rows)
     return run_ids
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from sql.batch import CHUNK, CHUNK_CHARACTERS, Guard, insert_unless_there, update_each
+from sql.batch import CHUNK, CHUNK_CHARACTERS, Guard, insert_or_ignore, update_each
 from sql.engine import Database
 from tests.support.sql_rows import statements
 
@@ -51,7 +51,7 @@ def table(any_database_url: str) -> Iterator[Database]:
 def fill(database: Database, count: int, **values: object) -> None:
     facts = {"state": "open", "words": "old", "amount": 1} | values
     rows = [{"id": number, **facts} for number in range(count)]
-    database.write(lambda session: insert_unless_there(session, Number, rows))
+    database.write(lambda session: insert_or_ignore(session, Number, rows))
 
 
 def change(database: Database, rows: list[dict[str, object]], guard: str = HOLDS) -> int:

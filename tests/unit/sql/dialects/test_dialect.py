@@ -42,7 +42,7 @@ PORT = {
     "is_unavailable": "errors that are the database's and not the statement's",
     "is_schema_fault": "errors about a table or column that is missing",
     "index_hint": "how a statement is made to use an index",
-    "insert_or_keep": "INSERT unless there",
+    "insert_or_ignore": "INSERT unless there",
     "insert_or_replace": "INSERT or UPDATE",
     "insert_rows": "INSERT of many rows unless there",
     "update_rows": "UPDATE of many rows, each with values of its own",
