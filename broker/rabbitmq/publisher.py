@@ -253,8 +253,7 @@ class AmqpPublisher:
             known = self._in_flight.pop(tag, None)
             if known is not None:
                 known[0].settle(known[1], self._fate(tag, is_ack=is_ack))
-        if not self._is_ready:
-            self._is_ready = True
+        self._is_ready = True
         self._pump()
 
     def _up_to(self, last: int) -> list[int]:
