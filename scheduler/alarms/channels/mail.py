@@ -74,9 +74,7 @@ class Mailer:
             if self._server.user:
                 smtp.login(self._server.user, self._server.password)
             yield smtp
-            with suppress(
-                OSError
-            ):  # the server has accepted the e-mail, so this answer does not matter
+            with suppress(OSError):  # the e-mail is accepted, so this answer does not matter
                 smtp.putcmd("QUIT")
 
     def _connect(self, watch: Callable[[socket.socket], None]) -> smtplib.SMTP:
