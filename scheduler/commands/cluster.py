@@ -142,10 +142,10 @@ class ClusterCommands:
         return app.name
 
     def _note_pause(
-        self, session: Session, app_id: int, name: str, now_ms: int, **after: dict[str, str]
+        self, session: Session, app_id: int, name: str, now_ms: int, **values: dict[str, str]
     ) -> None:
         action = Action.CLUSTER_PAUSE if app_id == EVERY_APP else Action.APP_PAUSE
-        self._context.note(session, action, name, app_id, now_ms, **after)
+        self._context.note(session, action, name, app_id, now_ms, **values)
 
 
 def check_reason(reason: str) -> None:
