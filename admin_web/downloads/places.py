@@ -3,12 +3,12 @@
 import threading
 
 from flask import Flask, g, request
+from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from admin_web.downloads.file_requests import is_for_file
 from admin_web.visitors import known_visitor
 
-_BUSY = "You are downloading another file. Try again when you have it.\n"
 #: After this many seconds, a refused download may be tried again.
 RETRY_SECONDS = 5
 
@@ -54,5 +54,8 @@ class DownloadPlaces:
 
 
 def _refusal() -> Response:
+    text = gettext("You are downloading another file. Try again when you have it.")
     headers = {"Retry-After": str(RETRY_SECONDS)}
-    return Response(_BUSY, status=429, headers=headers, content_type="text/plain; charset=utf-8")
+    return Response(
+        f"{text}\n", status=429, headers=headers, content_type="text/plain; charset=utf-8"
+    )

@@ -20,6 +20,18 @@ def test_one_file_at_a_time_for_each_user(app: Flask, admin: Visit) -> None:
     assert [one.status_code for one in (first, other, page, later)] == [200] * 4
 
 
+def test_a_refused_download_says_why_in_the_language_of_the_visitor(
+    app: Flask, admin: Visit
+) -> None:
+    first = admin.client.get("/apps?format=csv", buffered=False)
+    again = signed_in(app, "admin")
+    refused = again.get("/jobs?format=json", headers={"Accept-Language": "zh-CN"})
+    first.close()
+
+    assert refused.status_code == 429
+    assert "您正在下载另一个文件" in refused.text
+
+
 @pytest.mark.parametrize(
     "path", ["/runs?since=x&format=csv", "/runs/7/log/download", "/users?format=csv"]
 )
