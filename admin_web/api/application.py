@@ -123,7 +123,9 @@ class _Server:
                 return self._held_or_written(call, one.view(call, **names), one)
             with self._heavy.taken(call.user_id) as is_taken:
                 if not is_taken:
-                    raise too_many_requests("too much of this kind is at work; send it again", 1)
+                    raise too_many_requests(
+                        "too many slow requests are running; try again later", 1
+                    )
                 return _written(one.view(call, **names), one)
 
         return serve

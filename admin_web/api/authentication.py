@@ -72,7 +72,9 @@ class Authentication:
         if isinstance(endpoint.access, Scope):
             require_scope(call, endpoint.access)
         if endpoint.needs_whole_apps and call.actor.job_ids is not None:
-            raise Refusal(403, "this token is for some jobs only, and this is about whole apps")
+            raise Refusal(
+                403, "this token is limited to some jobs, but this request is about whole apps"
+            )
         return call
 
     def _actor(self, token: KnownToken, owner: Owner) -> Actor:
@@ -146,7 +148,9 @@ def require_scope(call: Call, scope: Scope) -> None:
     if not call.has(scope):
         raise Refusal(403, f"the token has no scope {scope.value}")
     if not call.actor.may(RIGHTS[scope]):
-        raise Refusal(403, f"the token's owner has no right to what scope {scope.value} allows")
+        raise Refusal(
+            403, f"the token's owner does not have the right that scope {scope.value} needs"
+        )
 
 
 def too_many_requests(detail: str, wait_seconds: float) -> Refusal:

@@ -60,9 +60,9 @@ def read_body(kind: type[T], value: Any) -> T:
 def refuse(wrong: FieldErrors) -> None:
     """Raise Refusal if there are problems: 400 if a field is unknown, else 422."""
     if wrong.is_unknown:
-        raise Refusal(400, "the body has fields that are not known", errors=wrong)
+        raise Refusal(400, "the body has unknown fields", errors=wrong)
     if wrong:
-        raise Refusal(422, "the body is not acceptable", errors=wrong)
+        raise Refusal(422, "the body is invalid", errors=wrong)
 
 
 def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> T | None:
@@ -105,11 +105,7 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
         except msgspec.ValidationError as error:
             wrong.append(_parameter(name, str(error)))
     if wrong:
-        words = (
-            "the query has parameters that are not known"
-            if unknown
-            else "the query is not acceptable"
-        )
+        words = "the query has unknown parameters" if unknown else "the query is invalid"
         raise Refusal(400 if unknown else 422, words, errors=wrong)
     return kind(**made)
 
@@ -163,5 +159,5 @@ def _escaped(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     return "null" if value is None else names.get(type(value), "a number")

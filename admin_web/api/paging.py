@@ -91,10 +91,10 @@ def place_of(query: Any, kind: Any) -> Any:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         mark, place = msgspec.json.decode(raw, type=tuple[str, kind])
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise at_parameter("cursor", "expected what `next` of a page said") from error
+        raise at_parameter("cursor", "expected the `next` of an earlier page") from error
     parts = place if isinstance(place, tuple) else (place,)
     if any(isinstance(part, int) and not 0 <= part < LARGEST_ID for part in parts):
-        raise at_parameter("cursor", "expected what `next` of a page said")
+        raise at_parameter("cursor", "expected the `next` of an earlier page")
     if mark != _mark(query):
         raise at_parameter("cursor", "it belongs to a list with another filter")
     return place

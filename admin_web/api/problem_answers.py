@@ -95,16 +95,18 @@ class ProblemAnswers:
         """Answer that the database is unavailable; the client may try again."""
         number = _number()
         log.warning("api_call_not_served", path=_path(), number=number, error=str(error))
-        words = "the database does not answer; check whether it was done before you send it again"
+        words = (
+            "the database is not responding; check whether the change was made before you try again"
+        )
         if request.method in ("GET", "HEAD"):
-            words = "the database does not answer"
+            words = "the database is not responding"
         return problem(503, words, number=number, headers={"Retry-After": str(RETRY_SECONDS)})
 
     def unexpected(self, error: Exception) -> Response:
         """Answer with a number that is in the log too."""
         number = _number()
         log.error("api_call_failed", path=_path(), number=number, exc_info=error)
-        return problem(500, f"something went wrong; its number in the log is {number}", number)
+        return problem(500, f"internal error; the log has it under number {number}", number)
 
 
 def error_detail(one: Problem, prefix: str = "") -> dict[str, Any]:

@@ -68,7 +68,8 @@ class ClusterEndpoints:
         """List executors by app and address, including listed ones that are offline.
 
         `blocked_by` says why one gets no new runs, the widest reason first; it is empty if it may
-        get some. That the routes of all started jobs choose others is told if `app` is given.
+        get some. If you filter by `app`, it also says when the routes of all started jobs choose
+        other executors.
         """
         query, after = call.query, place_of(call.query, str) or ""
         app_ids, now_ms = asked_app_ids(self._services, call, query.app), self._services.now_ms()

@@ -193,7 +193,7 @@ class JobFileEndpoints:
             if spec.app not in known
         ]
         if errors:
-            raise Refusal(422, "the job file is not acceptable", errors=errors)
+            raise Refusal(422, "the job file is invalid", errors=errors)
 
 
 def rules_of_app(app: AppSpec) -> list[Problem]:

@@ -257,7 +257,7 @@ class RunEndpoints:
         query, jobs = call.query, call.actor.job_ids
         if query.job is None:
             if jobs is not None:
-                raise at_parameter("job", "expected a job: this token is for some jobs only")
+                raise at_parameter("job", "expected a job: this token is limited to some jobs")
             return None
         app, _, name = query.job.rpartition("/")
         app = app or query.app or ""

@@ -112,7 +112,7 @@ def test_what_is_refused_is_told_and_not_sent_again(client: Client, path: Unreli
 def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
     with pytest.raises(ApiError, match="limit: Expected `int` <= 200"):
         client.get("/jobs?limit=201")
-    with pytest.raises(ApiError, match=r"not acceptable; /jobs/0/app: missing field 'app'$"):
+    with pytest.raises(ApiError, match=r"is invalid; /jobs/0/app: missing field 'app'$"):
         client.apply({"jobs": [{"name": "x"}]})
     with pytest.raises(ApiError, match="has a problem; line 1: unknown field 'job', did you mean"):
         client.apply("job: []")

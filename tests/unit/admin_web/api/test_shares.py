@@ -126,7 +126,7 @@ class TestTokenOfSomeJobs:
         answer = program(job_ids=[mine]).call(method, path)
 
         assert answer.status_code == 403
-        assert "some jobs only" in answer.get_json()["detail"]
+        assert "limited to some jobs" in answer.get_json()["detail"]
 
     def test_an_app_that_its_owner_lost_is_no_app_of_it(
         self, program: Callable[..., Program], database: Database, mine: int
