@@ -21,7 +21,11 @@ COMMANDS = {
     "api": ("warren.commands.workers.api", "api", "Run the HTTP API."),
     "executor": ("warren.commands.workers.executor", "executor", "Run an executor of an app."),
     "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
-    "try": ("warren.commands.try_", "try_handler", "Run one handler, without any service."),
+    "try": (
+        "warren.commands.try_",
+        "try_handler",
+        "Run one handler, without starting any services.",
+    ),
     "jobs": ("warren.commands.jobs", "jobs", "Apply, list, start, stop and trigger jobs."),
     "import": (
         "warren.importing.commands",
@@ -36,8 +40,12 @@ COMMANDS = {
     "apps": ("warren.commands.apps", "apps", "Add apps."),
     "users": ("warren.commands.users", "users", "Add and disable users, change passwords."),
     "tokens": ("warren.commands.tokens", "tokens", "Create and revoke tokens for programs."),
-    "pause": ("warren.commands.nodes", "pause", "Stop dispatching runs, everywhere or of one app."),
-    "resume": ("warren.commands.nodes", "resume", "Resume dispatching runs."),
+    "pause": ("warren.commands.nodes", "pause", "Stop dispatching runs, for all apps or for one."),
+    "resume": (
+        "warren.commands.nodes",
+        "resume",
+        "Resume dispatching runs, for all apps or for one.",
+    ),
     "secrets": ("warren.commands.secrets", "secrets", "Print apps' keys."),
     "db": ("warren.commands.db", "db", "Create or upgrade the tables."),
     "check": ("warren.commands.check", "check", "Check settings, database, broker and folders."),

@@ -1,4 +1,4 @@
-"""Runs one handler once without any service, for the command `warren try`."""
+"""Runs one handler once without starting any services, for the command `warren try`."""
 
 import asyncio
 import signal

@@ -10,7 +10,7 @@ from warren.settings.settings import Settings
 
 @click.group()
 def apps() -> None:
-    """Add apps. Executors of an unknown app are not let in."""
+    """Add apps. Executors of an unknown app are not admitted."""
 
 
 @apps.command(

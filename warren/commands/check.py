@@ -37,7 +37,10 @@ Checks = dict[str, Callable[[], str]]
 
 @click.command(epilog=examples("warren check", "warren check --for executor"))
 @click.option(
-    "--for", "kind", type=click.Choice(list(NEEDED)), help="Only what this kind of process needs."
+    "--for",
+    "kind",
+    type=click.Choice(list(NEEDED)),
+    help="Check only what this kind of process needs.",
 )
 @click.option(
     "--alive",

@@ -125,10 +125,12 @@ _of_app = click.option("--app", help="Only this app. Default: every app.")
     )
 )
 @_of_app
-@click.option("--reason", default="", help="Why, in a line of up to 200 characters.")
-@click.option("--until", help="When it ends by itself, as an ISO 8601 time. Default: never.")
-@click.option("--for", "span", help="After how long it ends by itself: 30m, 2h, 1d.")
-@click.option("--no-until", "endless", is_flag=True, help="Remove the end of a pause that has one.")
+@click.option(
+    "--reason", default="", help="Reason for the pause, one line of up to 200 characters."
+)
+@click.option("--until", help="End the pause at this time (ISO 8601). Default: never.")
+@click.option("--for", "span", help="End the pause after this long: 30m, 2h, 1d.")
+@click.option("--no-until", "endless", is_flag=True, help="Remove the pause's end time.")
 @takes_settings("database_url", "timezone")
 def pause(
     settings: Settings,
@@ -139,7 +141,7 @@ def pause(
     span: str | None,
     endless: bool,
 ) -> None:
-    """Stop dispatching runs, of all apps or of one. They are still planned, and wait.
+    """Stop dispatching runs, for all apps or for one. They are still planned, and wait.
 
     If dispatch is already paused, a new reason or end replaces the old one.
     """
@@ -163,7 +165,7 @@ def pause(
 @_of_app
 @takes_settings("database_url")
 def resume(settings: Settings, app: str | None) -> None:
-    """Resume dispatching runs, everywhere or of one app.
+    """Resume dispatching runs, for all apps or for one.
 
     Ticks over 5 s late are left to their job's misfire policy. Everything else is sent now.
     """

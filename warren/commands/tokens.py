@@ -53,7 +53,7 @@ def tokens() -> None:
     default=USUAL_DAYS,
     show_default=True,
     type=click.IntRange(1, MOST_DAYS),
-    help="Days it is valid.",
+    help="How many days it is valid.",
 )
 @takes_settings("database_url")
 def add(  # noqa: PLR0917 - click passes its parameters by name

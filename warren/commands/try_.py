@@ -1,4 +1,4 @@
-"""`warren try`: runs one handler here, without any service."""
+"""`warren try`: runs one handler here, without starting any services."""
 
 import math
 import re
@@ -53,7 +53,7 @@ def _read_timeout(_context: click.Context, _option: click.Parameter, seconds: fl
     help="Timeout in seconds; 0 means none.",
 )
 def try_handler(file: str, handler: str, param: str, shard: tuple[int, int], timeout: float) -> int:
-    """Run HANDLER from FILE once, in a job process, without any service.
+    """Run HANDLER from FILE once, in a job process, without starting any services.
 
     Its output is printed. The exit status is 0 if it succeeded.
     """

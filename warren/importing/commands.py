@@ -55,7 +55,9 @@ def import_group() -> None:
     help="A name for this XXL-JOB, if you have several.",
 )
 @click.option(
-    "--password-file", type=_path, help="File with the password for URL; otherwise it is asked for."
+    "--password-file",
+    type=_path,
+    help="File with the password for URL; otherwise you are asked for it.",
 )
 @click.option(
     "--passwords", type=_path, help="New file for users' passwords; otherwise users are disabled."
