@@ -30,7 +30,7 @@ _EXPIRY_DIGITS = 16
 #: Signatures that one message may have.
 _SIGNATURES = 2
 #: Whose messages have version 1.
-_OLDER = "an older Warren, which signs otherwise: upgrade that process"
+_OLDER = "an older Warren with another signature scheme: upgrade that process"
 
 
 class Direction(StrEnum):

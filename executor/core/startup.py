@@ -64,8 +64,8 @@ class Startup:
             self._log.warning(
                 "welcome_awaited",
                 app=self._identity.app,
-                reason="no scheduler answers: either none runs, or there is no such app (warren "
-                "apps add), or the key is not this app's (warren secrets app); their logs tell",
+                reason="no scheduler answers: none is running, the app does not exist (warren apps "
+                "add), or the key is not this app's (warren secrets app); see the schedulers' logs",
             )
 
     def _begin(self) -> None:

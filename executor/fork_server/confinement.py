@@ -42,7 +42,7 @@ class JobUser:
         except (KeyError, ValueError):
             raise UserUnusable(f"there is no user {name!r} on this machine") from None
         if row.pw_uid == _ROOT:
-            raise UserUnusable(f"{name!r} is root, whom nothing is kept from")
+            raise UserUnusable(f"{name!r} is root, which can read everything")
         if os.geteuid() != _ROOT:
             raise UserUnusable(f"only an executor that root starts can run jobs as {name!r}")
         return cls(row.pw_name, row.pw_uid, row.pw_gid, row.pw_dir)

@@ -66,7 +66,7 @@ def _parse_item(item: str) -> tuple[str, int]:
     found = _ITEM.fullmatch(item)
     known = [each.name for each in fields(JobLimits)]
     if not found or found[1] not in known:
-        raise ValueError(f"{item[:100]!r} is none; there are {', '.join(known)}")
+        raise ValueError(f"cannot read {item[:100]!r}; the limits are {', '.join(known)}")
     name, amount = found[1], int(found[2]) * _UNITS[found[3]]
     if amount < _MINIMUMS[name]:
         raise ValueError(f"{name} is at least {_MINIMUMS[name]}")

@@ -248,8 +248,8 @@ def _hold(
     """Return the boot that holds the address, or why none can."""
     app = apps.lock(session, beat.app)  # so that schedulers do not count at the same time
     if app is None:
-        return "", f"there is no app {beat.app}; make it: warren apps add {beat.app}"
+        return "", f"there is no app {beat.app}; create it with: warren apps add {beat.app}"
     holder = presence.holder(session, presence.EXECUTOR, beat.app, beat.address)
     if holder is None and presence.count(session, presence.EXECUTOR, beat.app) >= ADDRESS_LIMIT:
-        return "", f"app {beat.app} has {ADDRESS_LIMIT} addresses already"
+        return "", f"app {beat.app} already has {ADDRESS_LIMIT} addresses"
     return holder or presence.hold(session, registration(beat, now_ms, account)), ""

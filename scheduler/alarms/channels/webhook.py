@@ -66,7 +66,7 @@ class Webhook:
         try:
             check_webhook(target)
         except ValueError as error:
-            raise ValueError("the URL may not be a webhook's") from error
+            raise ValueError("this URL is not allowed as a webhook") from error
         try:
             with Deadline(self._send_seconds) as deadline:
                 status, answer = self._post(urlsplit(target), content, headers, deadline.watch)

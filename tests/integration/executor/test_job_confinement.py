@@ -212,7 +212,10 @@ def test_folder_that_the_user_cannot_get_to_stops_the_start(folder: Path, nobody
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("no-such-user", "there is no user 'no-such-user'"), ("root", "whom nothing is kept from")],
+    [
+        ("no-such-user", "there is no user 'no-such-user'"),
+        ("root", "root, which can read everything"),
+    ],
 )
 def test_user_that_cannot_be_is_told(name: str, words: str) -> None:
     with pytest.raises(UserUnusable, match=words):

@@ -80,7 +80,7 @@ def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluste
 
     said = [line for line in logs if line["event"] == "executor_not_welcomed"]
     assert len(said) == 200
-    assert said[7]["reason"] == "there is no app app-7; make it: warren apps add app-7"
+    assert said[7]["reason"] == "there is no app app-7; create it with: warren apps add app-7"
     assert app_names(cluster) == {APP}
     assert registered(cluster) == []
 
@@ -104,7 +104,7 @@ def test_an_app_has_a_thousand_addresses_and_not_one_more(
 
     assert beat(node, "one-more") is None
     [said] = [line for line in events if line["event"] == "executor_not_welcomed"]
-    assert said["reason"] == f"app {APP} has 1000 addresses already"
+    assert said["reason"] == f"app {APP} already has 1000 addresses"
     # To another scheduler, one of the thousand is a newcomer.
     other = cluster.new_scheduler()
     cluster.schedulers.append(other)

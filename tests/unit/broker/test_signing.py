@@ -455,5 +455,5 @@ def test_an_older_warren_is_named_so_that_people_know_what_to_do() -> None:
     delivery = sealed()
     headers = {k: v for k, v in delivery.headers.items() if k != "app"} | {"v": "1"}
 
-    with pytest.raises(Malformed, match="an older Warren, which signs otherwise: upgrade"):
+    with pytest.raises(Malformed, match="an older Warren with another signature scheme: upgrade"):
         open_it(replace(delivery, headers=headers))

@@ -18,11 +18,14 @@ def test_amounts_may_have_units_and_what_is_left_out_is_unlimited() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("memory", "'memory' is none; there are memory, cpu, file_size, open_files, processes"),
-        ("ram=1G", "'ram=1G' is none"),
-        ("memory=-1", "'memory=-1' is none"),
-        ("memory=1T", "'memory=1T' is none"),
-        ("memory=1.5G", "'memory=1.5G' is none"),
+        (
+            "memory",
+            "cannot read 'memory'; the limits are memory, cpu, file_size, open_files, processes",
+        ),
+        ("ram=1G", "cannot read 'ram=1G'"),
+        ("memory=-1", "cannot read 'memory=-1'"),
+        ("memory=1T", "cannot read 'memory=1T'"),
+        ("memory=1.5G", "cannot read 'memory=1.5G'"),
         ("memory=1M", "memory is at least 67108864"),
         ("cpu=0", "cpu is at least 1"),
         ("open_files=3", "open_files is at least 32"),
