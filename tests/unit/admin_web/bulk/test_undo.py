@@ -15,7 +15,7 @@ from tests.support.stored_rows import Rows
 from tests.unit.admin_web.bulk.test_bulk_jobs import CRON, do, states
 
 UNDO = re.compile(r'action="/jobs/bulk/undo">.*?name="key" value="([^"]+)"')
-LEFT_ALONE = "Left alone, as it was not stopped by this action or was changed since"
+LEFT_ALONE = "Skipped (not stopped by this action, or changed since)"
 
 
 @pytest.fixture
