@@ -42,9 +42,9 @@ class SchedulerClock:
     def learn(self, now_ms: int, *, asked_at_ms: int) -> bool:
         """Take the scheduler's time, which answers a question asked at `asked_at_ms`, steady.
 
-        It was `now_ms` at some moment since the question. Our own time stays if that allows it;
-        else it moves only as far as it must. So an answer does no harm, however long it waited.
-        Returns False, and takes nothing, if this process has not asked at that time.
+        The scheduler's clock showed `now_ms` at some moment since the question. Our clock stays as
+        it is if that fits, otherwise it moves only as far as it must, so a late answer does no
+        harm. Returns False, and takes nothing, if this process has not asked at that time.
         """
         steady_ms = self.steady_ms()
         if not self._began_at_ms <= asked_at_ms <= steady_ms:

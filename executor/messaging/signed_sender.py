@@ -32,7 +32,7 @@ class Identity:
 
 
 def new_boot_id() -> str:
-    """Return the id of a boot that there never was."""
+    """Return a new, unique boot id."""
     return secrets.token_hex(8)
 
 

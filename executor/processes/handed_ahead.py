@@ -59,7 +59,10 @@ class HandedAhead:
             self._take_back(process, process.batch, process.batch.head)
 
     def take_from_gone(self, process: JobProcess) -> bool:
-        """Take back what a process that is gone never began; return whether its run is of that."""
+        """Take back the runs that a dead process never began.
+
+        Returns whether its current run is one of them.
+        """
         batch = process.batch
         if batch is None or process.run is None:
             return process.died_idle

@@ -219,8 +219,8 @@ class JobProcess:
     def died_idle(self) -> bool:
         """Whether this process, now closed, died between two runs, before it had read its run.
 
-        One that never served has not idled: another would die as it did. In a batch the begin
-        note tells, since what was left unread may have been a follower.
+        A process that has not served yet does not count: a new one would die the same way. In a
+        batch, the begin note decides, because what was left unread may have been a follower.
         """
         left = self._channel.left_input_unread and self.batch is None and self.runs_begun > 1
         return left and self.run is not None and self.run.result is None

@@ -41,7 +41,7 @@ class Field:
         return self.high
 
     def refusal(self, text: str) -> Problem:
-        """Give the error for a text that is no number of this field."""
+        """Return the error for a text that is no number of this field."""
         numbers = {"what": self.name, "least": self.low, "most": self.high, "got": echo(text)}
         if not self.names:
             return Problem(Code.CRON_NUMBER, **numbers)
@@ -59,7 +59,7 @@ class Span:
     step: int
 
     def numbers(self, field: Field) -> Iterator[int]:
-        """Give the numbers, in the order of the walk."""
+        """Return the numbers, in the order of the walk."""
         last = self.last if self.last >= self.first else self.last + field.size
         for number in range(self.first, last + 1, self.step):
             yield (number - field.low) % field.size + field.low
@@ -90,7 +90,7 @@ class _Cut(str):
 
 
 def echo(text: str) -> str:
-    """Give the offending text, cut when it is long."""
+    """Return the offending text, cut when it is long."""
     return text if len(text) <= _ECHO_LIMIT else _Cut(text[:_ECHO_LIMIT])
 
 

@@ -26,7 +26,7 @@ class DayRule(Protocol):
     """Says which days of a month are meant."""
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Give the days of a month that starts on this weekday and has this many days."""
+        """Return the days of a month that starts on this weekday and has this many days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class MonthDays:
     near_before_last: frozenset[int] = frozenset()
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Give the days; one that a short month lacks is not moved into it."""
+        """Return the days; one that a short month lacks is not moved into it."""
         exact = {*self.numbers, *(length - before for before in self.before_last)}
         moved = {*self.near, *(length - before for before in self.near_before_last)}
         near = {_nearest_weekday(day, first_weekday, length) for day in moved if 1 <= day <= length}
@@ -53,7 +53,7 @@ class Weekdays:
     weekdays: frozenset[int]
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Give the days."""
+        """Return the days."""
         return (d for d in range(1, length + 1) if _weekday(d, first_weekday) in self.weekdays)
 
 
@@ -65,7 +65,7 @@ class NthWeekday:
     nth: int
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Give the day, if there is one."""
+        """Return the day, if there is one."""
         day = (self.weekday - first_weekday) % _WEEK + 1 + (self.nth - 1) * _WEEK
         return [day] if day <= length else []
 
@@ -77,7 +77,7 @@ class LastWeekday:
     weekday: int
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Give the day."""
+        """Return the day."""
         return [length - (_weekday(length, first_weekday) - self.weekday) % _WEEK]
 
 

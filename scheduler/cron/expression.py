@@ -59,7 +59,7 @@ class Cron:
         return _compile(expression, timezone)
 
     def next_after(self, after_ms: int) -> int | None:
-        """Give the first fire after this instant; None when there is none up to the year 2999."""
+        """Return the first fire after this instant; None when there is none up to the year 2999."""
         wall: int | None = self._wall_after(after_ms)
         while wall is not None and (wall := self.pattern.first_from(wall)) is not None:
             instant = self.clock.instant_of(wall)
@@ -69,7 +69,7 @@ class Cron:
         return None
 
     def last_until(self, after_ms: int, until_ms: int) -> int | None:
-        """Give the last fire after `after_ms` and not after `until_ms`; None when there is none."""
+        """Return the last fire after `after_ms` and not after `until_ms`; None if there is none."""
         wall: int | None = self._wall_after(until_ms)
         while wall is not None and (wall := self.pattern.last_before(wall)) is not None:
             instant = self.clock.instant_of(wall)
@@ -91,7 +91,7 @@ class Cron:
 
 
 def next_fires(expression: str, *, after: datetime, timezone: str, count: int) -> list[datetime]:
-    """Give the next `count` fires strictly after an aware datetime, aware in `timezone`.
+    """Return the next `count` fires strictly after an aware datetime, aware in `timezone`.
 
     Fewer, even none, when no more exist up to the year 2999. Raises `ValueError` naming the field
     at fault, an unknown time zone, or a naive `after`.

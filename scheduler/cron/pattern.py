@@ -43,7 +43,7 @@ class DayTimes:
         return (in_hours * len(self.minutes) + in_minutes) * len(self.seconds) + in_seconds
 
     def pick(self, rank: int) -> int:
-        """Give the second of the day with so many before it; the inverse of `rank`."""
+        """Return the second of the day with so many before it; the inverse of `rank`."""
         rest, second = divmod(rank, len(self.seconds))
         hour, minute = divmod(rest, len(self.minutes))
         return self.hours[hour] * 3_600 + self.minutes[minute] * 60 + self.seconds[second]
@@ -61,7 +61,7 @@ class Days:
     )
 
     def first_from(self, day: int) -> int | None:
-        """Give the first day that is not before this one; None when there is none any more."""
+        """Return the first day that is not before this one; None when there is none any more."""
         start = date.fromordinal(day + _EPOCH_ORDINAL)
         for year, month in self._months_from(start.year, start.month):
             zeroth, days = self._month(year, month)
@@ -71,7 +71,7 @@ class Days:
         return None
 
     def last_before(self, day: int) -> int | None:
-        """Give the last day before this one; None when there is none."""
+        """Return the last day before this one; None when there is none."""
         start = date.fromordinal(day + _EPOCH_ORDINAL)
         for year, month in self._months_back_from(start.year, start.month):
             zeroth, days = self._month(year, month)
@@ -104,7 +104,7 @@ class Days:
                     yield self.years[year_at], month_of
 
     def _month(self, year: int, month: int) -> tuple[int, tuple[int, ...]]:
-        """Give the day before the month's first, and the days of the month that are meant."""
+        """Return the day before the month's first, and the days of the month that are meant."""
         ordinal = date(year, month, 1).toordinal()
         length = 29 if month == _FEBRUARY and isleap(year) else _LENGTHS[month]
         shape = (ordinal % 7 + 1, length)
@@ -122,7 +122,7 @@ class Pattern:
     times: DayTimes
 
     def first_from(self, wall: int) -> int | None:
-        """Give the first that is not before this wall second; None when there is none any more."""
+        """Return the first that is not before this wall second; None if there is none any more."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
         found = self.days.first_from(day if rank < len(self.times) else day + 1)
@@ -131,7 +131,7 @@ class Pattern:
         return found * DAY_SECONDS + self.times.pick(rank if found == day else 0)
 
     def last_before(self, wall: int) -> int | None:
-        """Give the last before this wall second; None when there is none."""
+        """Return the last before this wall second; None when there is none."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
         found = self.days.last_before(day + 1 if rank else day)

@@ -1,8 +1,8 @@
 """What the wall clock of a time zone shows, and when it shows it: both in whole seconds.
 
 The rule, measured on Quartz: a wall second that is skipped (spring) never fires; one that comes
-twice (autumn) fires at its second coming. So every wall second belongs to at most one instant,
-and a later wall second to a later instant.
+twice (autumn) fires the second time. So every wall second belongs to at most one instant, and a
+later wall second to a later instant.
 
                  T: clock set forward             T: clock set back
     instants   ────────┬────────────           ────────┬────────────
@@ -23,7 +23,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def load_zone(name: str) -> ZoneInfo:
-    """Give the IANA time zone of this name. Raises `Problem` when there is none."""
+    """Return the IANA time zone of this name. Raises `Problem` when there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -38,7 +38,7 @@ class WallClock:
         self.zone = zone
 
     def wall_from(self, instant: int) -> int:
-        """Give the first wall second that may still fire at this instant or later."""
+        """Return the first wall second that may still fire at this instant or later."""
         shown = datetime.fromtimestamp(instant, self.zone)
         offset = _offset(shown)
         if not shown.fold:
@@ -48,18 +48,18 @@ class WallClock:
         return instant + offset
 
     def instant_of(self, wall: int) -> int | None:
-        """Give the instant at which this wall second fires; None when the clock skips it."""
+        """Return the instant at which this wall second fires; None when the clock skips it."""
         before, after = self._offsets(wall)
         return wall - after if after <= before else None
 
     def gap_around(self, wall: int) -> tuple[int, int]:
-        """Give the first skipped wall second, and the first after the skipped ones."""
+        """Return the first skipped wall second, and the first after the skipped ones."""
         before, after = self._offsets(wall)
         change = self._change(wall - after, wall - before)
         return change + before, change + after
 
     def gaps(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Give the skipped wall seconds between two instants, as `gap_around` does."""
+        """Return the skipped wall seconds between two instants, as `gap_around` does."""
         for first in range(start, end, _SAMPLE_SECONDS):
             last = min(first + _SAMPLE_SECONDS, end)
             before, after = self._offset_at(first), self._offset_at(last)

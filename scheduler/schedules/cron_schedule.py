@@ -37,11 +37,11 @@ class CronSchedule(Schedule):
             return value
 
     def next_after(self, after_ms: int, _anchor_ms: int) -> int | None:
-        """Give the first match after this instant."""
+        """Return the first match after this instant."""
         return self.cron.next_after(after_ms)
 
     def last_until(self, after_ms: int, until_ms: int, _anchor_ms: int) -> int | None:
-        """Give the last match of this span."""
+        """Return the last match of this span."""
         return self.cron.last_until(after_ms, until_ms)
 
     def count(self, after_ms: int, until_ms: int, _anchor_ms: int) -> int:

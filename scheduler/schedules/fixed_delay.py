@@ -33,7 +33,7 @@ class FixedDelay(SingleTick):
         return f"{value} s after the end of its run"
 
     def tick(self, anchor_ms: int) -> int | None:
-        """Give the anchor."""
+        """Return the anchor."""
         return anchor_ms
 
     def start(self, now_ms: int) -> tuple[int, int | None]:
@@ -41,7 +41,7 @@ class FixedDelay(SingleTick):
         return now_ms, now_ms + 1
 
     def after_completion(self, finished_ms: int) -> int | None:
-        """Give the end of the delay."""
+        """Return the end of the delay."""
         return finished_ms + self.delay_ms
 
     def least_distance_ms(self) -> int | None:

@@ -27,11 +27,11 @@ class FixedRate(Schedule):
         return cls(period_ms(value))
 
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
-        """Give the first tick after this instant."""
+        """Return the first tick after this instant."""
         return anchor_ms + (self._rank(after_ms, anchor_ms) + 1) * self.period_ms
 
     def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
-        """Give the last tick of this span."""
+        """Return the last tick of this span."""
         last = anchor_ms + self._rank(until_ms, anchor_ms) * self.period_ms
         return last if last > after_ms else None
 

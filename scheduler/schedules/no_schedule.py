@@ -35,5 +35,5 @@ class NoSchedule(SingleTick):
         return {}
 
     def tick(self, _anchor_ms: int) -> int | None:
-        """Give nothing."""
+        """Return None."""
         return None

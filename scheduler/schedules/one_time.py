@@ -37,5 +37,5 @@ class OneTime(SingleTick):
         return cls((at - _EPOCH) // _MILLISECOND)
 
     def tick(self, _anchor_ms: int) -> int | None:
-        """Give the instant."""
+        """Return the instant."""
         return self.at_ms

@@ -81,14 +81,14 @@ class Schedule(ABC):
 
     @abstractmethod
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
-        """Give the first tick after this instant.
+        """Return the first tick after this instant.
 
         None = never again; if it waits for completion, not before a run has ended.
         """
 
     @abstractmethod
     def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
-        """Give the last tick after `after_ms` and not after `until_ms`."""
+        """Return the last tick after `after_ms` and not after `until_ms`."""
 
     @abstractmethod
     def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
@@ -134,12 +134,12 @@ class SingleTick(Schedule):
         """Return its tick; None = it has none."""
 
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
-        """Give the tick, if it comes after this instant."""
+        """Return the tick, if it comes after this instant."""
         tick = self.tick(anchor_ms)
         return tick if tick is not None and tick > after_ms else None
 
     def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
-        """Give the tick, if it is in this span."""
+        """Return the tick, if it is in this span."""
         tick = self.next_after(after_ms, anchor_ms)
         return tick if tick is not None and tick <= until_ms else None
 

@@ -119,7 +119,7 @@ def epoch_ms(text: str) -> int:
     ("zone", "expression", "after", "until", "expected"),
     [
         (NEW_YORK, "0 0 * * * ?", "2026-03-08T00:00:00-05:00", "2026-03-09T00:00:00-04:00", 23),
-        # 25 hours long, but the hour that comes twice fires in its second coming only.
+        # 25 hours long, but the hour that comes twice fires only the second time.
         (NEW_YORK, "0 0 * * * ?", "2026-11-01T00:00:00-04:00", "2026-11-02T00:00:00-05:00", 24),
         (NEW_YORK, "0 0 * * * ?", "2026-11-01T00:30:00-04:00", "2026-11-01T01:59:59-04:00", 0),
         (NEW_YORK, "0 30 2 * * ?", "2026-03-07T12:00:00-05:00", "2026-03-08T12:00:00-04:00", 0),
