@@ -3,6 +3,7 @@
 import fcntl
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,14 +22,7 @@ class StateFolder:
         self.address = address
         self.path = state_dir / address
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._lock)
-            raise StateFolderInUse(
-                f"cannot start executor {address}: another process holds {self.path}"
-            ) from error
+        self._lock = self._take_lock()
 
     @property
     def journal_path(self) -> Path:
@@ -48,6 +42,39 @@ class StateFolder:
     def release(self) -> None:
         """Release the lock."""
         os.close(self._lock)
+
+    def discard(self) -> None:
+        """Delete what the executor left; the folder was released, and nothing is left to report.
+
+        The folder itself stays with its lock. Nothing is done if it is held again.
+
+        Raises:
+            OSError: a file cannot be deleted.
+
+        """
+        try:
+            lock = self._take_lock()
+        except StateFolderInUse:
+            return
+        try:
+            for path in self.path.glob(f"{self.journal_path.name}*"):
+                path.unlink()
+            for folder in (self.script_folder, self.notes_folder):
+                if folder.exists():
+                    shutil.rmtree(folder)
+        finally:
+            os.close(lock)
+
+    def _take_lock(self) -> int:
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise StateFolderInUse(
+                f"cannot start executor {self.address}: another process holds {self.path}"
+            ) from error
+        return lock
 
 
 def free_folders(state_dir: Path, address: str) -> Iterator[StateFolder]:

@@ -115,6 +115,8 @@ class Remote:
         is_gone = self._is_draining or executor.was_drained or executor.was_refused
         if is_gone and not self.has_left_runs:
             self._folder.forget()
+            if executor.was_clean or executor.is_settled:  # a refused one may have reports
+                self._folder.discard()
         elif executor.was_clean:
             self._folder.save(Note(self._client.url.text, self._client.appname))
 

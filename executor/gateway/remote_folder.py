@@ -49,6 +49,13 @@ class RemoteFolder:
         """Do not serve it at the next start."""
         self._path.unlink(missing_ok=True)
 
+    def discard(self) -> None:
+        """Delete what an executor left that has reported everything; raises OSError.
+
+        Its journal has disk space set aside, and addresses come and go.
+        """
+        self.state.discard()
+
 
 def note_drained(state_dir: Path, app: str, address: str, note: Note) -> None:
     """Save what the next start must know of one that is not served; raises OSError."""

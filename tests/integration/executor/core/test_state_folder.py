@@ -110,3 +110,30 @@ def test_released_folder_can_be_held_again(tmp_path: Path) -> None:
     StateFolder(tmp_path, "exec-1").release()
 
     StateFolder(tmp_path, "exec-1").release()
+
+
+def test_discarded_folder_keeps_nothing_that_takes_space_and_can_be_used_again(
+    tmp_path: Path,
+) -> None:
+    folder = StateFolder(tmp_path, "exec-1")
+    folder.journal_path.write_bytes(b"x")
+    folder.journal_path.with_suffix(".tmp").write_bytes(b"x")
+    (folder.notes_folder / "boot").mkdir(parents=True)
+    folder.release()
+
+    folder.discard()
+
+    assert [path.name for path in folder.path.iterdir()] == ["lock"]
+    StateFolder(tmp_path, "exec-1").release()
+
+
+def test_folder_that_another_executor_holds_is_not_discarded(tmp_path: Path) -> None:
+    old = StateFolder(tmp_path, "exec-1")
+    old.release()
+    new = StateFolder(tmp_path, "exec-1")
+    new.journal_path.write_bytes(b"x")
+
+    old.discard()
+
+    assert new.journal_path.exists()
+    new.release()

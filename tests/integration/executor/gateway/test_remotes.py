@@ -58,13 +58,13 @@ class FakeExecutor:
         self.slots: RemoteSlots
         self._case = case
         self._make_slots = slots
-        self._folder = folder
+        self.folder = folder
 
     def start(self) -> None:
         slots = self._make_slots(
             loop=self._case.loop,
             events=SlotEvents(lambda _run_id: None, self._finish, lambda: None),
-            script_folder=self._folder.script_folder,
+            script_folder=self.folder.script_folder,
         )
         assert isinstance(slots, RemoteSlots)
         self.slots = slots
@@ -78,7 +78,7 @@ class FakeExecutor:
 
     def end(self, *, clean: bool) -> None:
         self.was_clean, self.is_alive = clean, False
-        self._folder.release()
+        self.folder.release()
 
     def _finish(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
@@ -255,6 +255,22 @@ class TestWhatOutlivesThem:
 
         assert executor.was_told == ["drain"]
         assert case.restored() == []
+
+    @pytest.mark.parametrize("has_reported", [True, False])
+    def test_one_that_left_and_reported_everything_leaves_no_journal(
+        self, case: Case, has_reported: bool
+    ) -> None:
+        executor = case.gone(case.register())
+        executor.is_settled = True
+        case.remotes.tick()
+        journal = executor.folder.journal_path
+        journal.write_bytes(b"what it did")
+
+        executor.is_settled = has_reported
+        executor.end(clean=has_reported)
+        case.remotes.tick()
+
+        assert journal.exists() is not has_reported
 
     def test_one_that_left_and_was_never_welcomed_is_forgotten(self, case: Case) -> None:
         executor = case.gone(case.register())
