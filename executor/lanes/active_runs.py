@@ -222,15 +222,24 @@ class ActiveRuns:
             self._slots.resume(trigger, at_ms, age_ms / 1000)
 
     def tell_started(self) -> None:
-        """Report the runs that have been running for STARTED_SECONDS."""
+        """Report the runs that have been running for STARTED_SECONDS.
+
+        One that is only believed to run waits as long again: what is reported as started cannot be
+        sent to another executor any more.
+        """
         now = self._clock.monotonic()
         while self._unreported_starts and self._unreported_starts[0][0] <= now:
-            self.repeat_started(self._unreported_starts.popleft()[1])
+            _, run_id = self._unreported_starts.popleft()
+            run = self._running(run_id)
+            if run is not None and not self._slots.has_begun(run_id):
+                self._unreported_starts.append((now + STARTED_SECONDS, run_id))
+            elif run is not None:
+                self._reporting.started(run.trigger, run.started_at_ms)
 
     def repeat_started(self, run_id: int) -> None:
-        """Report again that a run is running, if it is."""
-        run = self._runs.get(run_id)
-        if run is not None and run.phase is Phase.RUNNING:
+        """Report again that a run is running, if it is known to."""
+        run = self._running(run_id)
+        if run is not None and self._slots.has_begun(run_id):
             self._reporting.started(run.trigger, run.started_at_ms)
 
     # -- going out ----------------------------------------------------------------------------
@@ -282,6 +291,10 @@ class ActiveRuns:
                 self._reporting.drop_closed(run.trigger)
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _running(self, run_id: int) -> ActiveRun | None:
+        run = self._runs.get(run_id)
+        return run if run is not None and run.phase is Phase.RUNNING else None
 
     def _waiting_in_hand(self, run_id: int) -> ActiveRun | None:
         """Return a run that waits here and that no process can begin; None if it does not."""

@@ -43,6 +43,11 @@ class HandedAhead:
         del self._runs[run.trigger.run_id]
         return run
 
+    def has_begun(self, process: JobProcess) -> bool:
+        """Whether the process has noted that its run has begun."""
+        batch, run = process.batch, process.run
+        return batch is None or run is None or batch.has_begun(run.trigger.run_id, batch.begun())
+
     def recall(self, process: JobProcess) -> None:
         """Withdraw what the process was handed ahead, and take back what has not begun of it."""
         batch, run = process.batch, process.run

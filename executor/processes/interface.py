@@ -47,6 +47,10 @@ class SlotPool(Protocol):
         its process, which then goes on with them by itself.
         """
 
+    def has_begun(self, run_id: int) -> bool:  # noqa: ARG002 - by default
+        """Whether a run that was started, or reached, is known to have begun."""
+        return True
+
     def recall(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
         """Take back the runs handed ahead along with this one that have not begun.
 

@@ -163,6 +163,11 @@ class Slots(SlotPool):
         if run.process is not None:
             self._ahead.add(run.process)
 
+    def has_begun(self, run_id: int) -> bool:
+        """Whether a run is known to have begun; its process may stall just before."""
+        run = self._runs.get(run_id)
+        return run is None or run.process is None or self._ahead.has_begun(run.process)
+
     def recall(self, run_id: int) -> bool:
         """Take back what was handed ahead along with this run; return whether it is not out now."""
         run = self._runs.get(run_id) or self._ahead.get(run_id)

@@ -146,7 +146,7 @@ def _highest(session: Session, column: InstrumentedAttribute[int], kind: str = "
     return session.execute(highest).scalar_one() or 0
 
 
-def _given(kind: str, ids: Sequence[int]) -> Select[tuple[int]]:
+def _given(kind: str, ids: Sequence[int]) -> Select[int]:
     """Return the SELECT of those of the ids that imports gave to items of a kind."""
     return select(ImportOrigin.target_id).where(
         ImportOrigin.kind == kind, ImportOrigin.target_id.in_(ids)

@@ -175,6 +175,26 @@ def test_run_that_had_not_begun_after_all_is_returned_when_its_process_is_gone(
     assert line.begun() == [FIRST, BLOCKER, HEAD]
 
 
+def test_run_is_not_reported_as_started_before_its_process_has_noted_it(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.form(second="second")
+    asked: list[int] = []
+
+    def stalled(file: int) -> int:
+        asked.append(file)
+        return HEAD
+
+    with monkeypatch.context() as patch:
+        patch.setattr(begin_notes, "begun", stalled)
+        line.release("head")
+        assert line.outcome(HEAD) is Outcome.SUCCEEDED
+        eventually(lambda: len(asked) >= 2)
+        assert SECOND not in {started.run_id for started in line.desk.of(Started)}
+
+    line.desk.expect(SECOND, Started)
+
+
 def refuse(*_: object) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
