@@ -5,7 +5,7 @@ some statuses or apps        along `i_status_due`, by due time: see `newest_runs
 all runs                     along `i_trigger_time`, by due time to the second
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_a
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from sql.dialects.hints import use_index
-from sql.instants import HOUR_MS, at, epoch_ms
+from sql.instants import at, epoch_ms
 from sql.listings import newest_runs
 from sql.listings.newest_runs import (
     Due,
@@ -30,8 +30,9 @@ from sql.run_status import RunStatus
 
 #: Most runs examined for one page; each costs a read by primary key.
 LOOKED_AT = newest_runs.ALL_ROWS
-#: A job's runs are read by tick; those due up to this long after their tick are found by due time.
-TICK_TO_DUE_MS = HOUR_MS
+#: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
+#: of long runs. So this many runs with ticks before the earliest due time are looked at too.
+EARLIER_RUNS = 5_000
 
 #: The position where a page ended: the values of its last run in the columns of the order.
 Place = tuple[int, ...]
@@ -113,7 +114,7 @@ def candidates(session: Session, wanted: RunSearch) -> Query:
     As there, only what the index knows is checked.
     """
     if wanted.job_id is not None:
-        return _ticks_of(wanted, wanted.job_id, ())
+        return _ticks_of(wanted, wanted.job_id, _first_ticks(session, wanted, [wanted.job_id]))
     if is_along_partitions(wanted):
         return newest_runs.unordered(session, selection(wanted, before=None))
     return _times_of(wanted, ScannedRun)
@@ -126,7 +127,8 @@ def is_along_partitions(wanted: RunSearch) -> bool:
 
 
 def _along_ticks(session: Session, wanted: RunSearch, job_id: int) -> Walk:
-    statement = _ticks_of(wanted, job_id, _before(_TICK, wanted.before))
+    first_ticks = _first_ticks(session, wanted, [job_id])
+    statement = _ticks_of(wanted, job_id, first_ticks, _before(_TICK, wanted.before))
     limit = _limit(wanted, has_rest=has_rest(wanted) or bool(wanted.statuses))
     rows = _pairs(session, ScannedRun, statement.limit(limit))
     return _walked(rows, limit)
@@ -138,8 +140,9 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
         return Walk(rows=[], end=None, looked_at=0)
     limit = _limit(wanted, has_rest=has_rest(wanted) or bool(wanted.statuses))
     each = max(newest_runs.PARTITION_ROWS, min(limit, wanted.looked_at // len(job_ids)))
+    first_ticks = _first_ticks(session, wanted, job_ids)
     parts = [
-        _ticks_of(wanted, job_id, _before_of_job(wanted.before, job_id)).limit(each)
+        _ticks_of(wanted, job_id, first_ticks, _before_of_job(wanted.before, job_id)).limit(each)
         for job_id in job_ids
     ]
     pairs = _pairs(session, ScannedRun, union_all(*(select(part.subquery()) for part in parts)))
@@ -152,17 +155,39 @@ def _along_ticks_of_jobs(session: Session, wanted: RunSearch, job_ids: Sequence[
     return Walk(rows=known, end=end, looked_at=len(placed))
 
 
-def _ticks_of(wanted: RunSearch, job_id: int, before: Sequence[ColumnElement[bool]]) -> Query:
+def _ticks_of(
+    wanted: RunSearch,
+    job_id: int,
+    first_ticks: Mapping[int, int],
+    before: Sequence[ColumnElement[bool]] = (),
+) -> Query:
     statement = (
         use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, BY_TICK)
         .where(Run.job_id == job_id, *before)
         .order_by(*(column.desc() for column in _TICK))
     )
     if wanted.since_ms is not None:
-        statement = statement.where(Run.scheduled_at >= wanted.since_ms - TICK_TO_DUE_MS)
+        statement = statement.where(
+            Run.scheduled_at >= first_ticks.get(job_id, 0), Run.due_at >= wanted.since_ms
+        )
     if wanted.until_ms is not None:
         statement = statement.where(Run.scheduled_at < wanted.until_ms)
     return statement
+
+
+def _first_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> dict[int, int]:
+    """Return the tick of each job from which on runs are looked at; without one, all are."""
+    if wanted.since_ms is None or not job_ids:
+        return {}
+    earlier = (
+        use_index(select(Run.job_id, Run.scheduled_at), Run, BY_TICK)
+        .where(Run.scheduled_at < wanted.since_ms)
+        .order_by(*(column.desc() for column in _TICK))
+        .offset(EARLIER_RUNS)
+        .limit(1)
+    )
+    firsts = (select(earlier.where(Run.job_id == job_id).subquery()) for job_id in job_ids)
+    return dict(session.execute(union_all(*firsts)).all())
 
 
 def _along_time(session: Session, wanted: RunSearch) -> Walk:

@@ -36,6 +36,7 @@ SEARCHES = [
     ("a state nobody has", {"statuses": frozenset({RunStatus.LOST})}, 100),
     ("a job", {"job_id": 7}, PAGE),
     ("failures of a job", {"job_id": 7, "statuses": FAILURES}, LOOKED_AT + PAGE),
+    ("a time of a job", {"job_id": 7, "since_ms": NOW_MS + 9_000}, 1_000),
     ("some jobs", {"job_ids": range(1, 50)}, 50 * 41 + PAGE),
     ("failures of some jobs", {"job_ids": (7, 8), "statuses": FAILURES}, 2 * LOOKED_AT + PAGE),
     ("a message", {"text": "absent"}, SECOND + 2 * LOOKED_AT + PAGE),

@@ -203,6 +203,19 @@ class TestFilters:
         assert shown(admin.get("/runs?since=2027-01-15T15:00&status=LOST").text) == run_ids[:2]
         assert shown(admin.get("/runs?until=2027-01-15T13:00").text) == run_ids[4:]
 
+    def test_a_jobs_run_that_was_due_long_after_its_tick_is_found_by_when_it_was_due(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        due = {"status": "LOST", "due_at": clock.now}
+        late = rows.run(job_id, clock.now - 9 * HOUR_MS, kind=Kind.MISFIRE, **due)
+        rows.run(job_id, clock.now - 8 * HOUR_MS, status="LOST")
+        soon = rows.run(job_id, clock.now, status="LOST")
+
+        page = admin.get("/runs?since=2027-01-15T07:00&job=nightly").text
+
+        assert shown(page) == [soon, late]
+
     def test_what_is_wrong_stands_beside_the_field_and_what_was_typed_stays(
         self, admin: Visit
     ) -> None:
