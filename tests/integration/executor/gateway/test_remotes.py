@@ -331,6 +331,17 @@ class TestWhatOutlivesThem:
         assert restored == [[], []]
         assert len(case.executors) == 1
 
+    def test_one_that_was_drained_may_register_late_and_is_still_not_served(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.drained(case)
+        later = time.monotonic() + REGISTERED_SECONDS - 5
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+
+        case.register()
+
+        assert len(case.executors) == 1
+
     def test_one_that_was_drained_and_signed_off_is_served_by_the_next_gateway(
         self, case: Case
     ) -> None:

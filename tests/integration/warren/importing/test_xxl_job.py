@@ -519,7 +519,7 @@ class TestUsers:
         assert boss is not None
         assert (olga.role, olga.may_edit_glue, olga.is_disabled) == (0, 0, 1)
         assert case.app(int(olga.permission or 0)).name == "shop-jobs"
-        assert (boss.role, boss.is_disabled) == (1, 1)
+        assert (boss.role, boss.may_edit_glue, boss.is_disabled) == (1, 1, 1)
         assert self.user(case, "nobody") is None
         told = {one["value"] for one in found if one.get("table") == "xxl_job_user"}
         assert told == {"77", "", "x y"}
