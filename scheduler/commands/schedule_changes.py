@@ -169,7 +169,8 @@ class ScheduleChanges:
 
         It is the recorded one, as schedulers may have started with another one since.
         """
-        recorded = history.zones(session, [job.id for job in jobs if not job.timezone])
+        with session.no_autoflush:  # otherwise changed jobs would be written one by one
+            recorded = history.zones(session, [job.id for job in jobs if not job.timezone])
         return {job.id: recorded.get(job.id) or self.zone(session, job.timezone) for job in jobs}
 
     def _decide_overdue(
