@@ -11,7 +11,7 @@ from admin_web.language.labels import State
 from broker.messages.values import Block, ScriptLanguage
 from scheduler.alarms.policy import FAILURE, SUCCESS
 from scheduler.jobs.script_cache import language_of
-from scheduler.routing.choice import Route
+from scheduler.routing.built_in_routes import Route
 from scheduler.schedules.misfire import MisfirePolicy
 from scheduler.schedules.registry import KINDS, has_schedule
 from sql.job_choices import DeliveryGuarantee

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
 from scheduler.dispatch.trigger_messages import RoutedTrigger
-from scheduler.routing.choice import Choice, Route, RouteRequest
+from scheduler.routing.built_in_routes import Route
+from scheduler.routing.choice import Choice, RouteRequest
 from sql.jobs.jobs import JobToRun
 from sql.runs import shards
 from sql.runs.run_rows import PlannedRun

@@ -16,7 +16,7 @@ from scheduler.jobs.field_kinds import (
     Webhook,
     YesOrNo,
 )
-from scheduler.routing.choice import Route
+from scheduler.routing.built_in_routes import Route
 from scheduler.schedules.misfire import MisfirePolicy
 from sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
 

@@ -2,16 +2,40 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from enum import StrEnum
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from broker.reasons.codes import Why
 from broker.reasons.reason import Words
-from scheduler.routing.choice import Choice, Memory, ProbeAnswer, Route, RouteRequest
+from scheduler.routing.choice import (
+    Choice,
+    Memory,
+    Probe,
+    ProbeAnswer,
+    Router,
+    RouteRequest,
+)
 from scheduler.routing.hash_ring import consistent_hash
 
 #: ROUND starts at a random count below this, so that jobs do not all start at one executor.
 _ROUND_STARTS = 100
+
+
+class Route(StrEnum):
+    """XXL-JOB's routes."""
+
+    FIRST = "FIRST"
+    LAST = "LAST"
+    ROUND = "ROUND"
+    RANDOM = "RANDOM"
+    CONSISTENT_HASH = "CONSISTENT_HASH"
+    LEAST_FREQUENTLY_USED = "LEAST_FREQUENTLY_USED"
+    LEAST_RECENTLY_USED = "LEAST_RECENTLY_USED"
+    FAILOVER = "FAILOVER"
+    BUSYOVER = "BUSYOVER"
+    SHARDING_BROADCAST = "SHARDING_BROADCAST"
 
 
 def first(request: RouteRequest, _random: Random) -> Choice:
@@ -144,3 +168,22 @@ def _best(probes: Mapping[str, ProbeAnswer]) -> str | None:
 def _remembered(route: Route, request: RouteRequest) -> dict[str, Any]:
     memory = request.memory
     return dict(memory) if memory is not None and memory.get("route") == route else {}
+
+
+#: Each route by its name.
+BUILT_IN: Mapping[str, Router] = MappingProxyType(
+    {
+        Route.FIRST: Router(first),
+        Route.LAST: Router(last),
+        Route.ROUND: Router(in_turn, needs_memory=True),
+        Route.RANDOM: Router(at_random),
+        Route.CONSISTENT_HASH: Router(by_hash),
+        Route.LEAST_FREQUENTLY_USED: Router(least_frequently_used, needs_memory=True),
+        Route.LEAST_RECENTLY_USED: Router(least_recently_used, needs_memory=True),
+        Route.FAILOVER: Router(failover, probe=Probe.BEAT, takes_first_ok=True),
+        Route.BUSYOVER: Router(
+            busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True, needs_memory=True
+        ),
+        Route.SHARDING_BROADCAST: Router(broadcast),
+    }
+)

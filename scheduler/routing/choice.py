@@ -12,21 +12,6 @@ from broker.reasons.reason import Words
 Memory = Mapping[str, Any]
 
 
-class Route(StrEnum):
-    """XXL-JOB's routes."""
-
-    FIRST = "FIRST"
-    LAST = "LAST"
-    ROUND = "ROUND"
-    RANDOM = "RANDOM"
-    CONSISTENT_HASH = "CONSISTENT_HASH"
-    LEAST_FREQUENTLY_USED = "LEAST_FREQUENTLY_USED"
-    LEAST_RECENTLY_USED = "LEAST_RECENTLY_USED"
-    FAILOVER = "FAILOVER"
-    BUSYOVER = "BUSYOVER"
-    SHARDING_BROADCAST = "SHARDING_BROADCAST"
-
-
 class Probe(StrEnum):
     """What executors are asked before a route chooses: whether they are alive, or idle."""
 

@@ -10,16 +10,8 @@ from types import MappingProxyType
 
 from broker.reasons.codes import Why
 from scheduler.problems import Code, Problem
-from scheduler.routing import built_in_routes
-from scheduler.routing.choice import (
-    Choice,
-    Memory,
-    Probe,
-    ProbeAnswer,
-    Route,
-    Router,
-    RouteRequest,
-)
+from scheduler.routing.built_in_routes import BUILT_IN, Route
+from scheduler.routing.choice import Choice, Memory, Probe, ProbeAnswer, Router, RouteRequest
 
 __all__ = [
     "BUILT_IN",
@@ -35,26 +27,6 @@ __all__ = [
     "planned_shards",
     "with_added",
 ]
-
-#: XXL-JOB's ten routes.
-BUILT_IN: Mapping[str, Router] = MappingProxyType(
-    {
-        Route.FIRST: Router(built_in_routes.first),
-        Route.LAST: Router(built_in_routes.last),
-        Route.ROUND: Router(built_in_routes.in_turn, needs_memory=True),
-        Route.RANDOM: Router(built_in_routes.at_random),
-        Route.CONSISTENT_HASH: Router(built_in_routes.by_hash),
-        Route.LEAST_FREQUENTLY_USED: Router(
-            built_in_routes.least_frequently_used, needs_memory=True
-        ),
-        Route.LEAST_RECENTLY_USED: Router(built_in_routes.least_recently_used, needs_memory=True),
-        Route.FAILOVER: Router(built_in_routes.failover, probe=Probe.BEAT, takes_first_ok=True),
-        Route.BUSYOVER: Router(
-            built_in_routes.busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True, needs_memory=True
-        ),
-        Route.SHARDING_BROADCAST: Router(built_in_routes.broadcast),
-    }
-)
 
 
 def choose(

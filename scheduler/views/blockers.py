@@ -14,7 +14,8 @@ from broker.messages.to_scheduler import Ailment
 from broker.reasons.codes import Why
 from broker.reasons.reason import Reason, Words
 from scheduler.routing import routes
-from scheduler.routing.choice import Route, RouteRequest
+from scheduler.routing.built_in_routes import Route
+from scheduler.routing.choice import RouteRequest
 from scheduler.views.process_view import ExecutorView, executor_views, node_view
 from sql.instants import iso
 from sql.listings import app_listing, dashboard

@@ -4,7 +4,7 @@ import pytest
 
 from broker.messages.to_scheduler import Ailment
 from scheduler.node import SchedulerNode
-from scheduler.routing.choice import Route
+from scheduler.routing.built_in_routes import Route
 from sql.registry import presence
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat

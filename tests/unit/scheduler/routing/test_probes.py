@@ -9,7 +9,8 @@ import pytest
 from broker.messages.to_executor import Beat, IdleBeat
 from broker.messages.to_scheduler import Answer, BeatAnswer, IdleBeatAnswer
 from broker.rpc import AddressedQuestion
-from scheduler.routing.choice import Probe, ProbeAnswer, Route, Router, RouteRequest
+from scheduler.routing.built_in_routes import Route
+from scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
 from scheduler.routing.probe_answers import Candidates
 from scheduler.routing.probes import Probes, Undecided
 from scheduler.routing.routes import BUILT_IN, Choice, choose
