@@ -191,7 +191,7 @@ class Core:
     def _check(self) -> None:
         self._watch.check()
         self._ask(self._clock.monotonic())
-        self._active_runs.tell_started()
+        self._active_runs.start_reports.report_due()
         if self._roles.readiness.is_draining:
             self._return_waiting()
         self._active_runs.start_ready()

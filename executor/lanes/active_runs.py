@@ -5,7 +5,6 @@ admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING
              └──────────── killed, covered, drained ─────────────────────────────────┘
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from broker.messages.to_executor import Trigger
@@ -21,12 +20,10 @@ from executor.lanes.launcher import Launcher
 from executor.lanes.readiness import Readiness
 from executor.lanes.reporting import Reporting
 from executor.lanes.reservations import Reservations
+from executor.lanes.start_reports import StartReports
 from executor.messaging.contact import Contact
 from executor.processes.endings import Stop, cut_off, killed
 from executor.processes.interface import SlotPool
-
-#: A run that ends sooner than this sends no Started.
-STARTED_SECONDS = 0.5
 
 
 class ActiveRuns:
@@ -66,7 +63,9 @@ class ActiveRuns:
             on_unstarted=self._remove_unstarted,
         )
         self._waiting_bytes = 0
-        self._unreported_starts: deque[tuple[float, int]] = deque()
+        self.start_reports = StartReports(
+            context.clock, slots=slots, reporting=reporting, running=self._running
+        )
         #: Whether running runs are left to the next process.
         self.is_leaving = False
 
@@ -165,7 +164,7 @@ class ActiveRuns:
         run = self._runs.get(run_id)
         if run is not None:
             run.started_at_ms = self._clock.now_ms()
-            self._unreported_starts.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
+            self.start_reports.add(run_id)
 
     def went_on(self, run_id: int) -> None:
         """Record that a process has reached a run that it was handed ahead, if it is still here."""
@@ -220,27 +219,6 @@ class ActiveRuns:
             # By the host's clock: the scheduler's is not known before a welcome.
             age_ms = max(0, self._clock.host_ms() - starting.host_at_ms)
             self._slots.resume(trigger, at_ms, age_ms / 1000)
-
-    def tell_started(self) -> None:
-        """Report the runs that have been running for STARTED_SECONDS.
-
-        One that is only believed to run waits as long again: what is reported as started cannot be
-        sent to another executor any more.
-        """
-        now = self._clock.monotonic()
-        while self._unreported_starts and self._unreported_starts[0][0] <= now:
-            _, run_id = self._unreported_starts.popleft()
-            run = self._running(run_id)
-            if run is not None and not self._slots.has_begun(run_id):
-                self._unreported_starts.append((now + STARTED_SECONDS, run_id))
-            elif run is not None:
-                self._reporting.started(run.trigger, run.started_at_ms)
-
-    def repeat_started(self, run_id: int) -> None:
-        """Report again that a run is running, if it is known to."""
-        run = self._running(run_id)
-        if run is not None and self._slots.has_begun(run_id):
-            self._reporting.started(run.trigger, run.started_at_ms)
 
     # -- going out ----------------------------------------------------------------------------
 
