@@ -114,6 +114,7 @@ class Remote:
         executor = self.executor
         is_gone = self._is_draining or executor.was_drained or executor.was_refused
         if is_gone and not self.has_left_runs:
+            # In this order: without its journal, the same boot could start a run twice.
             self._folder.forget()
             if executor.was_clean or executor.is_settled:  # a refused one may have reports
                 self._folder.discard()
