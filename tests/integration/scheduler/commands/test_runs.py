@@ -266,13 +266,19 @@ def test_a_job_whose_schedule_cannot_be_read_can_be_stopped_edited_and_deleted(
     assert states == {"a": (0, "nonsense"), "b": (1, "* * * * * ?")}
 
 
-def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
-    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
-) -> None:
+def planned_once(cluster: Cluster, still: SchedulerNode, commands: NamedCommands) -> dict[str, Any]:
+    """Let the one due time of a job be planned, which ends it; return its schedule."""
     at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=60)
     once = {"schedule_kind": "AT", "schedule_value": at.isoformat(), "enabled": True}
     apply(commands, spec("once", **once))
     plan_shortly_before(still, at)
+    return once
+
+
+def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    once = planned_once(cluster, still, commands)
     assert the_job(cluster, "once").stop_reason
 
     assert apply(commands, spec("once", **once)) == [("unchanged", "demo/once")]
@@ -285,10 +291,7 @@ def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
 def test_another_misfire_policy_neither_starts_nor_stops_a_job_whose_schedule_has_ended(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
-    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=60)
-    once = {"schedule_kind": "AT", "schedule_value": at.isoformat(), "enabled": True}
-    apply(commands, spec("once", **once))
-    plan_shortly_before(still, at)
+    once = planned_once(cluster, still, commands)
     ended = the_job(cluster, "once").stop_reason
 
     changed = apply(commands, spec("once", misfire="FIRE_ONCE_NOW", **once))
@@ -324,12 +327,7 @@ def test_a_job_without_a_schedule_cannot_be_started(commands: NamedCommands) -> 
 def test_stopping_a_job_that_ended_by_itself_cancels_its_last_run(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
-    at = datetime.fromtimestamp(cluster.now_ms() / 1000, UTC) + timedelta(seconds=60)
-    apply(
-        commands,
-        spec("once", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True),
-    )
-    plan_shortly_before(still, at)
+    planned_once(cluster, still, commands)
 
     assert commands.stop("once")
 

@@ -284,9 +284,7 @@ def test_a_job_with_a_hundred_overdue_rows_gets_skips_instead(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     cluster.job("each", **EACH_SECOND)
-    now_ms = cluster.now_ms()
-    for second in range(0, 125, 5):
-        still.planner.tick(now_ms + second * 1_000)
+    plan_for(still, seconds=125, now_ms=cluster.now_ms())
 
     ticks = {run.scheduled_at for run in cluster.runs()}
     skipped = sum(skip.count for skip in cluster.skips())
@@ -299,9 +297,7 @@ def test_skips_of_a_job_with_a_hundred_overdue_rows_are_one_record_an_hour(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     cluster.job("each", **EACH_SECOND)
-    now_ms = cluster.now_ms()
-    for second in range(0, 300, 5):
-        still.planner.tick(now_ms + second * 1_000)
+    plan_for(still, seconds=300, now_ms=cluster.now_ms())
 
     skips = cluster.skips()
     ticks = {run.scheduled_at for run in cluster.runs()}
@@ -316,8 +312,7 @@ def test_skips_of_a_job_with_a_hundred_overdue_rows_are_an_alarm_once_an_hour(
 ) -> None:
     cluster.job("each", **EACH_SECOND, alarm_emails=("ops@example.com",))
     now_ms = cluster.now_ms()
-    for second in range(0, 145, 5):
-        still.planner.tick(now_ms + second * 1_000)
+    plan_for(still, seconds=145, now_ms=now_ms)
 
     first = overdue_alarms(cluster)
     still.planner.tick(now_ms + 3_600_000)
@@ -335,6 +330,12 @@ def test_ticks_that_misfire_by_policy_are_no_alarm(cluster: Cluster, still: Sche
 
     assert cluster.skips() != []
     assert overdue_alarms(cluster) == []
+
+
+def plan_for(still: SchedulerNode, *, seconds: int, now_ms: int) -> None:
+    """Let time pass in which ticks are planned on time and nothing is sent."""
+    for second in range(0, seconds, 5):
+        still.planner.tick(now_ms + second * 1_000)
 
 
 def overdue_alarms(cluster: Cluster) -> list[Overdue]:
