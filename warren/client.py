@@ -22,8 +22,8 @@ _PATH = "/api/v1"
 _RETRYABLE = frozenset({429, 503})
 #: How many seconds one request waits for an end; the API allows 60.
 _WAIT_SECONDS = 30
-#: Attempts to read the rest of a finished run's log.
-_LOG_TRIES = 3
+#: How many seconds more than `timeout` a job file may take: 70,000 jobs are one transaction.
+_APPLY_SECONDS = 300
 _LONGEST_PAUSE = 5.0
 
 
@@ -69,7 +69,7 @@ class Client:
         url: str,
         token: str,
         *,
-        timeout: float = 10.0,
+        timeout: float = 30.0,
         patience: float = 60.0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -144,9 +144,15 @@ class Client:
                 self._pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
 
     def follow(self, run_id: int, *, from_line: int = 1) -> Iterator[str]:
-        """Yield the lines of a run's log, without line ends, until the run is over."""
-        empty_reads = 0
-        while empty_reads < _LOG_TRIES:
+        """Yield the lines of a run's log, without line ends, until the run is over.
+
+        Raises:
+            ApiError: see `trigger`; or the run is over, and for `patience` seconds nobody could
+                return the rest of its log. If not a single line was found, the lines just end.
+
+        """
+        has_begun, give_up_at = from_line > 1, None
+        while True:
             found, headers = self._call(
                 "GET",
                 f"/runs/{int(run_id)}/log?{urlencode({'from_line': from_line})}",
@@ -155,15 +161,24 @@ class Client:
                 _WAIT_SECONDS,
             )
             if found["text"]:
+                has_begun, give_up_at = True, None
                 yield from found["text"].removesuffix("\n").split("\n")
             from_line = found["next_line"]
             if found["is_end"]:
                 return
-            if not found["text"]:
-                is_over = self._call("GET", f"/runs/{int(run_id)}")[0]["tick"]["is_over"]
-                empty_reads = empty_reads + 1 if is_over else 0
-                if is_over or "Preference-Applied" not in headers:
-                    self._pause(1.0)
+            if found["text"]:
+                continue
+            is_over = self._call("GET", f"/runs/{int(run_id)}")[0]["tick"]["is_over"]
+            if is_over:
+                now = time.monotonic()
+                give_up_at = now + self._patience if give_up_at is None else give_up_at
+                if now >= give_up_at:
+                    break
+            if is_over or "Preference-Applied" not in headers:
+                self._pause(1.0)
+        if has_begun:
+            problem = f"run {run_id} is over, but the rest of its log cannot be read"
+            raise ApiError(0, {"detail": problem})
 
     def apply(
         self,
@@ -175,7 +190,7 @@ class Client:
         """Make jobs match a job file, given as YAML text or as values; return the changes.
 
         Raises:
-            ApiError: see `trigger`; nothing was changed.
+            ApiError: see `trigger`; nothing was changed, unless its `status` is 0.
 
         """
         query = urlencode({"dry_run": str(dry_run).lower(), "prune": str(prune).lower()})
@@ -184,7 +199,8 @@ class Client:
         else:
             data = job_file.encode() if isinstance(job_file, str) else job_file
             media = "application/yaml"
-        found, _ = self._call("POST", f"/apply?{query}", data, {"Content-Type": media})
+        headers = {"Content-Type": media}
+        found, _ = self._call("POST", f"/apply?{query}", data, headers, _APPLY_SECONDS)
         return dict(found)
 
     def get(self, path: str) -> Any:

@@ -41,7 +41,7 @@ class RunLogAnswers:
             from_line=part.from_line,
             next_line=part.next_line,
             text="\n".join(part.lines) + "\n" if part.lines else "",
-            is_end=run.status in FINAL and part.is_end,
+            is_end=run.status in FINAL and (part.is_end or not place.boot_id),
             source=source,
         )
 

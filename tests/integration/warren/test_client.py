@@ -204,10 +204,75 @@ def test_a_log_is_followed_to_its_end(rows: Rows, client: Client) -> None:
     assert list(client.follow(run)) == ["one", "two"]
 
 
-def test_a_log_that_cannot_be_had_ends(rows: Rows, client: Client) -> None:
-    run = rows.run(1, Clock().now, status="LOST")
+class Scripted(Client):
+    """Is told what the API answers about the log of a run that is over; None = no lines."""
+
+    def __init__(self, *texts: str | None, patience: float = 60.0) -> None:
+        super().__init__("http://127.0.0.1:9", "x", patience=patience, pause=lambda _seconds: None)
+        self.texts = list(texts)
+        self.next_line = 1
+
+    def _call(self, _method: str, path: str, *_: Any, **__: Any) -> tuple[Any, dict[str, str]]:
+        if "/log?" not in path:
+            return {"tick": {"is_over": True}}, {}
+        text = self.texts.pop(0) if self.texts else None
+        self.next_line += (text or "").count("\n")
+        is_end = bool(text) and not self.texts
+        return {"text": text or "", "next_line": self.next_line, "is_end": is_end}, {}
+
+
+def test_a_log_that_can_be_read_now_and_then_is_followed_to_its_end() -> None:
+    client = Scripted("one\n", None, "two\n", None, None, "three\n", None, None, None, "four\n")
+
+    assert list(client.follow(1)) == ["one", "two", "three", "four"]
+
+
+def test_a_log_whose_rest_cannot_be_had_does_not_seem_to_be_whole() -> None:
+    lines = Scripted("one\n", None, "never", patience=0).follow(1)
+
+    assert next(lines) == "one"
+    with pytest.raises(ApiError, match="run 1 is over, but the rest of its log cannot be read"):
+        next(lines)
+
+
+def test_a_log_that_cannot_be_had_ends(rows: Rows, url: str, token: str) -> None:
+    run = rows.run(1, Clock().now, status="LOST", address="gone")
+    hasty = Client(url, token, patience=0, pause=lambda _seconds: None)
+
+    assert list(hasty.follow(run)) == []
+
+
+def test_the_log_of_a_run_that_no_executor_had_is_over(rows: Rows, client: Client) -> None:
+    run = rows.run(1, Clock().now, status="CANCELLED")
 
     assert list(client.follow(run)) == []
+    assert client.get(f"/runs/{run}/log")["is_end"]
+
+
+def test_a_job_file_that_takes_long_is_sent_once(rows: Rows, path: Unreliable) -> None:
+    """A client that gave up would send it again, while the first is still being applied."""
+    sent, may_answer = [], threading.Event()
+    spoilt = path.app.wsgi_app
+
+    def slow(environ: Any, start: Any) -> Any:
+        sent.append(environ["PATH_INFO"])
+        may_answer.wait(30)
+        return spoilt(environ, start)
+
+    path.app.wsgi_app = slow  # type: ignore[method-assign]
+    server = ConsoleServer(path.app, host="127.0.0.1", port=0, threads=8)
+    server.start()
+    try:
+        hasty = Client(
+            f"http://127.0.0.1:{server.port}", make_token(rows.database, Clock()), timeout=0.2
+        )
+        threading.Timer(1.0, may_answer.set).start()
+        done = hasty.apply("jobs: []\n")
+    finally:
+        may_answer.set()
+        server.stop()
+
+    assert (sent, done["changes"]) == (["/api/v1/apply"], [])
 
 
 def test_a_job_file_is_applied(client: Client) -> None:
