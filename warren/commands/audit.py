@@ -47,6 +47,10 @@ def audit_command(
             since_ms = read_instant(since, now_ms=now, zone=settings.zone)
         if until is not None:
             until_ms = read_instant(until, now_ms=now, zone=settings.zone)
+        if since_ms >= until_ms:
+            raise click.UsageError(
+                f"expected --since to be before {until or 'now'}, got: {since or 'the beginning'}"
+            )
         if name is not None:
             job_id = Resolver(database).job(name)
         report = audit(
