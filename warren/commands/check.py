@@ -50,6 +50,8 @@ Checks = dict[str, Callable[[], str]]
 @takes_settings("database_url", "broker_url", "log_dir", "state_dir")
 def check(settings: Settings, kind: str | None, alive: bool) -> int:
     """Check settings, database, broker, routes, folders and secret; exit with 1 on a problem."""
+    if alive and kind in _WITHOUT_DATABASE:
+        raise click.UsageError(f"expected --alive for scheduler, console or api, got: {kind}")
     if alive:
         checks = _alive(settings, kind)
     else:
