@@ -152,7 +152,7 @@ def whole_number(node: yaml.Node, what: str) -> int:
 
 def boolean(node: yaml.Node, what: str) -> bool:
     """Return true or false."""
-    if _is(node, "bool"):
+    if _is(node, "bool") and node.value.lower() in _BOOLEANS:
         return _BOOLEANS[node.value.lower()]
     raise InvalidEntry(line_of(node), f"expected {what} to be true or false, got: {shown(node)}")
 

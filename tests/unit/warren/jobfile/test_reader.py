@@ -169,6 +169,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("retries: 1001", "expected retries to be an integer from 0 to 1000, got: 1001"),
         ("retry_delay: -5", "expected retry_delay to be an integer from 0 to 9999999, got: -5"),
         ("fresh_process: 1", "expected fresh_process to be true or false, got: '1'"),
+        ("enabled: !!bool maybe", "expected enabled to be true or false, got: 'maybe'"),
         ("enabled: maybe", "expected enabled to be true or false, got: 'maybe'"),
         ("schedule: 5", "unknown schedule '5'; expected one of {cron: …}"),
         ("schedule: [a]", "expected schedule to be a mapping, got: a list"),
