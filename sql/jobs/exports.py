@@ -6,6 +6,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, undefer
 
 from sql.jobs import job_names
+from sql.errors import LookupFailure, NotFound
 from sql.models import App, Job
 from sql.registry import apps as apps_table
 
@@ -31,14 +32,18 @@ def jobs(
 
     """
     statement = _jobs()
-    if app is not None:
-        statement = statement.where(Job.app_id == apps_table.find(session, app).id)
+    app_id = None if app is None else apps_table.find(session, app).id
+    if app_id is not None:
+        statement = statement.where(Job.app_id == app_id)
     if names:
         wanted = [
-            job_names.find(session, f"{app}/{name}" if app and "/" not in name else name).id
+            job_names.find(session, f"{app}/{name}" if app and "/" not in name else name)
             for name in names
         ]
-        statement = statement.where(Job.id.in_(wanted))
+        for name, job in zip(names, wanted, strict=True):
+            if app_id not in (None, job.app_id):
+                raise NotFound(LookupFailure.NO_JOB_NAMED, name=name)
+        statement = statement.where(Job.id.in_([job.id for job in wanted]))
     return _with_app(session, statement)
 
 

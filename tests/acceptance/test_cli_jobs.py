@@ -248,6 +248,18 @@ def test_a_time_that_is_none_is_wrong_usage(
     assert "expected a time like" in applied.refused(*arguments, time, status=2)
 
 
+@pytest.mark.parametrize("bounds", [("1d", "2d"), ("2999-01-01", None)])
+def test_an_audit_of_no_time_at_all_proves_nothing(
+    applied: Desk, bounds: tuple[str, str | None]
+) -> None:
+    since, until = bounds
+    more = () if until is None else ("--until", until)
+
+    said = applied.refused("audit", "--since", since, *more, status=2)
+
+    assert f"expected --since to be before {until or 'now'}, got: {since}" in said
+
+
 def test_pause_and_resume_say_whether_they_changed_anything(desk: Desk) -> None:
     said = [desk.warren(verb).stdout for verb in ("pause", "pause", "resume", "resume")]
 
@@ -444,6 +456,8 @@ def test_one_app_or_one_job_is_exported(desk: Desk) -> None:
     assert often.count("- name: ") == 2
     assert desk.refused("jobs", "export", "nix") == "no job named 'nix'"
     assert desk.refused("jobs", "export", "--app", "nix") == "no app named 'nix'"
+    other = desk.refused("jobs", "export", "--app", "mails", "reports/often")
+    assert other == "no job named 'reports/often'"
 
 
 def test_a_dry_run_of_pruning_shows_what_differs_and_changes_nothing(desk: Desk) -> None:
