@@ -153,7 +153,7 @@ class TestLog:
         done = run_warren("runs", "log", str(run), folder=tmp_path, env=env)
 
         assert (done.returncode, done.stdout) == (0, "")
-        assert "wrote no log" in done.stderr
+        assert "has no log: none is kept" in done.stderr
 
     def test_following_ends_with_the_run_and_misses_nothing(
         self, tmp_path: Path, rows: Rows, env: dict[str, str]

@@ -85,6 +85,6 @@ def _print_kept(run: DetailedRun, path: Path) -> None:
         warn(f"there is no {path} on this machine; this is the end of the log, kept with the run")
         print(run.log_tail, end="" if run.log_tail.endswith("\n") else "\n")
     elif run.status in FINAL:
-        warn(f"run {run.id} ({run.status}) wrote no log; there is no {path} on this machine")
+        warn(f"run {run.id} ({run.status}) has no log: none is kept, and there is no {path} here")
     else:
         warn(f"run {run.id} ({run.status}) has no log yet; there is no {path} on this machine")
