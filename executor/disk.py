@@ -10,6 +10,9 @@ from pathlib import Path
 #: Default of `WARREN_LOG_RESERVE`.
 DEFAULT_RESERVE = "64MB or 5%"
 
+#: A disk with room for fewer files than this is short, whatever space it has: each run's log is one.
+LEAST_FILES = 1_000
+
 _UNITS = {"kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 _SIZE = re.compile(r"(\d{1,6}) ?(kB|MB|GB)", re.ASCII)
 _SHARE = re.compile(r"(\d{1,2}(?:\.\d{1,2})?) ?%", re.ASCII)
@@ -17,10 +20,14 @@ _SHARE = re.compile(r"(\d{1,2}(?:\.\d{1,2})?) ?%", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The size of a file system and what processes may still use of it, in bytes."""
+    """The size of a file system and what processes may still use of it, in bytes.
+
+    `free_files` is how many more files it can hold; None = as many as there is space for.
+    """
 
     size: int
     free: int
+    free_files: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,7 @@ class Reserve:
 
 
 class DiskWatch:
-    """Watches whether one of an executor's disks is below its reserve.
+    """Watches whether one of an executor's disks is below its reserve, or can hold few more files.
 
     It counts as recovered only when a quarter more is free, so that the state does not flap.
     """
@@ -76,8 +83,12 @@ class DiskWatch:
     def _is_below_reserve(self, folder: str) -> bool:
         with contextlib.suppress(OSError):
             space = space_of(folder)
-            wanted = self._reserve.of(space)
-            return space.free < (wanted + wanted // 4 if self._is_short else wanted)
+            wanted = [(space.free, self._reserve.of(space))]
+            if space.free_files is not None:
+                wanted.append((space.free_files, LEAST_FILES))
+            return any(
+                left < (least + least // 4 if self._is_short else least) for left, least in wanted
+            )
         return False
 
 
@@ -89,7 +100,11 @@ def space_of(place: str | int) -> Space:
 
     """
     found = os.statvfs(place)
-    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    return Space(
+        size=found.f_blocks * found.f_frsize,
+        free=found.f_bavail * found.f_frsize,
+        free_files=found.f_favail if found.f_files else None,
+    )
 
 
 def stop_mark(reserve_bytes: int) -> bytes:

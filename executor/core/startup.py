@@ -71,18 +71,20 @@ class Startup:
     def _begin(self) -> None:
         if self._is_closed:
             return
-        run_states = self._context.run_states
+        run_states, readiness = self._context.run_states, self._roles.readiness
         try:
             unconfirmed = run_states.begin(self._identity.boot_id, self._clock.now_ms())
         except JournalFailed as error:
+            readiness.is_unable_to_begin = True
             self._context.loop.call_later(JOURNAL_RETRY_SECONDS, self._begin)
             self._log.error("journal_write_failed", error=str(error))
             return
+        readiness.is_unable_to_begin = False
         for report, size in unconfirmed:
             self._roles.outbox.add(report, size)
         if unconfirmed:
             self._log.warning("earlier_runs_reported", count=len(unconfirmed))
         self._roles.outbox.start()
-        if not self._roles.readiness.is_draining:
+        if not readiness.is_draining:
             self.run_inbox = self._make_run_inbox()
             self.run_inbox.start()

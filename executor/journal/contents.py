@@ -58,15 +58,22 @@ class Contents:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines that restore it."""
-        if self.horizon_ms:
-            yield records.to_line(records.Horizon(since_ms=self.horizon_ms))
         for boot_id, at_ms in self.boots.items():
-            host_boot = self.host_boot if boot_id == self.boot_id else ""
-            boot = records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot)
-            yield records.to_line(boot)
+            if boot_id != self.boot_id:
+                yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms))
+        yield from self.boot_lines()
         yield from self.finished.lines()
         for run in self.open_runs.values():
             yield from run.lines()
+
+    def boot_lines(self) -> Iterator[bytes]:
+        """Yield the lines that restore the last boot and the horizon."""
+        if self.horizon_ms:
+            yield records.to_line(records.Horizon(since_ms=self.horizon_ms))
+        boot_id = self.boot_id
+        if boot_id:
+            at_ms, host_boot = self.boots[boot_id], self.host_boot
+            yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot))
 
     def begin_boot(self, boot_id: str, host_boot: str, now_ms: int) -> None:
         """Add a boot, or continue it."""

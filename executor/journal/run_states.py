@@ -11,6 +11,7 @@ host RESERVED counts as STARTING. Of runs HANDED to one job process at once, tho
 have a begin note instead of a STARTING line.
 """
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 import structlog
@@ -20,6 +21,7 @@ from broker.messages.values import Outcome
 from broker.reasons.codes import Why
 from broker.reasons.stored import to_json
 from executor.begin_notes import OldNotes
+from executor.errors import JournalFailed
 from executor.fork_server import linux
 from executor.journal import records
 from executor.journal.contents import Contents
@@ -144,13 +146,19 @@ class RunStates:
             self._contents.horizon_ms = now_ms
         host_boot = linux.host_boot()
         is_complete = bool(host_boot) and host_boot == self._contents.host_boot
+        verdicts = []
         for entry in self._contents.open_runs.values():
             if not entry.line and not entry.is_resumable(boot_id):
                 noted = self._noted(entry)
                 verdict = entry.verdict(now_ms, is_complete=is_complete, noted=noted)
                 entry.line = records.line_of(verdict)
+                verdicts.append(entry.line)
         self._contents.begin_boot(boot_id, host_boot, now_ms)
-        self.compact(now_ms)
+        try:
+            self.compact(now_ms)
+        except JournalFailed as error:
+            self._log.warning("journal_not_compacted", error=str(error))
+            self._continue_old_file(verdicts)
         if self._notes is not None:
             self._notes.delete(but=boot_id)
         return [
@@ -239,6 +247,18 @@ class RunStates:
     def close(self) -> None:
         """Close the journal."""
         self._journal.close()
+
+    def _continue_old_file(self, verdicts: Iterable[bytes]) -> None:
+        """Begin the boot in the old file, which has space of its own even on a full disk.
+
+        Raises:
+            JournalFailed: as `commit` does.
+
+        """
+        if not self._journal.has_pending:  # else they wait since the last try
+            for line in (*self._contents.boot_lines(), *verdicts):
+                self._journal.append(line)
+        self._journal.commit()
 
     # -- loading ------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class Readiness:
         self._clock = clock
         self._slots = slots
         self.is_draining = False
+        #: Whether the boot could not be noted in the journal so far, so that it takes no triggers.
+        self.is_unable_to_begin = False
 
     @property
     def refusal(self) -> Reason | None:
@@ -40,7 +42,7 @@ class Readiness:
     @property
     def may_take(self) -> bool:
         """Whether triggers may be taken from the broker, even if only to answer them."""
-        return not self._commits.is_failing and not self._outbox.is_full
+        return not self._is_journal_failing and not self._outbox.is_full
 
     @property
     def may_start(self) -> bool:
@@ -54,7 +56,7 @@ class Readiness:
             return Why.DRAINING()
         if (away := self._slots.away) is not None:
             return away
-        if self._commits.is_failing:
+        if self._is_journal_failing:
             return Why.JOURNAL_FAILING()
         if self._outbox.is_full:
             return Why.TOO_MANY_REPORTS()
@@ -65,9 +67,13 @@ class Readiness:
     def ailments(self) -> tuple[Ailment, ...]:
         """Return the problems that heartbeats report."""
         found = {
-            Ailment.JOURNAL: self._commits.is_failing,
+            Ailment.JOURNAL: self._is_journal_failing,
             Ailment.DISK: self._disks.is_short(),
             Ailment.CONTACT: not self._contact.is_held(self._clock.monotonic()),
             Ailment.REPORTS: self._outbox.is_full,
         }
         return tuple(ailment for ailment, is_so in found.items() if is_so)
+
+    @property
+    def _is_journal_failing(self) -> bool:
+        return self.is_unable_to_begin or self._commits.is_failing

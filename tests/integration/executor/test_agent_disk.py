@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarte
 from broker.messages.values import Outcome
 from executor.core.watch import Watch
 from executor.journal.group_commit import CommitPace
+from executor.journal.records import Boot
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.small_disk import fill as fill_up
@@ -253,3 +255,53 @@ def test_disk_that_is_full_at_the_welcome_only_delays_the_executor(
     case.desk.send_trigger(1)
 
     case.desk.expect(1, Finished)
+
+
+def test_executor_that_cannot_begin_its_journal_says_so(case: AgentCase, disk: Disk) -> None:
+    disk.is_full = True
+
+    case.boot(welcomed=False)
+    eventually(lambda: last_ailments(case) == (Ailment.JOURNAL,))
+    busy = case.desk.ask(IdleBeat, job_ids=()).busy_executor
+    disk.is_full = False
+    eventually(lambda: last_ailments(case) == ())
+
+    assert busy == "its journal cannot be written"
+
+
+def test_executor_begins_on_a_disk_that_has_no_room_for_a_new_journal(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 6_000_000) as small:
+        case = AgentCase(small)
+        before = case.boot()
+        before.stop(hurry=True)
+        assert before.join(20)
+
+        fill_up(small)
+        case.boot()
+        case.desk.send_trigger(1)
+
+        assert case.desk.expect(1, Finished).outcome is Outcome.SUCCEEDED
+        assert len([one for one in case.records() if isinstance(one, Boot)]) == 2
+        case.close()
+
+
+def test_runs_of_a_killed_executor_are_reported_although_no_new_journal_can_be_made(
+    tmp_path: Path,
+) -> None:
+    case = AgentCase(tmp_path)
+    case.boot()
+    case.desk.send_trigger(1, param="hold")
+    eventually(lambda: case.starts_of(1))
+    killed = case.freeze_journal(tmp_path / "killed")
+    (killed / "exec-1" / "journal.tmp").mkdir()
+
+    case.boot(state_dir=killed)
+    lost = case.desk.expect(1, Finished)
+    again = shutil.copytree(killed, tmp_path / "again")
+    (again / "exec-1" / "journal.tmp").rmdir()
+    case.boot(state_dir=again)
+
+    assert lost.outcome is Outcome.LOST
+    assert sum(isinstance(one, Boot) for one in case.records(again)) == 3
+    assert None not in case.records(killed)
+    case.close()

@@ -54,5 +54,20 @@ def test_disk_is_short_until_a_quarter_more_is_free(
     assert found == [False, True, True, True, False, False]
 
 
+def test_disk_that_can_hold_few_more_files_is_short_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = DiskWatch([tmp_path], Reserve.parse("1MB"))
+    found = []
+
+    for files in (None, 1_000, 999, 1_249, 1_250, None):
+        monkeypatch.setattr(
+            disk, "space_of", lambda _place, files=files: Space(GB, GB, free_files=files)
+        )
+        found.append(watch.is_short())
+
+    assert found == [False, False, True, True, False, False]
+
+
 def test_folder_that_is_not_there_is_not_short(tmp_path: Path) -> None:
     assert not DiskWatch([tmp_path / "none"], Reserve.parse("99%")).is_short()

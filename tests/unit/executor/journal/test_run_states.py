@@ -275,6 +275,7 @@ def test_notes_stay_until_the_verdict_on_them_is_in_the_journal(
     hand_over(path, old, begun=2)
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "rewrite", _fail)
+        patch.setattr(Journal, "commit", _fail)
         with pytest.raises(JournalFailed):
             begin(open_run_states(path, notes=old), "boot-2")
     assert old.path_of("boot-1").exists()
@@ -493,14 +494,47 @@ def test_begin_on_a_full_disk_may_be_tried_again(
 ) -> None:
     write(path, [BOOT, records.Accepted(run_id=1)])
     run_states = open_run_states(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "rewrite", _fail)
+        patch.setattr(Journal, "commit", _fail)
+        for _ in range(3):
+            with pytest.raises(JournalFailed):
+                begin(run_states, "boot-2")
+
+        patch.undo()
+        patch.setattr(Journal, "rewrite", _fail)
+        reports = begin(run_states, "boot-2")
+
+    assert [report.run_id for report in reports] == [1]
+    assert [line.partition(b",")[0] for line in path.read_bytes().splitlines()] == [
+        b'{"t":"BOOT"',
+        b'{"t":"ACCEPTED"',
+        b'{"t":"BOOT"',
+        b'{"t":"FINISHED"',
+    ]
+
+
+def test_boot_that_has_no_room_for_a_new_file_begins_in_the_old_one(path: Path) -> None:
+    write(path, [BOOT, records.Accepted(run_id=1), records.Accepted(run_id=2)])
     blocker = path.with_suffix(".tmp")
     blocker.mkdir()
+    first = open_run_states(path)
 
-    with pytest.raises(JournalFailed):
-        begin(run_states, "boot-2")
-    blocker.rmdir()
+    reports = begin(first, "boot-2")
+    first.accept(3)
+    first.confirm((1,), 1_200)
+    first.commit()
+    first.close()
 
-    assert [report.run_id for report in begin(run_states, "boot-2")] == [1]
+    assert {report.run_id for report in reports} == {1, 2}
+    second = open_run_states(path)
+    assert second.knows_boot("boot-2")
+    assert [second.stage(run_id) for run_id in (1, 2, 3)] == [
+        Stage.FINISHED,
+        Stage.FINISHED,
+        Stage.ACCEPTED,
+    ]
+    assert {report.run_id for report in begin(second, "boot-3")} == {2, 3}
 
 
 def test_failed_compaction_waits_for_the_next_growth(path: Path) -> None:
