@@ -10,7 +10,7 @@ from pathlib import Path
 #: Default of `WARREN_LOG_RESERVE`.
 DEFAULT_RESERVE = "64MB or 5%"
 
-#: A disk with room for fewer files than this is short, whatever space it has: each run's log is one.
+#: A disk with room for fewer files than this is short, whatever space it has: each log is a file.
 LEAST_FILES = 1_000
 
 _UNITS = {"kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, undefer
 
-from sql.jobs import job_names
 from sql.errors import LookupFailure, NotFound
+from sql.jobs import job_names
 from sql.models import App, Job
 from sql.registry import apps as apps_table
 
