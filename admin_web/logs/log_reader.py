@@ -115,12 +115,13 @@ class LogReader:
         if chunk.missing:
             return LogPart(status=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
         lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
+        # An executor returns no more; whatever else has its key is not believed.
         return LogPart(
             status=ReadStatus.LINES,
             from_line=chunk.from_line,
-            lines=tuple(lines),
-            is_end=chunk.is_end,
-            times=chunk.times,
+            lines=tuple(lines[:limit]),
+            is_end=chunk.is_end and len(lines) <= limit,
+            times=chunk.times[:limit],
         )
 
     def search(self, source: Source, words: str, from_line: int) -> LogMatches:

@@ -1,7 +1,7 @@
 """What schedulers receive: answers, reports and heartbeats of executors, and their own canary."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -16,6 +16,13 @@ from broker.messages.values import (
     Percent,
 )
 from broker.reasons.codes import Why
+
+#: Lines that one answer to a search of a log names.
+FOUND_LIMIT = 500
+#: Reports in one message at most; an executor sends 100. All of a round are one transaction.
+REPORTS_LIMIT = 1_000
+#: Runs that one `WhichOpen` may name; an executor takes no further run while 20,000 wait.
+OPEN_LIMIT = 50_000
 
 # -- answers ------------------------------------------------------------------------------
 
@@ -88,7 +95,7 @@ class LogChunk(Message, frozen=True, kw_only=True):
     is_end: bool
     missing: bool = False
     times: tuple[tuple[Natural, Natural], ...] = ()
-    found: tuple[Natural, ...] | None = None
+    found: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=FOUND_LIMIT)] | None = None
 
 
 # -- callbacks ----------------------------------------------------------------------------
@@ -149,7 +156,7 @@ class Callback(Message, frozen=True, kw_only=True):
     app: AppName
     address: Address
     boot_id: BootId
-    reports: tuple[Report, ...]
+    reports: Annotated[tuple[Report, ...], msgspec.Meta(max_length=REPORTS_LIMIT)]
 
 
 class WhichOpen(Message, frozen=True, kw_only=True):
@@ -158,7 +165,7 @@ class WhichOpen(Message, frozen=True, kw_only=True):
     app: AppName
     address: Address
     boot_id: BootId
-    run_ids: tuple[Natural, ...]
+    run_ids: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=OPEN_LIMIT)]
 
 
 # -- heartbeats ---------------------------------------------------------------------------
@@ -230,6 +237,11 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     returns_seconds: Natural = 0
     triggers_per_message: Natural = 1
     sent_at_ms: Natural = 0
+
+    @property
+    def each_ailment(self) -> tuple[Ailment, ...]:
+        """The ailments, each once and in one order, however they were named."""
+        return tuple(one for one in Ailment if one in self.ailments)
 
 
 class Goodbye(Message, frozen=True, kw_only=True):

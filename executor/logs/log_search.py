@@ -3,8 +3,10 @@
 import io
 from dataclasses import dataclass
 
-#: What one answer looks at, and the most lines that it names.
-SEARCH_BYTES, MOST_FOUND = 8_000_000, 500
+from broker.messages.to_scheduler import FOUND_LIMIT
+
+#: What one answer looks at.
+SEARCH_BYTES = 8_000_000
 _PIECE_BYTES = 65_536
 
 
@@ -23,7 +25,7 @@ def find(
     from_line: int,
     *,
     most_bytes: int = SEARCH_BYTES,
-    most_found: int = MOST_FOUND,
+    most_found: int = FOUND_LIMIT,
 ) -> FoundLines:
     """Return which lines hold the words, small letters or capitals, from the file's place on.
 

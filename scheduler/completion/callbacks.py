@@ -36,8 +36,10 @@ from sql.runs import queries, transitions
 from sql.runs.run_rows import RoutedRun
 from sql.runs.successes import SentTo
 
-#: Deliveries per round; each carries up to 100 reports.
+#: Deliveries per round, each of an executor's carries up to 100 reports, and reports per round:
+#: one transaction, whose locks others wait for.
 BATCH = 50
+REPORTS = 5_000
 #: Shortest time between two rounds: a transaction costs as much as thirty reports in it. A callback
 #: after an idle time is stored at once.
 GATHER_SECONDS = 0.05
@@ -118,7 +120,7 @@ class Callbacks:
     def _take(self) -> None:
         if not self._taken:
             self._taken.extend(self._consumer.take(BATCH, NAP_SECONDS))
-        while self._taken:
+        while self._taken and len(self._items) < REPORTS:
             self._receive(self._taken[0])
             # Only now: if the database is down, the next round goes on with it.
             self._taken.popleft()
@@ -231,7 +233,7 @@ class Callbacks:
         """Answer an executor that was out of contact: which of its waiting runs may still start."""
         try:
             rows = self._context.database.read(
-                lambda session: queries.by_ids(session, question.run_ids)
+                lambda session: queries.by_ids(session, set(question.run_ids))
             )
         except DatabaseUnavailable as error:
             log.warning("question_not_answered", address=question.address, error=str(error))

@@ -10,6 +10,10 @@ from broker.boot import Boot
 from broker.errors import TopologyError
 from broker.transport import Admin, Consumer
 
+#: Boots whose queues are remembered as declared. Beyond that all are declared again, so that boots
+#: that exist only in the heartbeats of a stolen key take up no memory.
+BOOT_LIMIT = 10_000
+
 log = structlog.get_logger()
 
 
@@ -64,6 +68,8 @@ class ExecutorQueues:
             # One queue with other arguments must not keep the others waiting.
             log.warning("queue_not_declared", app=app, address=address, error=str(error))
             return False
+        if len(self._declared) >= BOOT_LIMIT:
+            self._declared.clear()
         self._declared.add(boot)
         return True
 

@@ -10,9 +10,7 @@ the broker's account that was first heard for the boot; whoever uses another one
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import structlog
 from sqlalchemy.orm import Session
@@ -27,6 +25,7 @@ from broker.transport import Confirm
 from scheduler.command_sender import AddressedCommand, CommandSender
 from scheduler.membership.boot_accounts import BootAccounts
 from scheduler.membership.executor_queues import ExecutorQueues
+from scheduler.membership.greetings import Greeting, Greetings
 from scheduler.membership.refusal_log import RefusalLog
 from scheduler.membership.registration import registration
 from scheduler.membership.roster import Roster
@@ -40,18 +39,6 @@ ADDRESS_LIMIT = 1_000
 CONFIRM_SECONDS = 1.0
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _Greeting:
-    """A heartbeat, and the broker's account that sent it."""
-
-    beat: Heartbeat
-    account: str
-
-    @property
-    def boot(self) -> Boot:
-        return Boot(self.beat.app, self.beat.address, self.beat.boot_id)
 
 
 class Registrar:
@@ -74,7 +61,7 @@ class Registrar:
         self._roster = roster
         self._accounts = accounts
         self._challenge_seconds = context.timeouts.answer
-        self._waiting: dict[Boot, _Greeting] = {}
+        self._waiting = Greetings(ADDRESS_LIMIT)
         self._lock = threading.Lock()
         self._refusals = RefusalLog(context.monotonic)
         #: Set when a heartbeat waits for its answer.
@@ -83,20 +70,21 @@ class Registrar:
     def greet(self, beat: Heartbeat, account: str) -> None:
         """Queue a heartbeat to be answered soon; never waits.
 
-        Of several accounts that send heartbeats of one boot, the first is answered.
+        When too many boots of its app or for its address wait already, only their holders may.
         """
-        greeting = _Greeting(beat, account)
+        is_holder = self._roster.holder(beat.app, beat.address) == beat.boot_id
         with self._lock:
-            if self._waiting.setdefault(greeting.boot, greeting).account == account:
-                self._waiting[greeting.boot] = greeting
+            if not self._waiting.add(Greeting(beat, account), is_holder=is_holder):
+                self._context.counters.count("heartbeats_dropped")
         self.awake.set()
 
     def tick(self, now_ms: int) -> float:
         """Answer the heartbeats that wait; return the seconds until the next round."""
-        greetings = self._take()
+        with self._lock:
+            greetings = self._waiting.take()
         self._queues.forget_what_is_gone()
         welcome: list[Heartbeat] = []
-        contested: list[tuple[_Greeting, str]] = []
+        contested: list[tuple[Greeting, str]] = []
         try:
             while greetings:
                 greeting = greetings.popleft()
@@ -109,25 +97,16 @@ class Registrar:
                     contested.append((greeting, holder))
         finally:
             # The one that failed will ask again; the others must not wait for it.
-            self._put_back(greetings)
+            with self._lock:
+                self._waiting.put_back(greetings)
+                if self._waiting:
+                    self.awake.set()
             # A challenge takes time, and welcome executors need not wait for it.
             self._publish([self._welcome(beat) for beat in welcome])
         self._publish(self._contest(contested, now_ms))
         return NAP_SECONDS
 
-    def _take(self) -> deque[_Greeting]:
-        with self._lock:
-            greetings, self._waiting = deque(self._waiting.values()), {}
-            return greetings
-
-    def _put_back(self, greetings: Iterable[_Greeting]) -> None:
-        untried = {greeting.boot: greeting for greeting in greetings}
-        if untried:
-            with self._lock:
-                self._waiting = untried | self._waiting
-            self.awake.set()
-
-    def _holder(self, greeting: _Greeting, now_ms: int) -> str:
+    def _holder(self, greeting: Greeting, now_ms: int) -> str:
         """Return the boot that holds the address; for a known boot the roster is enough.
 
         Empty when the executor is not welcome.
@@ -144,7 +123,7 @@ class Registrar:
             return ""
         return holder
 
-    def _is_its_own(self, greeting: _Greeting, now_ms: int) -> bool:
+    def _is_its_own(self, greeting: Greeting, now_ms: int) -> bool:
         """Whether a heartbeat came from the account that the registry has for its boot."""
         beat = greeting.beat
         account = self._context.database.write(
@@ -191,7 +170,7 @@ class Registrar:
                 self._queues.note_missing(reply.boot.app, reply.boot.address)
 
     def _contest(
-        self, contested: Sequence[tuple[_Greeting, str]], now_ms: int
+        self, contested: Sequence[tuple[Greeting, str]], now_ms: int
     ) -> list[AddressedCommand]:
         if not contested:
             return []
@@ -215,7 +194,7 @@ class Registrar:
         return _reply(beat, Refused(boot_id=beat.boot_id, reason=reason))
 
     def _replace(
-        self, greeting: _Greeting, old_boot_id: str, now_ms: int
+        self, greeting: Greeting, old_boot_id: str, now_ms: int
     ) -> AddressedCommand | None:
         """Give the address to the new boot, unless another scheduler has decided meanwhile.
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from broker.boot import Boot
 from broker.messages.to_scheduler import Ailment, Heartbeat
 from scheduler.timeouts import Timeouts
@@ -41,6 +43,11 @@ class Member:
     heartbeat: Heartbeat | None = None
     gone: bool = False
     returns_seconds: float = 0.0
+
+
+def _without_names(heartbeat: Heartbeat) -> Heartbeat:
+    """Return what a roster keeps of a heartbeat: nothing that has no bound but the message's."""
+    return msgspec.structs.replace(heartbeat, handlers=(), ailments=heartbeat.each_ailment)
 
 
 #: The longest silence that an executor may ask to be allowed.
@@ -148,13 +155,10 @@ class Roster:
         return dict(sorted(found.items()))
 
     def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
-        """Return what ails those of an app's executors that take triggers, by address.
-
-        Each ailment once and in one order, however the executor's heartbeats name them.
-        """
+        """Return what ails those of an app's executors that take triggers, by address."""
         with self._lock:
             return {
-                member.address: tuple(one for one in Ailment if one in member.heartbeat.ailments)
+                member.address: member.heartbeat.ailments
                 for member in self._members.values()
                 if member.app == app
                 and self._takes_triggers(member)
@@ -217,7 +221,7 @@ class Roster:
         return member
 
     def _note(self, member: Member, heartbeat: Heartbeat) -> None:
-        member.seen_at, member.heartbeat = self._clock(), heartbeat
+        member.seen_at, member.heartbeat = self._clock(), _without_names(heartbeat)
         member.returns_seconds = min(heartbeat.returns_seconds, RETURN_LIMIT_SECONDS)
         if not heartbeat.draining:
             member.usable_at = member.seen_at

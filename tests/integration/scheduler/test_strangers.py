@@ -10,7 +10,14 @@ from structlog.testing import capture_logs
 from broker.keys import AppKeys
 from broker.memory.transport import MemoryBroker
 from broker.messages.to_executor import StillOpen, Welcome
-from broker.messages.to_scheduler import Callback, Goodbye, Heartbeat, Knowledge, Load
+from broker.messages.to_scheduler import (
+    Ailment,
+    Callback,
+    Goodbye,
+    Heartbeat,
+    Knowledge,
+    Load,
+)
 from broker.rabbitmq.transport import connect
 from broker.signing import Direction, Sealer
 from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
@@ -112,6 +119,49 @@ def test_an_app_has_a_thousand_addresses_and_not_one_more(
     cluster.add_app(OTHER)
     assert beat(node, "one-more", OTHER) == "b"
     assert len(registered(cluster)) == registrar.ADDRESS_LIMIT + 1
+
+
+@on_memory
+def test_boots_without_end_keep_no_executor_of_another_app_out(cluster: Cluster) -> None:
+    node = cluster.new_scheduler()
+    cluster.schedulers.append(node)
+    cluster.add_app(OTHER)
+
+    def greet(app: str, address: str, boot_id: str) -> None:
+        who = {"app": app, "address": address, "boot_id": boot_id}
+        node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
+
+    greet(APP, "one", "holder")
+    node.registrar.tick(cluster.now_ms())
+    for number in range(3_000):
+        greet(APP, "one", f"phantom-{number}")
+        greet(APP, f"phantom-{number}", "b")
+    greet(OTHER, "one", "b")
+    node.registrar.tick(cluster.now_ms())
+
+    assert node.roster.holder(OTHER, "one") == "b"
+    assert len(node.roster.routable(APP)) <= 200
+    assert node.counters["heartbeats_dropped"] > 4_000
+
+
+@on_memory
+def test_handlers_without_end_are_not_kept(cluster: Cluster) -> None:
+    node = cluster.new_scheduler()
+    cluster.schedulers.append(node)
+    who = {"app": APP, "address": "one", "boot_id": "b"}
+    names = tuple(f"handler-{number}" for number in range(50_000))
+    ailing = (Ailment.DISK,) * 50_000
+
+    beat = Heartbeat(started_at_ms=1, load=Load(), handlers=names, ailments=ailing, **who)
+    node.registrar.greet(beat, "")
+    node.registrar.tick(cluster.now_ms())
+
+    [row] = cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
+    assert len(row.load or "") < 100_000
+    assert '"handler-0","handler-1"' in (row.load or "")
+    [(member, _)] = node.roster.members()
+    assert member.heartbeat is not None
+    assert (member.heartbeat.handlers, member.heartbeat.ailments) == ((), (Ailment.DISK,))
 
 
 def test_an_executor_of_one_app_can_make_no_phantom_of_another(

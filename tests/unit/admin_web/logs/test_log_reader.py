@@ -89,6 +89,18 @@ def test_lines_come_with_their_numbers(reader: LogReader, executors: Executors) 
     assert executors.asked[0].scheduled_day == "2027-01-15"
 
 
+def test_no_more_lines_are_believed_than_were_asked_for(
+    reader: LogReader, executors: Executors
+) -> None:
+    executors.text = "\n" * 100_000
+    executors.values = {"times": ((1, 1),) * 100_000}
+
+    part = reader.read(source(), 1, limit=100)
+
+    assert (len(part.lines), part.next_line, part.is_end) == (100, 101, False)
+    assert len(part.times) == 100
+
+
 def test_no_line_is_none_and_not_an_empty_one(reader: LogReader, executors: Executors) -> None:
     executors.values = {"text": "", "to_line": 4}
 
