@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from broker.messages.to_scheduler import Ailment
 from broker.reasons.reason import Words
 from scheduler.completion.end import End
+from scheduler.dispatch.jobs_aside import Place
 from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.jobs.script_cache import Script
 from scheduler.routing.added_routes import Asked, Decision
@@ -54,7 +55,7 @@ class ClaimOutcome:
     shards of broadcasts, and `totals` the numbers of shards that were decided now.
     Ended: `ends`, with the route's explanations in `explained`.
     Waiting: `undecided` for answers of executors, `asked` for added routes, and the runs of
-    `full_jobs` for an address that is full or offline.
+    `full_jobs` for the address that is full, or None: for several, or for one that is offline.
     `memories` are to be stored for routes, by job.
     """
 
@@ -66,7 +67,7 @@ class ClaimOutcome:
     explained: dict[int, Explanation] = field(default_factory=dict)
     undecided: list[Undecided] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
-    full_jobs: set[int] = field(default_factory=set)
+    full_jobs: dict[int, Place | None] = field(default_factory=dict)
     memories: dict[int, Memory] = field(default_factory=dict)
 
     @property

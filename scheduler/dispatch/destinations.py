@@ -1,6 +1,7 @@
 """Where an app's runs may go now: which executors are online, healthy, and have room."""
 
 from scheduler.dispatch.claim import ClaimFacts
+from scheduler.dispatch.jobs_aside import Place
 from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
 from scheduler.membership.roster import Roster
@@ -21,6 +22,11 @@ class Destinations:
     def room(self, app_id: int, live: dict[str, str]) -> int:
         """Return how many more runs these addresses take in total."""
         return self._workload.room(app_id, live)
+
+    def room_at(self, place: Place) -> int:
+        """Return how many more runs one address takes."""
+        app_id, address = place
+        return self._workload.room(app_id, [address])
 
     def absent_seconds(self, app: str) -> float:
         """Return how long no executor of an app has taken triggers."""

@@ -20,6 +20,7 @@ from scheduler.completion.run_ender import RunEnder
 from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, undelivered
 from scheduler.dispatch.claimer import Claimer
 from scheduler.dispatch.destinations import Destinations
+from scheduler.dispatch.jobs_aside import JobsAside
 from scheduler.dispatch.pauses import Pauses
 from scheduler.dispatch.route_resolver import RouteResolver
 from scheduler.dispatch.trigger_sender import TriggerSender
@@ -41,10 +42,6 @@ SWEEP_MS = 10_000
 IDLE_SECONDS = 0.5
 FULL_SECONDS = 0.05
 CONTENDED_SECONDS = (0.005, 0.02)
-#: How long a job is left out of peeks because its address is full, or because its runs can neither
-#: be routed nor ended.
-JOB_FULL_SECONDS = 0.25
-JOB_BROKEN_SECONDS = 60.0
 #: Jobs left out of one peek at most: SQLite takes 32,766 parameters.
 LEFT_OUT_LIMIT = 20_000
 
@@ -88,8 +85,7 @@ class Dispatcher:
         self._batches: dict[int, int] = {}
         self._since_ms = 0
         self._swept_at = 0
-        #: Jobs left out of peeks, with the time until which they are.
-        self._aside: dict[int, float] = {}
+        self._aside = JobsAside(many=self._most)
         self._pauses = Pauses()
 
     def tick(self, now_ms: int) -> float:
@@ -104,7 +100,7 @@ class Dispatcher:
         self._uptime.note(able=not self._pauses.is_everything_held)
         if self._pauses.is_everything_held:
             return IDLE_SECONDS
-        self._aside = {job_id: end for job_id, end in self._aside.items() if end > began_at}
+        self._aside.free(began_at, self._destinations.room_at)
         waits = [
             self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
         ]
@@ -171,7 +167,7 @@ class Dispatcher:
 
     def _left_out(self) -> set[int]:
         """Return the jobs whose runs cannot be sent now, as many as one query takes."""
-        left_out = {*self._aside, *self._resolver.held_back()}
+        left_out = {*self._aside.job_ids, *self._resolver.held_back()}
         return set(islice(left_out, LEFT_OUT_LIMIT))
 
     def _peek(self, app_id: int, until_ms: int, limit: int) -> list[int]:
@@ -200,7 +196,7 @@ class Dispatcher:
         """Claim runs in one transaction, then send those that were routed."""
         outcome = self._claimer.claim(run_ids, facts)
         committed_at = self._context.monotonic()
-        self._aside.update(dict.fromkeys(outcome.full_jobs, committed_at + JOB_FULL_SECONDS))
+        self._aside.put_full(outcome.full_jobs, committed_at)
         self._sender.send(facts.app_id, outcome.triggers, committed_at)
         self._resolver.ask(facts, outcome.undecided)
         return outcome
@@ -231,4 +227,4 @@ class Dispatcher:
         except Exception:
             log.exception("run_not_ended", run_id=run_id, job_id=job_id)
             if job_id is not None:
-                self._aside[job_id] = self._context.monotonic() + JOB_BROKEN_SECONDS
+                self._aside.put_broken(job_id, self._context.monotonic())

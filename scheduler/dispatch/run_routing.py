@@ -122,7 +122,7 @@ class RunRouting:
             case Choice() if self._has_room(choice.address or ""):
                 self._send(due, choice, due.row.shard_total or 1)
             case _:
-                self.outcome.full_jobs.add(due.job.id)
+                self.outcome.full_jobs[due.job.id] = (self._facts.app_id, choice.address or "")
 
     def _request(self, due: _Due) -> RouteRequest:
         memory = self.outcome.memories.get(due.job.id) or self._facts.memories.get(due.job.id)
@@ -134,7 +134,7 @@ class RunRouting:
         if self.outcome.triggers and len(self.outcome.triggers) + total > self._limits.shards:
             return  # it stays PLANNED for the next claim
         if not all(self._has_room(address) for address in request.candidates):
-            self.outcome.full_jobs.add(due.job.id)
+            self.outcome.full_jobs[due.job.id] = None
             return
         first, *others = expansion.choices(request)
         zero = self._send(due, first, total)
@@ -218,7 +218,7 @@ class RunRouting:
         elif self._unseen_seconds(row, request) >= self._no_executor_seconds:
             least_wait_seconds = 0.0
         else:
-            self.outcome.full_jobs.add(row.job_id)
+            self.outcome.full_jobs[row.job_id] = None
             return
         self.outcome.explained[row.id] = self._explain(row, choice)
         self._end(row, choice.words, least_wait_seconds=least_wait_seconds)

@@ -146,6 +146,26 @@ def test_a_full_address_holds_up_no_other_job_of_the_app(
     assert len(cluster.runs(status=RunStatus.PLANNED)) == 25
 
 
+@pytest.mark.parametrize("still_options", [{"limits": ClaimLimits(runs=10)}], ids=["10-runs"])
+def test_a_full_address_holds_up_no_other_job_however_many_jobs_wait_for_it(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one")
+    seat("two")
+    for number in range(60):
+        cluster.job(f"many-{number}")
+        cluster.trigger(f"many-{number}", addresses=["one"])
+    cluster.job("other")
+    other = cluster.trigger("other", addresses=["two"])
+
+    for _ in range(20):
+        still.dispatcher.tick(cluster.now_ms())
+        cluster.pass_time(still, 0.1)
+
+    assert cluster.run(other).address == "two"
+    assert len(queued(still, "one")) == 5
+
+
 def test_a_full_address_makes_no_busy_loop(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -174,7 +194,7 @@ def test_an_address_that_finishes_runs_gets_more_at_once(
     ]
     cluster.database.write(lambda session: still.completion.end(session, ends))
     # A count that says "full" is trusted for a shorter time than others.
-    cluster.pass_time(still, max(FULL_SECONDS, dispatcher.JOB_FULL_SECONDS))
+    cluster.pass_time(still, FULL_SECONDS)
 
     dispatch(cluster, still)
 
