@@ -24,6 +24,8 @@ pytestmark = pytest.mark.skipif(
     not MANIFEST.exists(), reason="the console's scripts are not built: make console"
 )
 LOST = "No connection to the console since"
+#: Nobody looks, so a page does not notice by itself what it lost.
+HIDDEN = "Object.defineProperty(document, 'hidden', { get: () => true })"
 
 
 @dataclass
@@ -212,6 +214,7 @@ def test_what_was_typed_is_forgotten_once_the_page_shows_it(page: Page, site: Si
 def test_what_was_ticked_in_a_list_survives_the_end_of_the_sign_in(page: Page, site: Site) -> None:
     for name in ("hourly-sum", "hourly-mail", "weekly"):
         site.rows.job(name, schedule_kind="CRON", schedule_value="0 0 * * * ?")
+    page.add_init_script(HIDDEN)
     page.goto("/jobs")
     for name in ("hourly-sum", "hourly-mail"):
         page.get_by_label(name, exact=True).check()
