@@ -57,8 +57,8 @@ def test_f03_triggers_of_a_scheduler_killed_before_it_wrote_sent_come_twice_and_
     before = len(survivors.logged("duplicate_trigger_answered"))
 
     # Those that wait for a slot are still ROUTED when they are taken over.
-    run_ids = _trigger_until(survivors, lambda: not doomed.is_running, seconds=1.0)
-    survivors.await_final(*run_ids, seconds=TAKE_OVER_SECONDS + len(run_ids))
+    run_ids = _trigger_until(survivors, lambda: not doomed.is_running, seconds=2.0)
+    survivors.await_final(*run_ids, seconds=TAKE_OVER_SECONDS + 2 * len(run_ids))
 
     assert {survivors.status(run_id) for run_id in run_ids} == {RunStatus.SUCCEEDED}
     assert len(survivors.logged("duplicate_trigger_answered")) > before
