@@ -11,8 +11,9 @@ from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.sql_rows import trigger_at_once
 
-#: How soon everything that a dead executor started is gone.
-GONE_SECONDS = 2
+#: In which everything that a dead executor started is gone: what is left would stay for longer. It
+#: is less than the zygote's SURVIVOR_SECONDS.
+GONE_SECONDS = 8
 SLOTS = 4
 
 

@@ -26,7 +26,8 @@ from warren.views.nodes import registrations
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20
 #: "No process outlives its executor": they are killed by the kernel, or by the zygote, at once.
-ORPHAN_SECONDS = 2
+#: None would end by itself in this time, nor would the zygote give up.
+ORPHAN_SECONDS = 8
 
 
 @dataclass
