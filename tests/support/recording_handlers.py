@@ -105,7 +105,7 @@ def stubborn(context: JobContext) -> None:
     note(context)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for _ in range(2):
-        subprocess.Popen([sys.executable, "-c", _DAEMON])
+        subprocess.Popen([sys.executable, "-I", "-S", "-c", _DAEMON])
     subprocess.Popen(["/bin/sh", "-c", "trap '' TERM; setsid sleep 600 & sleep 600"])
     context.log("all are up")
     while True:
