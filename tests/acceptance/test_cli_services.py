@@ -67,6 +67,7 @@ def listed(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
 def test_they_work_together_and_end_in_order(tmp_path: Path, env: dict[str, str]) -> None:
     with scheduler(tmp_path, env) as one, executor(tmp_path, env, "--address", "shop-1") as two:
         one.wait_for("scheduler_started")
+        two.wait_for("executor_welcomed")
         done = run_warren("jobs", "trigger", "quick", "--wait", folder=tmp_path, env=env)
         below = two.tree()
 

@@ -45,6 +45,7 @@ def test_an_executor_runs_jobs_and_ends_cleanly(fleet: Deployment) -> None:
     env = {"WARREN_SECRET": "", "WARREN_APP_SECRET": app_key(SECRET, fleet.app)}
     arguments = ("--app", fleet.app, "--address", "first", fleet.handlers)
     with start_first(fleet, "executor", *arguments, env=env) as executor:
+        fleet.await_executors(executor)
         fleet.job("work", handler="noop")
 
         run = fleet.await_final(fleet.trigger("work"))[0]
