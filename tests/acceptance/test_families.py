@@ -25,6 +25,8 @@ def test_a_fixed_delay_and_its_grandchildren_follow_each_other(fleet: Deployment
     )
 
     eventually(lambda: len(fleet.runs("last", status=RunStatus.SUCCEEDED)) >= 2, 30)
+    fleet.stop_jobs()
+    fleet.await_all_final()
 
     origins = fleet.runs("origin", status=RunStatus.SUCCEEDED)
     assert all(
