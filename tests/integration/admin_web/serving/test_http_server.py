@@ -241,6 +241,10 @@ def health(port: int, source: str = USER, path: str = "/healthz") -> int:
 class TestTaken:
     """No timeout is short here: what is held stays held for longer than a test lasts."""
 
+    @pytest.fixture
+    def timeouts(self) -> ConnectionTimeouts:
+        return ConnectionTimeouts(head_seconds=NEVER, request_seconds=NEVER, silent_seconds=NEVER)
+
     def test_health_is_told_while_two_addresses_hold_all_connections(self, port: int) -> None:
         flood = [Client(port, source) for source in (ATTACKER, OTHER) for _ in range(150)]
         for client in flood:
