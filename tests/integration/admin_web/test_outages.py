@@ -18,6 +18,7 @@ from sql.registry import pauses
 from sql.registry.pauses import EVERY_APP
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
 
 pytestmark = pytest.mark.skipif(
@@ -55,7 +56,7 @@ def site(sqlite_schema_url: str) -> Iterator[Site]:
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
     rows.scheduler("node-1", clock.now + 3_600_000)
     rows.job("nightly", "reports")
-    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
+    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=free_port())
     server.start()
     found = Site(rows, clock, server)
     yield found
