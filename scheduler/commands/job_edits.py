@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from broker.reasons.codes import Why
-from broker.reasons.stored import from_json
 from scheduler.commands.script_changes import has_script, script_change
 from scheduler.jobs.edit_summary import differences, script_difference
 from scheduler.jobs.fields import Field, changed
 from scheduler.jobs.script_source import normal_source
 from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
 from sql.models import Job
 
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
@@ -70,8 +69,8 @@ def is_to_start(job: Job, spec: JobSpec, changing: Sequence[Field] = ()) -> bool
 
     A schedule that ended stays ended until it is changed, so applying twice is harmless.
     """
-    may_start = job.stop_reason is None or _clears_stop(job, changing)
-    return bool(spec.enabled) and job.is_enabled == 0 and may_start
+    is_free = may_start(job) or _clears_stop(job, changing)
+    return bool(spec.enabled) and job.is_enabled == 0 and is_free
 
 
 def is_as_described(job: Job, spec: JobSpec) -> bool:
@@ -81,10 +80,12 @@ def is_as_described(job: Job, spec: JobSpec) -> bool:
     """
     if changed(job, spec) or not has_script(job, spec):
         return False
-    if spec.enabled is None or (spec.enabled and job.stop_reason is not None):
-        return True
     is_enabled = job.is_enabled == 1
-    return spec.enabled == is_enabled and job.stop_reason is None
+    if spec.enabled is None:
+        return True
+    if spec.enabled:
+        return is_enabled or not may_start(job)
+    return not is_enabled and is_by_person(job)
 
 
 def _clears_stop(job: Job, changing: Sequence[Field]) -> bool:
@@ -92,13 +93,8 @@ def _clears_stop(job: Job, changing: Sequence[Field]) -> bool:
 
     A policy may, if it is not known; but a schedule that has ended has ended with any.
     """
-    may_be_policy = _any_of(_MISFIRE, changing) and not _has_ended(job)
+    may_be_policy = _any_of(_MISFIRE, changing) and not is_over(job)
     return may_be_policy or _any_of(_SCHEDULE, changing)
-
-
-def _has_ended(job: Job) -> bool:
-    reason = from_json(job.stop_why)
-    return reason is not None and reason.code is Why.NO_FURTHER_TIME
 
 
 def _any_of(names: AbstractSet[str], fields: Sequence[Field]) -> bool:

@@ -12,6 +12,7 @@ from broker.reasons.codes import Why
 from scheduler.commands.command_context import CommandContext
 from scheduler.explanations import explanation
 from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.stop_reasons import has_ended, is_by_person
 from scheduler.membership.schedulers_zone import cluster_zone
 from scheduler.problems import Code, Problem
 from scheduler.schedules.no_schedule import NoSchedule
@@ -112,24 +113,38 @@ class ScheduleChanges:
         """Stop the schedules of locked jobs and cancel their planned runs.
 
         Returns the ids of the jobs that had something to stop or cancel; a schedule that ended by
-        itself may still have planned runs.
+        itself may still have runs that would be retried.
         """
         reason = explanation(Why.STOPPED_BY(who=self._who))
         enabled = [job for job in jobs if job.is_enabled == 1]
         self._decide_overdue(session, enabled, now_ms, reason)
         cancelled = self._cancel(session, jobs, now_ms, reason, _TICKS_AND_RETRIES)
+        ended = [job for job in jobs if has_ended(job)]
         for job in enabled:
             job.is_enabled, job.next_tick_at = 0, 0
             job.stop_reason = job.stop_why = None
             self.record(session, job, now_ms)
-        return cancelled | {job.id for job in enabled}
+        for job in ended:
+            job.stop_reason, job.stop_why = reason.text, reason.why
+        return cancelled | {job.id for job in (*enabled, *ended)}
+
+    def note_new(self, job: Job) -> None:
+        """Note of a locked job, whose stop another schedule ends, that nobody has started it yet.
+
+        If it had ended by itself, its runs are still retried.
+        """
+        reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
+        if job.is_enabled == 1 or is_by_person(job):
+            job.stop_reason = job.stop_why = None
+        else:
+            job.stop_reason, job.stop_why = reason.text, reason.why
 
     def to_stop(self, session: Session, jobs: Mapping[Job, bool]) -> set[int]:
         """Return the ids of the jobs for which `stop_all` would have something to do.
 
         `jobs` says of each whether its schedule changes before, which cancels its planned ticks.
         """
-        stopping = {job.id for job in jobs if job.is_enabled == 1}
+        stopping = {job.id for job in jobs if job.is_enabled == 1 or has_ended(job)}
         for changes, kinds in ((False, _TICKS_AND_RETRIES), (True, (Kind.RETRY,))):
             ids = [job.id for job, is_changed in jobs.items() if is_changed is changes]
             planned = planned_runs.of_jobs(session, ids, kinds, schedule_only=True)

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 
 from scheduler.completion.end import End
+from scheduler.jobs.stop_reasons import is_by_person
 from sql.job_choices import DeliveryGuarantee
 from sql.jobs.jobs import JobToRun
 from sql.run_status import Kind, RunStatus
@@ -47,7 +48,7 @@ def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
 
     A job that stopped by itself, because its schedule ended, has a reason and still retries.
     """
-    return run.origin_id == 0 and job.is_enabled == 0 and job.stop_reason is None
+    return run.origin_id == 0 and job.is_enabled == 0 and is_by_person(job)
 
 
 def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:

@@ -30,6 +30,7 @@ class JobToRun(NamedTuple):
     delivery: str
     is_enabled: int
     stop_reason: str | None
+    stop_why: str | None
 
 
 class JobToTrigger(NamedTuple):

@@ -6,18 +6,20 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.cluster import PauseOutcome
 from scheduler.commands.runs import KillOutcome
+from scheduler.completion.end import End
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from scheduler.problems import Problem
 from sql.engine import Database
 from sql.errors import NotFound
 from sql.jobs import child_links, jobs
-from sql.models import Job
+from sql.models import Job, Run
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.support.acting import NamedCommands
@@ -332,6 +334,67 @@ def test_stopping_a_job_that_ended_by_itself_cancels_its_last_run(
     assert commands.stop("once")
 
     assert [run.status for run in cluster.runs()] == [RunStatus.CANCELLED]
+
+
+def underway_once(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> dict[str, Any]:
+    """Let the one run of a job that has ended by itself be sent; return the job's schedule."""
+    once = planned_once(cluster, still, commands) | {"retries": 1}
+    sent = {"status": RunStatus.RUNNING, "retries_left": 1, "address": "one", "boot_id": "b"}
+    cluster.database.write(lambda session: session.execute(update(Run).values(**sent)))
+    return once
+
+
+def fail(cluster: Cluster, still: SchedulerNode) -> list[RunStatus]:
+    """Let the first run fail; return the states of all."""
+    run_id = cluster.runs()[0].id
+    failed = End(run_id=run_id, status=RunStatus.FAILED, message="no", finished_at=1)
+    cluster.database.write(lambda session: still.completion.end(session, [failed]))
+    return [RunStatus(run.status) for run in cluster.runs()]
+
+
+def test_a_job_that_ended_by_itself_tries_again_unless_a_person_stops_it(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    once = underway_once(cluster, still, commands)
+
+    assert commands.stop("once")
+    assert not commands.stop("once")
+
+    assert fail(cluster, still) == [RunStatus.FAILED]
+    assert (the_job(cluster, "once").stop_reason or "").startswith("job stopped by ")
+    assert apply(commands, spec("once", **once)) == [("update", "demo/once")]
+    assert the_job(cluster, "once").is_enabled == 0  # its time is over
+
+
+def test_a_new_time_for_a_job_that_ended_by_itself_stops_no_retry_and_waits_for_its_start(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    once = underway_once(cluster, still, commands)
+    once["schedule_value"] = "2099-01-01T00:00:00+00:00"
+
+    apply(commands, spec("once", **once | {"enabled": None}))
+
+    assert fail(cluster, still) == [RunStatus.FAILED, RunStatus.PLANNED]
+    job = the_job(cluster, "once")
+    assert (job.is_enabled, (job.stop_reason or "").partition(" by ")[0]) == (0, "schedule changed")
+    assert apply(commands, spec("once", **once | {"enabled": None})) == [("unchanged", "demo/once")]
+    assert apply(commands, spec("once", **once)) == [("start", "demo/once")]
+    job = the_job(cluster, "once")
+    assert (job.is_enabled, job.stop_reason) == (1, None)
+
+
+def test_a_new_time_for_a_job_that_a_person_stopped_brings_no_retry_back(
+    cluster: Cluster, still: SchedulerNode, commands: NamedCommands
+) -> None:
+    once = underway_once(cluster, still, commands)
+    commands.stop("once")
+
+    once["schedule_value"] = "2099-01-01T00:00:00+00:00"
+    apply(commands, spec("once", **once | {"enabled": None}))
+
+    assert fail(cluster, still) == [RunStatus.FAILED]
 
 
 # -- deleting ---------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from broker.reasons.codes import Why
+from broker.reasons.stored import to_json
 from scheduler.completion.end import End
 from scheduler.completion.retry_policy import REDELIVERY_SECONDS, next_attempt
 from sql.run_status import FINAL, Kind, RunStatus
@@ -36,7 +38,7 @@ def run(**values: Any) -> Any:
 
 def job(**values: Any) -> Any:
     facts = {"retry_delay": 30, "delivery": "AT_MOST_ONCE", "is_enabled": 1}
-    return SimpleNamespace(**(facts | {"stop_reason": None} | values))
+    return SimpleNamespace(**(facts | {"stop_reason": None, "stop_why": None} | values))
 
 
 def end(status: RunStatus, **values: Any) -> End:
@@ -174,7 +176,14 @@ def test_a_job_that_a_person_stopped_tries_nothing_of_its_schedule_again() -> No
     assert next_attempt(run(origin_id=7), stopped, end(RunStatus.FAILED), now_ms=NOW) is not None
 
 
-def test_a_job_whose_schedule_has_ended_still_tries_again() -> None:
-    ended = job(is_enabled=0, stop_reason="its schedule has no more fire times")
+def test_a_job_whose_schedule_has_ended_still_tries_again_unless_a_person_stops_it() -> None:
+    reasons = [
+        (Why.NO_FURTHER_TIME(), True),
+        (Why.SCHEDULE_CHANGED_BY(who="ann"), True),
+        (Why.STOPPED_BY(who="ann"), False),
+    ]
 
-    assert next_attempt(run(), ended, end(RunStatus.FAILED), now_ms=NOW) is not None
+    for reason, is_retried in reasons:
+        ended = job(is_enabled=0, stop_reason=str(reason), stop_why=to_json(reason))
+        again = next_attempt(run(), ended, end(RunStatus.FAILED), now_ms=NOW)
+        assert (again is not None) is is_retried

@@ -1,0 +1,48 @@
+"""Who stopped a job: a person, or it itself, because its schedule has ended or has a fault.
+
+A job that a person stopped starts nothing more of its schedule, retries included. It has no reason
+stored, unless it had ended by itself before: then the reason names the person, and says that the
+schedule is still over.
+"""
+
+from typing import Protocol
+
+from broker.reasons.codes import Why
+from broker.reasons.stored import from_json
+
+
+class Stopped(Protocol):
+    """A job's row, or a part of it."""
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why it is stopped, in words."""
+
+    @property
+    def stop_why(self) -> str | None:
+        """The reason behind the words, as JSON."""
+
+
+def is_by_person(job: Stopped) -> bool:
+    """Whether a stopped job was stopped by a person, or never started."""
+    return job.stop_reason is None or _code_of(job) is Why.STOPPED_BY
+
+
+def has_ended(job: Stopped) -> bool:
+    """Whether a stopped job has ended by itself, and its runs are still retried."""
+    return _code_of(job) in (Why.NO_FURTHER_TIME, Why.SCHEDULE_CHANGED_BY)
+
+
+def is_over(job: Stopped) -> bool:
+    """Whether a stopped job's schedule has no due time left, whatever its other settings."""
+    return _code_of(job) in (Why.NO_FURTHER_TIME, Why.STOPPED_BY)
+
+
+def may_start(job: Stopped) -> bool:
+    """Whether a stopped job may be started as it is."""
+    return job.stop_reason is None or _code_of(job) is Why.SCHEDULE_CHANGED_BY
+
+
+def _code_of(job: Stopped) -> Why | None:
+    reason = from_json(job.stop_why) if job.stop_why else None
+    return None if reason is None else reason.code
