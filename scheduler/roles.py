@@ -30,8 +30,6 @@ from scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from scheduler.dispatch.missed_runs import MissedRuns
 from scheduler.dispatch.planner import Planner
 from scheduler.dispatch.route_resolver import RouteResolver
-from scheduler.dispatch.trigger_messages import TriggerMessages
-from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.dispatch.trigger_sender import TriggerSender
 from scheduler.dispatch.workload import Workload
 from scheduler.membership.app_addresses import AppAddresses
@@ -58,6 +56,8 @@ from scheduler.rounds.pending_work import PendingWork
 from scheduler.rounds.role_loops import RoleLoops
 from scheduler.routing.probes import Probes
 from scheduler.routing.routes import with_added
+from scheduler.triggers.messages import TriggerMessages
+from scheduler.triggers.publisher import TriggerPublisher
 from sql.clock import DatabaseClock
 from sql.engine import Database
 from sql.ids import RunIds

@@ -8,11 +8,11 @@ from broker.messages.to_scheduler import Ailment
 from broker.reasons.reason import Words
 from scheduler.completion.end import End
 from scheduler.dispatch.jobs_aside import Place
-from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.jobs.script_cache import Script
 from scheduler.routing.added_routes import Asked, Decision
 from scheduler.routing.choice import Memory
 from scheduler.routing.probes import Undecided
+from scheduler.triggers.messages import RoutedTrigger
 from sql.explanation import Explanation
 from sql.run_status import RunStatus
 from sql.runs import transitions

@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from broker.reasons.codes import Why
 from scheduler.completion.end import End, never_started
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.trigger_messages import RoutedTrigger
-from scheduler.dispatch.trigger_publisher import BatchResult, TriggerBatch
 from scheduler.node_context import NodeContext
 from scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from scheduler.triggers.messages import RoutedTrigger
+from scheduler.triggers.publisher import BatchResult, TriggerBatch
 from sql.errors import DatabaseUnavailable
 from sql.run_status import RunStatus
 from sql.runs import transitions

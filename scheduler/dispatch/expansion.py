@@ -11,9 +11,9 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from broker.reasons.codes import Why
-from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.routing.built_in_routes import Route
 from scheduler.routing.choice import Choice, RouteRequest
+from scheduler.triggers.messages import RoutedTrigger
 from sql.jobs.jobs import JobToRun
 from sql.runs import shards
 from sql.runs.run_rows import PlannedRun

@@ -12,8 +12,6 @@ from scheduler.completion.end import cancelled
 from scheduler.dispatch import expansion
 from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
 from scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
-from scheduler.dispatch.trigger_building import routed_trigger
-from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.dispatch.workload import Workload
 from scheduler.explanations import explanation
 from scheduler.jobs.script_cache import Script
@@ -23,6 +21,8 @@ from scheduler.routing.added_routes import Asked
 from scheduler.routing.choice import Choice, RouteRequest
 from scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
 from scheduler.routing.probes import Undecided
+from scheduler.triggers.building import routed_trigger
+from scheduler.triggers.messages import RoutedTrigger
 from sql.explanation import Explanation
 from sql.jobs.jobs import JobToRun
 from sql.runs import transitions

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from scheduler.dispatch.confirmations import Confirmations
-from scheduler.dispatch.trigger_messages import RoutedTrigger
-from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.dispatch.workload import Workload
 from scheduler.routing.probes import Probes
+from scheduler.triggers.messages import RoutedTrigger
+from scheduler.triggers.publisher import TriggerPublisher
 
 
 class TriggerSender:

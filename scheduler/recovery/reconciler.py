@@ -20,12 +20,12 @@ from broker.rpc import AddressedQuestion, Requester
 from broker.transport import Admin
 from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.trigger_messages import TRIGGER_VALID_SECONDS
-from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.jobs.script_cache import few_scripts
 from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
 from scheduler.recovery.resending import Resender
+from scheduler.triggers.messages import TRIGGER_VALID_SECONDS
+from scheduler.triggers.publisher import TriggerPublisher
 from sql.run_status import RunStatus
 from sql.runs import queries
 from sql.runs.run_rows import RoutedRun

@@ -16,11 +16,11 @@ from broker.reasons.codes import Why
 from broker.reasons.reason import Words
 from scheduler.completion.end import End, lost
 from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.trigger_publisher import BatchResult, TriggerPublisher
 from scheduler.jobs.script_cache import few_scripts
 from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
 from scheduler.recovery.resending import Resender
+from scheduler.triggers.publisher import BatchResult, TriggerPublisher
 from sql.registry import presence
 from sql.run_status import RunStatus
 from sql.runs import queries, transitions

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.dispatch.trigger_building import routed_trigger
-from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.jobs.script_cache import Script, Scripts
 from scheduler.node_context import NodeContext
+from scheduler.triggers.building import routed_trigger
+from scheduler.triggers.messages import RoutedTrigger
 from sql.jobs import jobs
 from sql.jobs.jobs import JobToRun
 from sql.runs.run_rows import RoutedRun

@@ -98,13 +98,13 @@ def _at_page(fate: Fate) -> None:
 
 
 def _at_publish(fate: Fate) -> None:
-    from scheduler.dispatch.trigger_publisher import TriggerBatch  # noqa: PLC0415 - executors do without
+    from scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
 
     _wrap(TriggerBatch, "result", before=lambda *_: fate.strike())
 
 
 def _at_confirm(fate: Fate) -> None:
-    from scheduler.dispatch.trigger_publisher import TriggerBatch  # noqa: PLC0415 - executors do without
+    from scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
 
     _wrap(TriggerBatch, "result", after=lambda *_: fate.strike())
 

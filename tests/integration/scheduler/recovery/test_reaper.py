@@ -8,11 +8,11 @@ import pytest
 from broker.messages.to_executor import Trigger
 from broker.messages.to_scheduler import Knowledge
 from scheduler.connections import CALLBACK_PREFETCH
-from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.membership.roster import Standing
 from scheduler.node import SchedulerNode
 from scheduler.recovery.reaper import FORGET_SECONDS, FORGETTING_SECONDS
 from scheduler.timeouts import Timeouts
+from scheduler.triggers.messages import RoutedTrigger
 from sql.errors import DatabaseUnavailable
 from sql.models import Registration, Run
 from sql.registry import presence

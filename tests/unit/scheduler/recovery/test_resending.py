@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.dispatch.trigger_building import routed_trigger
 from scheduler.jobs.script_cache import Script
 from scheduler.recovery.resending import TriggerParts
+from scheduler.triggers.building import routed_trigger
 from tests.support.trigger_rows import job, run
 
 

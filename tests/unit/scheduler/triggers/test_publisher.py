@@ -11,10 +11,10 @@ from broker.messages.to_executor import Trigger, Triggers
 from broker.signing import Direction, Sealer
 from broker.topology import run_queue
 from broker.trigger_packs import PACK_BYTES, unpacked
-from scheduler.dispatch.trigger_building import routed_trigger
-from scheduler.dispatch.trigger_messages import TriggerMessages
-from scheduler.dispatch.trigger_publisher import TriggerPublisher
 from scheduler.recovery.resending import TriggerParts
+from scheduler.triggers.building import routed_trigger
+from scheduler.triggers.messages import TriggerMessages
+from scheduler.triggers.publisher import TriggerPublisher
 from tests.support.trigger_rows import job, run
 
 SECRET = "a secret of at least thirty-two characters"

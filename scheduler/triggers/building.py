@@ -2,9 +2,9 @@
 
 from broker.messages.to_executor import Trigger
 from broker.messages.values import Block
-from scheduler.dispatch.trigger_messages import RoutedTrigger
 from scheduler.jobs.field_kinds import YesOrNo
 from scheduler.jobs.script_cache import Script
+from scheduler.triggers.messages import RoutedTrigger
 from sql.jobs.jobs import JobToRun
 from sql.runs.run_rows import PlannedRun, RoutedRun
 
