@@ -8,6 +8,7 @@ schedule is still over.
 from typing import Protocol
 
 from broker.reasons.codes import Why
+from broker.reasons.reason import Sentence
 from broker.reasons.stored import from_json
 
 
@@ -43,6 +44,6 @@ def may_start(job: Stopped) -> bool:
     return job.stop_reason is None or _code_of(job) is Why.SCHEDULE_CHANGED_BY
 
 
-def _code_of(job: Stopped) -> Why | None:
+def _code_of(job: Stopped) -> Sentence | None:
     reason = from_json(job.stop_why) if job.stop_why else None
     return None if reason is None else reason.code
