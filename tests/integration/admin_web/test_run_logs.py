@@ -12,7 +12,6 @@ import pytest
 from flask import Flask
 
 from admin_web.console_services import RunLogLimits
-from admin_web.logs import log_reader
 from admin_web.serving.broker_link import ConsoleConnections
 from broker.keys import ClusterKeys
 from sql.accounts.users import Role
@@ -68,23 +67,8 @@ def limits() -> RunLogLimits:
 
 
 @pytest.fixture
-def patience() -> float:
-    """How many seconds the console waits for an executor: what is there is heard however late."""
-    return 20.0
-
-
-#: For tests in which an executor does not answer.
-usual_patience = pytest.mark.parametrize(
-    "patience", [log_reader.ANSWER_SECONDS], ids=["usual-patience"]
-)
-
-
-@pytest.fixture
-def console(
-    cluster: Cluster, limits: RunLogLimits, patience: float, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Flask]:
+def console(cluster: Cluster, limits: RunLogLimits) -> Iterator[Flask]:
     """A console beside a scheduler; its executor is what a test makes."""
-    monkeypatch.setattr(log_reader, "ANSWER_SECONDS", patience)
     cluster.handlers.write_text(PRINTER)
     cluster.scheduler()
     transport = cluster.make_transport()
@@ -231,7 +215,6 @@ def test_an_address_of_the_browsers_is_never_asked(cluster: Cluster, visit: Visi
     assert [type(message).__name__ for message in other.heard[heard:]].count("ReadLog") == 0
 
 
-@usual_patience
 def test_an_executor_that_is_gone_leaves_the_end_of_the_log(cluster: Cluster, visit: Visit) -> None:
     run_id = run(cluster, "long")
     [executor] = cluster.executors
@@ -250,7 +233,6 @@ def test_an_executor_that_is_gone_leaves_the_end_of_the_log(cluster: Cluster, vi
     assert file.endswith("record 1300\n")
 
 
-@usual_patience
 def test_a_restarted_executor_still_gives_its_logs(cluster: Cluster, visit: Visit) -> None:
     run_id = run(cluster, "long")
     [executor] = cluster.executors
@@ -330,7 +312,6 @@ def resident_kb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-@usual_patience
 def test_a_frozen_executor_keeps_nobody_from_other_pages(cluster: Cluster, console: Flask) -> None:
     desk = FakeExecutor(cluster).join()
     desk.answers = False
