@@ -26,6 +26,8 @@ T = TypeVar("T")
 #: The due time of every run here: 2023-11-14T22:13:20.500Z.
 SCHEDULED_AT_MS = 1_700_000_000_500
 DAY = "2023-11-14"
+#: So that a busy machine does not look like a process that ignores SIGTERM.
+PATIENCE_SECONDS = 10
 #: The first line of every file of handlers. The process that imports it is the zygote.
 _HEAD = (
     "from warren import job, JobContext, JobStopped; import os as _os, pathlib as _pathlib; "
@@ -63,7 +65,7 @@ class SlotHarness:
         self._ids = itertools.count(1)
         sources = options.pop("sources", [str(self.file)])
         script_folder = options.pop("script_folder", None)
-        chosen: dict[str, Any] = {"count": 2, "grace_seconds": 0.5} | options
+        chosen: dict[str, Any] = {"count": 2, "grace_seconds": PATIENCE_SECONDS} | options
         self.slots = Slots(
             sources,
             self.logs,
@@ -86,8 +88,8 @@ class SlotHarness:
             self.slots.open()
         return self
 
-    def close(self) -> None:
-        closed = self.slots.close(0.5)
+    def close(self, grace_seconds: float = 0.5) -> None:
+        closed = self.slots.close(grace_seconds)
         self.turn(closed.done, 20)
         self.loop.close()
 

@@ -137,7 +137,9 @@ def test_run_that_writes_into_the_channel_fails_with_those_words(
     assert harness.run("pid").outcome is Outcome.SUCCEEDED
 
 
-def test_one_that_does_not_mind_sigterm_is_killed(harness: SlotHarness) -> None:
+def test_one_that_does_not_mind_sigterm_is_killed(tmp_path: Path) -> None:
+    harness = SlotHarness(tmp_path, SOURCE, count=1, grace_seconds=0.5).open()
+
     finished = harness.run("half.stubborn")
 
     end = "still running 0.5 s after SIGTERM, killed with SIGKILL"
@@ -146,6 +148,7 @@ def test_one_that_does_not_mind_sigterm_is_killed(harness: SlotHarness) -> None:
         f"{words(b'half a line')}; {end}",
     )
     assert harness.job_processes() == []
+    harness.close()
 
 
 def test_flood_takes_no_more_of_the_executors_memory_than_a_result(harness: SlotHarness) -> None:

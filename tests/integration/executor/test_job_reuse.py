@@ -329,7 +329,7 @@ def test_no_idle_process_is_kept_where_none_is_wanted(
 def test_run_waits_for_a_process_on_its_way_out_rather_than_be_one_too_many(
     make_floor: Callable[..., SlotHarness],
 ) -> None:
-    harness = make_floor(count=1, idle_count=0)
+    harness = make_floor(count=1, idle_count=0, grace_seconds=0.5)
     slow = harness.run("ends.slowly", job_id=1).message
 
     other = harness.start("pid", job_id=2)

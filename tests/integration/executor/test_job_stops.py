@@ -241,15 +241,15 @@ def harness(tmp_path: Path) -> Iterator[SlotHarness]:
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Iterator[SlotHarness]:
-    """So that a busy machine does not look like a process that ignores SIGTERM."""
-    patient = SlotHarness(tmp_path, SOURCE, count=2, grace_seconds=10).open()
-    yield patient
-    patient.close()
+def forceful(tmp_path: Path) -> Iterator[SlotHarness]:
+    """It soon kills what does not end on SIGTERM."""
+    forceful = SlotHarness(tmp_path, SOURCE, count=2, grace_seconds=0.5).open()
+    yield forceful
+    forceful.close()
 
 
-def test_timeout_is_told_with_its_length(patient: SlotHarness) -> None:
-    finished = patient.run("sleep", timeout_seconds=1.5)
+def test_timeout_is_told_with_its_length(harness: SlotHarness) -> None:
+    finished = harness.run("sleep", timeout_seconds=1.5)
 
     assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 1.5 s")
     assert "JobStopped" in finished.log_tail
@@ -280,42 +280,42 @@ def test_kill_of_a_run_that_is_not_here_says_so(harness: SlotHarness) -> None:
     assert harness.slots.stop(12345, "never was") is False
 
 
-def test_second_kill_changes_nothing(harness: SlotHarness) -> None:
-    run_id = harness.start("stubborn")
-    harness.turn(lambda: harness.note("begun"))
+def test_second_kill_changes_nothing(forceful: SlotHarness) -> None:
+    run_id = forceful.start("stubborn")
+    forceful.turn(lambda: forceful.note("begun"))
 
-    assert harness.slots.stop(run_id, "first")
-    assert harness.slots.stop(run_id, "second")
+    assert forceful.slots.stop(run_id, "first")
+    assert forceful.slots.stop(run_id, "second")
 
-    assert harness.wait(run_id).message.startswith("first; still running 0.5 s after SIGTERM")
+    assert forceful.wait(run_id).message.startswith("first; still running 0.5 s after SIGTERM")
 
 
-def test_kill_right_after_the_start_ends_the_run(patient: SlotHarness) -> None:
+def test_kill_right_after_the_start_ends_the_run(harness: SlotHarness) -> None:
     for _ in range(10):
-        run_id = patient.start("sleep", fresh_process=True)
-        patient.slots.stop(run_id, "at once")
+        run_id = harness.start("sleep", fresh_process=True)
+        harness.slots.stop(run_id, "at once")
 
-        finished = patient.wait(run_id)
+        finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, "at once")
 
 
-def test_kill_at_any_moment_of_a_start_ends_the_run_without_force(patient: SlotHarness) -> None:
+def test_kill_at_any_moment_of_a_start_ends_the_run_without_force(harness: SlotHarness) -> None:
     for delay in range(12):
-        run_id = patient.start("sleep", fresh_process=True)
-        patient.turn_for(delay / 1000)
-        patient.slots.stop(run_id, "early")
+        run_id = harness.start("sleep", fresh_process=True)
+        harness.turn_for(delay / 1000)
+        harness.slots.stop(run_id, "early")
 
-        assert patient.wait(run_id).message == "early"
+        assert harness.wait(run_id).message == "early"
 
 
-def test_sigterm_that_interrupts_nothing_is_noticed_all_the_same(patient: SlotHarness) -> None:
+def test_sigterm_that_interrupts_nothing_is_noticed_all_the_same(harness: SlotHarness) -> None:
     """Another thread takes it, as if it had come just before the system call began."""
-    run_id = patient.start("deaf")
-    patient.turn(lambda: patient.note("begun"))
+    run_id = harness.start("deaf")
+    harness.turn(lambda: harness.note("begun"))
 
-    patient.slots.stop(run_id, "enough")
+    harness.slots.stop(run_id, "enough")
 
-    assert patient.wait(run_id).message == "enough"
+    assert harness.wait(run_id).message == "enough"
 
 
 def test_kill_of_a_run_that_waits_for_a_process_ends_it_at_once(tmp_path: Path) -> None:
@@ -344,43 +344,43 @@ def test_kill_of_a_reused_process_ends_the_run(harness: SlotHarness) -> None:
     assert harness.wait(run_id).outcome is Outcome.KILLED
 
 
-def test_kill_during_init_ends_the_run(patient: SlotHarness) -> None:
-    finished = patient.run("slow.init", timeout_seconds=0.2)
+def test_kill_during_init_ends_the_run(harness: SlotHarness) -> None:
+    finished = harness.run("slow.init", timeout_seconds=0.2)
 
     assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.2 s")
 
 
-def test_stopped_handler_can_clean_up(patient: SlotHarness) -> None:
-    finished = patient.time_out("cleans")
+def test_stopped_handler_can_clean_up(harness: SlotHarness) -> None:
+    finished = harness.time_out("cleans")
 
     assert finished.outcome is Outcome.TIMED_OUT
-    assert patient.note("cleaned") == "yes\n"
+    assert harness.note("cleaned") == "yes\n"
 
 
-def test_handler_that_gives_in_is_timed_out_all_the_same(patient: SlotHarness) -> None:
-    finished = patient.run("gives.in", timeout_seconds=0.2)
+def test_handler_that_gives_in_is_timed_out_all_the_same(harness: SlotHarness) -> None:
+    finished = harness.run("gives.in", timeout_seconds=0.2)
 
     assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.2 s")
 
 
-def test_except_exception_does_not_hold_a_stop_up(patient: SlotHarness) -> None:
-    finished = patient.run("except.exception", timeout_seconds=0.2)
+def test_except_exception_does_not_hold_a_stop_up(harness: SlotHarness) -> None:
+    finished = harness.run("except.exception", timeout_seconds=0.2)
 
     assert finished.message == "timed out after 0.2 s"
 
 
-def test_async_handler_is_cancelled(patient: SlotHarness) -> None:
-    finished = patient.time_out("async.cleans")
+def test_async_handler_is_cancelled(harness: SlotHarness) -> None:
+    finished = harness.time_out("async.cleans")
 
     assert finished.message == "timed out after 60 s"
-    assert patient.note("cleaned") == "async\n"
+    assert harness.note("cleaned") == "async\n"
 
 
 @pytest.mark.parametrize("handler", ["stubborn", "swallows", "busy.in.c"])
-def test_run_that_does_not_end_on_sigterm_is_killed(harness: SlotHarness, handler: str) -> None:
+def test_run_that_does_not_end_on_sigterm_is_killed(forceful: SlotHarness, handler: str) -> None:
     before = time.monotonic()
 
-    finished = harness.time_out(handler)
+    finished = forceful.time_out(handler)
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
@@ -389,14 +389,14 @@ def test_run_that_does_not_end_on_sigterm_is_killed(harness: SlotHarness, handle
     assert time.monotonic() - before >= 0.5
 
 
-def test_cleaning_up_is_disturbed_once_only(harness: SlotHarness) -> None:
-    harness.time_out("swallows")
+def test_cleaning_up_is_disturbed_once_only(forceful: SlotHarness) -> None:
+    forceful.time_out("swallows")
 
-    assert harness.note("swallowed") == "one\n"
+    assert forceful.note("swallowed") == "one\n"
 
 
-def test_stopped_process_is_continued_to_end(patient: SlotHarness) -> None:
-    finished = patient.run("stopped", timeout_seconds=0.3)
+def test_stopped_process_is_continued_to_end(harness: SlotHarness) -> None:
+    finished = harness.run("stopped", timeout_seconds=0.3)
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert "SIGKILL" not in finished.message
@@ -412,31 +412,31 @@ def test_stopped_process_is_continued_to_end(patient: SlotHarness) -> None:
     ],
 )
 def test_nothing_that_a_run_started_outlives_it(
-    harness: SlotHarness, param: str, outcome: Outcome
+    forceful: SlotHarness, param: str, outcome: Outcome
 ) -> None:
     timeout_seconds = 4 if outcome is Outcome.TIMED_OUT else 60
-    run_id = harness.start("family", param, timeout_seconds=timeout_seconds)
-    harness.turn(lambda: harness.note("begun"))
-    before = processes_holding(harness.folder / "held")
-    (harness.folder / "seen").touch()
+    run_id = forceful.start("family", param, timeout_seconds=timeout_seconds)
+    forceful.turn(lambda: forceful.note("begun"))
+    before = processes_holding(forceful.folder / "held")
+    (forceful.folder / "seen").touch()
 
-    finished = harness.wait(run_id)
+    finished = forceful.wait(run_id)
 
     assert len(before) >= 4, "the family was there"
-    assert processes_holding(harness.folder / "held") == []
+    assert processes_holding(forceful.folder / "held") == []
     assert finished.outcome is outcome
 
 
-def test_processes_of_other_runs_are_spared(patient: SlotHarness) -> None:
-    bystander = patient.start("cleans")
-    patient.turn(lambda: patient.note("begun"))
+def test_processes_of_other_runs_are_spared(harness: SlotHarness) -> None:
+    bystander = harness.start("cleans")
+    harness.turn(lambda: harness.note("begun"))
 
-    (patient.folder / "seen").touch()
-    patient.run("family", "dies")
+    (harness.folder / "seen").touch()
+    harness.run("family", "dies")
 
-    assert bystander not in patient.finished
-    patient.slots.stop(bystander, "enough")
-    assert patient.wait(bystander).message == "enough"
+    assert bystander not in harness.finished
+    harness.slots.stop(bystander, "enough")
+    assert harness.wait(bystander).message == "enough"
 
 
 def test_flood_of_processes_ends_with_its_run(harness: SlotHarness) -> None:
@@ -448,15 +448,15 @@ def test_flood_of_processes_ends_with_its_run(harness: SlotHarness) -> None:
 
 
 @pytest.mark.parametrize("handler", ["hangs.in.thread", "hangs.at.exit"])
-def test_result_stands_when_the_process_hangs_at_exit(harness: SlotHarness, handler: str) -> None:
-    finished = harness.run(handler, fresh_process=True)
+def test_result_stands_when_the_process_hangs_at_exit(forceful: SlotHarness, handler: str) -> None:
+    finished = forceful.run(handler, fresh_process=True)
 
     assert finished.outcome is Outcome.SUCCEEDED
     assert finished.message == "done (hung at exit, killed)"
 
 
-def test_timeout_covers_the_time_until_exit(harness: SlotHarness) -> None:
-    finished = harness.time_out("hangs.at.exit", "exiting", fresh_process=True)
+def test_timeout_covers_the_time_until_exit(forceful: SlotHarness) -> None:
+    finished = forceful.time_out("hangs.at.exit", "exiting", fresh_process=True)
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
@@ -464,22 +464,22 @@ def test_timeout_covers_the_time_until_exit(harness: SlotHarness) -> None:
     )
 
 
-def test_atexit_functions_are_called(patient: SlotHarness) -> None:
-    finished = patient.run("runs.atexit", fresh_process=True)
+def test_atexit_functions_are_called(harness: SlotHarness) -> None:
+    finished = harness.run("runs.atexit", fresh_process=True)
 
     assert finished.message == "done"
     assert finished.log_tail == "goodbye\n"
 
 
-def test_result_stands_when_the_process_crashes_at_exit(patient: SlotHarness) -> None:
-    finished = patient.run("dies.at.exit", fresh_process=True)
+def test_result_stands_when_the_process_crashes_at_exit(harness: SlotHarness) -> None:
+    finished = harness.run("dies.at.exit", fresh_process=True)
 
     assert finished.outcome is Outcome.SUCCEEDED
     assert finished.message == "done (SIGSEGV (signal 11) at exit)"
 
 
 def test_destroy_that_hangs_is_killed_and_its_slot_comes_back(tmp_path: Path) -> None:
-    harness = SlotHarness(tmp_path, SOURCE, count=1, idle_count=0).open()
+    harness = SlotHarness(tmp_path, SOURCE, count=1, idle_count=0, grace_seconds=0.5).open()
     harness.run("slow.destroy")
 
     assert harness.run("quick").outcome is Outcome.SUCCEEDED
@@ -504,7 +504,7 @@ def test_closing_cuts_off_what_runs_and_leaves_no_process(tmp_path: Path) -> Non
     harness.turn(lambda: harness.note("begun").count("\n") == 2)
     zygote = harness.zygote
 
-    harness.close()
+    harness.close(3)
 
     words = "stopped because its executor shut down"
     assert harness.finished[stubborn].message.startswith(f"{words}; still running ")
@@ -514,15 +514,15 @@ def test_closing_cuts_off_what_runs_and_leaves_no_process(tmp_path: Path) -> Non
     assert processes_holding(harness.folder / "held") == []
 
 
-def test_handler_that_returns_all_the_same_was_not_cut_off(patient: SlotHarness) -> None:
-    end = patient.folder / "end"
-    run_id = patient.start("ignores.until.file", str(end))
-    patient.turn(lambda: end.with_name("begun").exists())
+def test_handler_that_returns_all_the_same_was_not_cut_off(harness: SlotHarness) -> None:
+    end = harness.folder / "end"
+    run_id = harness.start("ignores.until.file", str(end))
+    harness.turn(lambda: end.with_name("begun").exists())
 
-    assert patient.slots.cut_off(run_id)
+    assert harness.slots.cut_off(run_id)
     end.touch()
 
-    finished = patient.wait(run_id)
+    finished = harness.wait(run_id)
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "")
 
 
@@ -565,8 +565,8 @@ def test_kill_leaves_its_slot_to_others(harness: SlotHarness) -> None:
     assert harness.slots.free == 2
 
 
-def test_handler_that_ignores_sigterm_but_returns_was_not_killed(patient: SlotHarness) -> None:
-    finished = patient.run("ignores.but.returns", timeout_seconds=0.1)
+def test_handler_that_ignores_sigterm_but_returns_was_not_killed(harness: SlotHarness) -> None:
+    finished = harness.run("ignores.but.returns", timeout_seconds=0.1)
 
     assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 0.1 s")
 
@@ -582,7 +582,7 @@ def test_run_given_to_a_process_that_just_died_is_given_to_another(harness: Slot
 
 
 def test_nothing_interrupts_what_a_stopped_handler_still_does(tmp_path: Path) -> None:
-    harness = SlotHarness(tmp_path, SOURCE, grace_seconds=20.0).open()
+    harness = SlotHarness(tmp_path, SOURCE).open()
     try:
         run_id = harness.start("cleans.in.c")
         harness.turn(lambda: harness.note("begun"))
@@ -605,7 +605,7 @@ def test_stop_that_is_nudged_at_once_leaves_no_trace_in_the_log(harness: SlotHar
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[SlotHarness]:
     """It does not wait for long for what SIGKILL does not end."""
-    harness = SlotHarness(tmp_path, SOURCE, stuck_seconds=0.3).open()
+    harness = SlotHarness(tmp_path, SOURCE, grace_seconds=0.5, stuck_seconds=0.3).open()
     yield harness
     harness.close()
 
@@ -627,16 +627,16 @@ def test_process_that_cannot_be_killed_does_not_hold_its_run_open(hasty: SlotHar
     eventually(lambda: not stuck.is_alive)
 
 
-def test_worker_that_is_terminated_at_once_ends(patient: SlotHarness) -> None:
+def test_worker_that_is_terminated_at_once_ends(harness: SlotHarness) -> None:
     for _ in range(5):
-        assert patient.run("terminates.at.once").message == "-15"
+        assert harness.run("terminates.at.once").message == "-15"
 
 
-def test_sigterm_during_a_fork_is_not_lost(patient: SlotHarness) -> None:
+def test_sigterm_during_a_fork_is_not_lost(harness: SlotHarness) -> None:
     for delay in range(8):
-        run_id = patient.start("forks.all.the.time")
-        patient.turn(lambda: patient.note("begun"))
-        patient.turn_for(delay / 500)
-        patient.slots.stop(run_id, "enough")
+        run_id = harness.start("forks.all.the.time")
+        harness.turn(lambda: harness.note("begun"))
+        harness.turn_for(delay / 500)
+        harness.slots.stop(run_id, "enough")
 
-        assert patient.wait(run_id).message == "enough"
+        assert harness.wait(run_id).message == "enough"

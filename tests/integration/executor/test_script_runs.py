@@ -190,7 +190,8 @@ class TestEnds:
         assert finished.log_tail == "begun\n"
         assert alive(harness, run_id) == []
 
-    def test_stubborn_script_is_killed_after_the_grace_time(self, harness: SlotHarness) -> None:
+    def test_stubborn_script_is_killed_after_the_grace_time(self, tmp_path: Path) -> None:
+        harness = open_floor(tmp_path, grace_seconds=0.5)
         run_id = start(harness, "trap '' TERM; echo begun; sleep 60; sleep 60")
         harness.turn(lambda: "begun" in harness.log_of(run_id))
 
@@ -200,6 +201,7 @@ class TestEnds:
         finished = harness.wait(run_id)
         assert (finished.outcome, finished.message) == (Outcome.KILLED, words)
         assert alive(harness, run_id) == []
+        harness.close()
 
     def test_script_may_clean_up_on_sigterm(self, harness: SlotHarness) -> None:
         source = "trap 'echo cleaned; exit 0' TERM; echo begun; while true; do sleep 0.05; done"
