@@ -96,7 +96,7 @@ def test_hundred_runs_share_two_processes_and_none_is_lost_or_doubled(case: Agen
     for run_id in range(1, 101):
         case.desk.send_trigger(run_id, param=str(run_id))
 
-    eventually(lambda: len(case.desk.reports) >= 100, 30)
+    eventually(lambda: sum(isinstance(r, Finished) for r in case.desk.reports) >= 100, 60)
 
     finals = [report for report in case.desk.reports if isinstance(report, Finished)]
     assert sorted(int(final.message) for final in finals) == list(range(1, 101))

@@ -339,7 +339,12 @@ def test_triggers_beyond_the_memory_limit_stay_with_the_broker_and_are_taken_lat
         eventually(lambda run_id=run_id: run_id in case.slots.running)
         case.slots.finish(run_id)
 
-    eventually(lambda: len(case.desk.reports) == 600)
+    eventually(
+        lambda: (
+            {report.run_id for report in case.desk.reports if isinstance(report, Finished)}
+            == set(range(1, 601))
+        )
+    )
 
 
 # -- slots that fail --------------------------------------------------------------------------
