@@ -106,7 +106,7 @@ def test_hundred_reports_fill_a_callback(make: Callable[..., Case]) -> None:
 
 
 def test_reports_soon_after_a_callback_gather_for_the_next(make: Callable[..., Case]) -> None:
-    case = make(gather_seconds=0.2)
+    case = make(gather_seconds=3)
     case.outbox.start()
     case.outbox.add(finished(1), 100)
     eventually(lambda: case.confirmed == [1])
