@@ -108,7 +108,8 @@ def says_goodbye(context):
 @job("late.output")
 def late_output(context):
     subprocess.Popen(["sh", "-c", "echo from a child; sleep 60"])
-    time.sleep(0.2)
+    while not os.fstat(1).st_size:
+        time.sleep(0.005)
     return "done"
 """
 

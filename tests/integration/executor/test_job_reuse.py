@@ -155,8 +155,8 @@ def leaves_thread(context):
 @job("leaves.child")
 def leaves_child(context):
     if context.param == "dead":
-        subprocess.Popen(["true"])
-        time.sleep(0.1)
+        pid = os.spawnvp(os.P_NOWAIT, "true", ["true"])
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     elif context.param == "living":
         child = subprocess.Popen(["sleep", "60"])
         note("child", str(child.pid))

@@ -117,15 +117,17 @@ def test_nobody_to_kill_is_no_error() -> None:
 
 def test_process_dies_with_its_parent() -> None:
     code = """
+is_there, tell = os.pipe()
 middle = os.fork()
 if middle == 0:
     parent = os.getpid()
     if os.fork() == 0:
         linux.die_with_parent(parent)
         os.write(1, f"{os.getpid()}\\n".encode())
+        os.write(tell, b"x")
         time.sleep(60)
     time.sleep(60)
-time.sleep(0.5)
+os.read(is_there, 1)
 os.kill(middle, 9)
 os.wait()
 """
