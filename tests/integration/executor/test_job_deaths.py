@@ -243,6 +243,7 @@ if __name__ == "__main__":
         harness.start("family")
     harness.turn(lambda: harness.note("begun").count("\\n") == 2)
     print(harness.zygote.pid, flush=True)
+    sys.stdin.readline()
     {then}
 """
 
@@ -265,14 +266,18 @@ def test_nothing_outlives_an_executor_that_dies(
     (tmp_path / "source").write_text(SOURCE)
     with subprocess.Popen(
         [sys.executable, str(script), str(tmp_path), str(tmp_path / "source")],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         text=True,
     ) as executor:
+        assert executor.stdin is not None
         assert executor.stdout is not None
         zygote = find(int(executor.stdout.readline()))
         assert zygote is not None
+        executor.stdin.write("\n")
+        executor.stdin.flush()
         if number is not None:
             executor.send_signal(number)
         executor.wait(30)
