@@ -191,7 +191,7 @@ def test_silent_executor_holds_back_no_answer_of_another(
     start("h1")
     start("silent", lambda _question: None)
 
-    answers = requester.ask([beat("silent"), beat("h1"), beat("nobody")], 0.5)
+    answers = requester.ask([beat("silent"), beat("h1"), beat("nobody")], 5)
 
     assert [answer and answer.address for answer in answers] == [None, "h1", None]
 
