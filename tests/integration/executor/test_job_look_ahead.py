@@ -27,7 +27,7 @@ def does(context):
     if context.param == "sleep":
         time.sleep(60)
     if context.param == "thread":
-        threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     if context.param == "junk":
         for file in range(3, 256):
             try:
@@ -153,10 +153,18 @@ def test_process_that_dies_in_its_first_run_does_not_make_it_start_again(job: Sl
 
 
 def test_timeout_is_counted_from_a_runs_own_start(job: SlotHarness) -> None:
-    head, second, third = job.start_batch("does", ["", "sleep", ""], timeout_seconds=2)
+    head, second, third = job.start_batch("does", ["wait", "sleep", ""], timeout_seconds=60)
+    job.turn(lambda: begun(job) == [head])
+    job.loop.skip(40)
+    job.folder.joinpath("go").touch()
+    job.turn(lambda: second in job.started)
+
+    job.loop.skip(40)
+    job.turn_for(0.05)
+    assert second not in job.finished
+    job.loop.skip(20)
 
     assert job.wait(second).outcome is Outcome.TIMED_OUT
-
     assert job.wait(head).outcome is Outcome.SUCCEEDED
     assert third not in job.finished
 

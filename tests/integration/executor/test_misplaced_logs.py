@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.messages.to_scheduler import Finished
 from broker.messages.values import Outcome, ScriptLanguage
 from executor.logs.line_times import notes_path
 from executor.processes.slots import SWEEP_SECONDS
@@ -86,20 +87,33 @@ def run_script(harness: SlotHarness, source: str, **fields: float) -> int:
     return harness.start("", script_language="shell", script_source=source, **fields)
 
 
-def test_script_whose_times_would_go_into_a_fifo_ends_at_its_timeout(harness: SlotHarness) -> None:
-    finished = harness.wait(run_script(harness, NOTES_ARE_A_FIFO, timeout_seconds=2))
+def time_out(harness: SlotHarness, source: str, is_ready: Callable[[int], object]) -> Finished:
+    """Run a script, and let some sweeps and then its minute pass once it `is_ready`."""
+    run_id = run_script(harness, source, timeout_seconds=60)
+    harness.turn(lambda: is_ready(run_id))
+    for _ in range(3):
+        harness.loop.skip(SWEEP_SECONDS)
+        harness.turn_for(0.01)
+    harness.loop.skip(60)
+    return harness.wait(run_id)
 
-    assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 2 s")
+
+def test_script_whose_times_would_go_into_a_fifo_ends_at_its_timeout(harness: SlotHarness) -> None:
+    finished = time_out(
+        harness, NOTES_ARE_A_FIFO, lambda run_id: harness.log_of(run_id).count("\n") >= 2
+    )
+
+    assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 60 s")
     assert finished.log_tail.startswith("line\nline\n")
     assert harness.logs.read(finished.run_id, DAY, 1).text.startswith("line\nline")
     assert harness.run("print", "next").log_tail == "next\n"
 
 
 def test_script_that_replaces_its_log_by_a_fifo_ends_at_its_timeout(harness: SlotHarness) -> None:
-    finished = harness.wait(run_script(harness, LOG_IS_A_FIFO, timeout_seconds=2))
+    finished = time_out(harness, LOG_IS_A_FIFO, lambda run_id: harness.log_path(run_id).is_fifo())
 
     assert finished.outcome is Outcome.TIMED_OUT
-    assert finished.message == f"timed out after 2 s {MISSING}"
+    assert finished.message == f"timed out after 60 s {MISSING}"
     assert harness.logs.read(finished.run_id, DAY, 1).text == ""
     assert harness.run("print", "next").log_tail == "next\n"
 

@@ -182,11 +182,13 @@ class TestEnds:
 
     def test_timeout_ends_it_with_all_that_it_started(self, harness: SlotHarness) -> None:
         source = "sleep 60 & setsid sh -c 'echo begun; sleep 60'"
-        run_id = start(harness, source, timeout_seconds=3)
+        run_id = start(harness, source, timeout_seconds=60)
+        harness.turn(lambda: "begun" in harness.log_of(run_id))
+
+        harness.loop.skip(60)
 
         finished = harness.wait(run_id)
-
-        assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 3 s")
+        assert (finished.outcome, finished.message) == (Outcome.TIMED_OUT, "timed out after 60 s")
         assert finished.log_tail == "begun\n"
         assert alive(harness, run_id) == []
 
