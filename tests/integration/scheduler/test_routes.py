@@ -3,6 +3,8 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from scheduler.node import SchedulerNode
 from scheduler.routing.hash_ring import consistent_hash
 from scheduler.timeouts import Timeouts
@@ -13,6 +15,12 @@ from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
 
 NAMES = ("one", "three", "two")
+
+
+@pytest.fixture(autouse=True)
+def _patient(cluster: Cluster) -> None:
+    """A busy machine is not silent."""
+    cluster.timeouts = Timeouts(probe=15.0)
 
 
 def start(cluster: Cluster, *, slots: int = 8, hot: str = "") -> SchedulerNode:
