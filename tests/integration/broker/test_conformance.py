@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -571,9 +572,11 @@ def test_two_threads_may_settle_and_take_at_once(transport: Transport) -> None:
     publish(transport, *[message(str(number).encode()) for number in range(2_000)])
     consumer = ready_consumer(transport, [RUN.name], prefetch=50)
     seen: list[bytes] = []
+    deadline = time.monotonic() + 60
 
     def work() -> None:
-        while deliveries := consumer.take(7, 1):
+        while len(seen) < 2_000 and time.monotonic() < deadline:
+            deliveries = consumer.take(7, 0.05)
             seen.extend(delivery.body for delivery in deliveries)
             consumer.ack(deliveries)
 
@@ -584,6 +587,7 @@ def test_two_threads_may_settle_and_take_at_once(transport: Transport) -> None:
         thread.join()
 
     assert len(seen) == len(set(seen)) == 2_000
+    assert not consumer.take(7, 0.05)
     assert eventually(lambda: transport.admin("b").count_messages(RUN.name) == 0)
 
 
