@@ -116,7 +116,7 @@ class TestKeptConnections:
     def test_starts_that_follow_each_other_share_one(self) -> None:
         keeper = Keeper()
 
-        kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3)
+        kept(keeper, *[lambda client: client.run({"jobId": 1})] * 3, fresh_seconds=60.0)
 
         assert (keeper.connections, len(keeper.requests)) == (1, 3)
 
@@ -137,9 +137,10 @@ class TestKeptConnections:
     @pytest.mark.parametrize("name", ["run", "kill"])
     def test_start_and_kill_are_not(self, name: str) -> None:
         keeper = Keeper(most=1)
+        calls = [lambda client: getattr(client, name)({"jobId": 1})] * 2
 
         with pytest.raises(Disconnected):
-            kept(keeper, *[lambda client: getattr(client, name)({"jobId": 1})] * 2)
+            kept(keeper, *calls, fresh_seconds=60.0)
 
         assert (keeper.connections, len(keeper.requests)) == (1, 2)
 
