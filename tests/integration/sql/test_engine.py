@@ -222,9 +222,10 @@ class TestUnits:
     ) -> None:
         tries = 0
         outside = Database(database.url.render_as_string(hide_password=False))
-        kill(outside, database.read(connection_id))
-        outside.close()
+        victim = database.read(connection_id)
         later = time.time() + idle_seconds
+        kill(outside, victim)
+        outside.close()
         monkeypatch.setattr(time, "time", lambda: later)
 
         def unit(session: Session) -> None:
