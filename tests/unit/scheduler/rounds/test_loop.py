@@ -116,7 +116,7 @@ def test_a_stopped_role_ends_though_its_wait_is_long(loop: Loop, rounds: Rounds)
 
     loop.stop()
 
-    assert loop.join(1)
+    assert loop.join(30)
 
 
 def test_a_role_that_waits_within_its_round_is_told_to_stop() -> None:
