@@ -120,7 +120,7 @@ def test_what_an_executor_says_of_a_run_is_proved_by_its_row(
     )
 
     assert {cluster.wait_final(one).status for one in ids} == {RunStatus.SUCCEEDED}
-    assert node.counters["callbacks_stored"] == 4
+    eventually(lambda: node.counters["callbacks_stored"] == 4)
 
 
 @on_memory
