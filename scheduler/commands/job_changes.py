@@ -78,7 +78,7 @@ class JobChanges:
         """
         edits = [self._edit_of(job, spec) for job, spec in wanted]
         for edit in edits:
-            if edit.reschedules and edit.job.is_enabled == 1:
+            if edit.restarts:
                 self._check_start(session, edit, now_ms)
         off = [edit for edit in edits if edit.spec.enabled is False]
         stopped = self._schedules.to_stop(session, {edit.job: edit.reschedules for edit in off})
@@ -189,7 +189,7 @@ class JobChanges:
             self._schedules.note_new(job)
         after = record_of_fields(session, job, edit.fields)
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
-        if edit.reschedules:
+        if edit.restarts:
             with _naming(edit.spec):
                 self._schedules.start_new(session, job, now_ms)
 

@@ -43,6 +43,11 @@ class Edit:
         return _any_of(_SCHEDULE, self.fields)
 
     @property
+    def restarts(self) -> bool:
+        """Whether a started job goes on with another schedule, unless it is stopped as well."""
+        return self.reschedules and self.job.is_enabled == 1 and self.spec.enabled is not False
+
+    @property
     def changes_policy_only(self) -> bool:
         """Whether the job gets another misfire policy, but keeps its schedule."""
         return _any_of(_MISFIRE, self.fields) and not self.reschedules

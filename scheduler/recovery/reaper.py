@@ -156,7 +156,9 @@ class Reaper:
 
     def _is_fresh(self, row: RoutedRun, now_ms: int) -> bool:
         """Whether a trigger may still be on its scheduler's way to the broker."""
-        return bool(row.status == RunStatus.ROUTED and now_ms - row.routed_at < self._fresh_ms)
+        # The clock may have been set back since it was routed.
+        age_ms = abs(now_ms - row.routed_at)
+        return bool(row.status == RunStatus.ROUTED and age_ms < self._fresh_ms)
 
     def _drain(self, app: str, address: str, now_ms: int) -> int:
         queue = topology.run_queue(app, address).name

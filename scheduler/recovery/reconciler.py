@@ -103,7 +103,7 @@ class Reconciler:
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
         before_ms = now_ms - int(self._silence_seconds * 1000)
-        rows = self._context.database.read(lambda session: _silent(session, before_ms))
+        rows = self._context.database.read(lambda session: _silent(session, before_ms, now_ms))
         open_ids = {row.id for row in rows}
         self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in open_ids}
         return rows
@@ -186,9 +186,11 @@ class Reconciler:
         self._end([_forgotten(row, now_ms) for row in orphans])
 
 
-def _silent(session: Session, before_ms: int) -> list[RoutedRun]:
-    sent_or_running = queries.sent_or_running(session, before_ms=before_ms, limit=LOOK)
-    return [*sent_or_running, *queries.routed(session, before_ms=before_ms, limit=LOOK)]
+def _silent(session: Session, before_ms: int, now_ms: int) -> list[RoutedRun]:
+    return [
+        *queries.sent_or_running(session, before_ms=before_ms, now_ms=now_ms, limit=LOOK),
+        *queries.routed(session, before_ms=before_ms, now_ms=now_ms, limit=LOOK),
+    ]
 
 
 def _is_ours(row: RoutedRun, standing: Standing) -> bool:

@@ -26,7 +26,9 @@ from sql.run_status import RunStatus
 from sql.runs import queries, transitions
 from sql.runs.run_rows import RoutedRun
 
+#: Runs sent again in one round, and looked at: those of dead executors wait for the reaper.
 BATCH = 500
+LOOK = 10_000
 #: Time between two looks while there is nothing to send again.
 IDLE_SECONDS = 0.5
 #: A younger unconfirmed run is still on its way from its owner to the broker.
@@ -90,7 +92,7 @@ class Rescuer:
         if not self._publisher.is_open:
             return IDLE_SECONDS
         rows = self._context.database.read(lambda session: self._abandoned(session, now_ms))
-        alive = [row for row in rows if self._is_alive(row)]
+        alive = [row for row in rows if self._is_alive(row)][:BATCH]
         chosen = few_scripts(alive)
         if not chosen:
             return IDLE_SECONDS
@@ -114,7 +116,8 @@ class Rescuer:
         others = queries.routed(
             session,
             before_ms=now_ms - YOUNGEST_MS,
-            limit=BATCH,
+            now_ms=now_ms,
+            limit=LOOK,
             except_nodes=self._awake(session, now_ms),
             except_since_ms=now_ms - self._take_over_ms,
         )

@@ -78,6 +78,7 @@ class Reporter:
         self._days = CalendarDays(timezone)
         self._tallies: dict[date, _DayTally] = {}
         self._counted_ms: dict[date, int] = {}
+        self._counted_until_ms = 0
         self._next_ms = 0
 
     def tick(self, now_ms: int) -> float:
@@ -102,6 +103,10 @@ class Reporter:
 
     def _count(self, now_ms: int) -> bool:
         """Count today and past days; return False while a day has never been counted."""
+        if now_ms < self._counted_until_ms:
+            # The clock was ahead: what counted as over may still get runs.
+            self._tallies.clear()
+        self._counted_until_ms = now_ms
         now = at(now_ms)
         today = self._days.of(now)
         self._report(today, now)

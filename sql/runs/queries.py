@@ -7,7 +7,7 @@ key.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from sql.batch import chunks
@@ -18,6 +18,10 @@ from sql.models.runs import BY_STATUS
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
+
+#: A run routed so much later than now was routed before the clock was set back; schedulers' clocks
+#: differ by less.
+AHEAD_MS = 5_000
 
 
 class BusyBoot(NamedTuple):
@@ -73,35 +77,47 @@ def routed(
     session: Session,
     *,
     before_ms: int,
+    now_ms: int,
     limit: int,
     except_nodes: Iterable[str] = (),
     except_since_ms: int = 0,
 ) -> list[RoutedRun]:
     """Return runs routed up to `before_ms` whose trigger is not confirmed yet.
 
-    Runs that the schedulers `except_nodes` have routed since `except_since_ms` are left out.
+    So old are also those of before the clock was set back to `now_ms`. Runs that the schedulers
+    `except_nodes` have routed since `except_since_ms` are left out.
     """
     is_wanted = Run.routed_by.not_in(sorted(except_nodes)) | (Run.routed_at < except_since_ms)
     return fetch(
         session,
         RoutedRun,
         query(RoutedRun, Run)
-        .where(Run.status == RunStatus.ROUTED, Run.routed_at <= before_ms, is_wanted)
+        .where(Run.status == RunStatus.ROUTED, _was_routed(before_ms, now_ms), is_wanted)
         .order_by(Run.routed_at)
         .limit(limit),
     )
 
 
-def sent_or_running(session: Session, *, before_ms: int, limit: int) -> list[RoutedRun]:
-    """Return SENT and RUNNING runs routed up to `before_ms`, which an executor should know."""
+def sent_or_running(
+    session: Session, *, before_ms: int, now_ms: int, limit: int
+) -> list[RoutedRun]:
+    """Return SENT and RUNNING runs routed up to `before_ms`, which an executor should know.
+
+    So old are also those of before the clock was set back to `now_ms`.
+    """
     return fetch(
         session,
         RoutedRun,
         query(RoutedRun, Run)
-        .where(Run.status.in_([RunStatus.SENT, RunStatus.RUNNING]), Run.routed_at <= before_ms)
+        .where(Run.status.in_([RunStatus.SENT, RunStatus.RUNNING]), _was_routed(before_ms, now_ms))
         .order_by(Run.routed_at)
         .limit(limit),
     )
+
+
+def _was_routed(before_ms: int, now_ms: int) -> ColumnElement[bool]:
+    """Select the runs routed up to an instant, by whatever the clock said then."""
+    return or_(Run.routed_at <= before_ms, Run.routed_at > now_ms + AHEAD_MS)
 
 
 def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:

@@ -227,10 +227,15 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         "i_status_due",
         1_100,
     ),
-    ("routed", lambda s: queries.routed(s, before_ms=NOW_MS, limit=500), "i_status_due", 250),
+    (
+        "routed",
+        lambda s: queries.routed(s, before_ms=NOW_MS, now_ms=NOW_MS, limit=500),
+        "i_status_due",
+        250,
+    ),
     (
         "sent_or_running",
-        lambda s: queries.sent_or_running(s, before_ms=NOW_MS, limit=10_000),
+        lambda s: queries.sent_or_running(s, before_ms=NOW_MS, now_ms=NOW_MS, limit=10_000),
         "i_status_due",
         900,
     ),

@@ -319,6 +319,23 @@ def test_an_instant_moved_within_the_window_fires_only_at_its_new_time(
     assert the_job(cluster, "once").next_tick_at == int(later.timestamp() * 1000)
 
 
+@pytest.mark.parametrize(
+    "over", [{}, {"schedule_kind": "AT", "schedule_value": "2020-01-01T00:00:00+00:00"}]
+)
+def test_a_started_job_may_be_stopped_and_get_a_schedule_that_never_fires_at_once(
+    cluster: Cluster, commands: NamedCommands, over: dict[str, Any]
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+
+    changed = apply(commands, spec(enabled=False, **over))
+
+    assert [name for _, name in changed] == ["demo/each"]
+    job = the_job(cluster, "each")
+    assert (job.is_enabled, job.stop_reason) == (0, None)
+    until_ms = cluster.now_ms()
+    assert audit(cluster.database, since_ms=0, until_ms=until_ms, timezone="UTC").is_sound
+
+
 def test_a_job_without_a_schedule_cannot_be_started(commands: NamedCommands) -> None:
     apply(commands, spec("manual"))
 

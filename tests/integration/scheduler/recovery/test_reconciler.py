@@ -59,6 +59,18 @@ def test_a_trigger_that_its_living_executor_does_not_know_is_sent_again(
 
 
 @on_memory
+def test_a_run_of_before_the_clock_was_set_back_is_asked_about_too(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    desk.else_known = Knowledge.WAITING
+    run_id = taken(cluster, desk)
+    routed_again(cluster, run_id, routed_at=cluster.now_ms() + 3_600_000)
+    desk.heard.clear()
+
+    eventually(lambda: desk.of(Know))
+
+
+@on_memory
 def test_it_is_not_sent_again_while_something_waits_in_the_queue(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:

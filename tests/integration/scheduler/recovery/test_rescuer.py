@@ -3,10 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
 
 from broker.messages.to_scheduler import Knowledge
 from scheduler.node import SchedulerNode
-from scheduler.recovery.rescuer import AGAIN_SECONDS, LONGEST_SECONDS
+from scheduler.recovery.rescuer import AGAIN_SECONDS, BATCH, LONGEST_SECONDS
+from sql.models import Run
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
@@ -154,6 +157,37 @@ def test_while_a_queue_is_missing_the_run_stays_open_and_the_queue_is_asked_for(
     assert still.connections.admin.count_messages(queue) == 0
     cluster.pass_time(still, 2 * AGAIN_SECONDS)
     still.rescuer.tick(cluster.now_ms())
+    assert [copy.run_id for copy in queued(still)] == [run_id]
+
+
+@on_memory
+@pytest.mark.parametrize("ahead_ms", [0, 3_600_000], ids=["now", "before-the-clock-was-set-back"])
+def test_hundreds_of_runs_for_a_dead_executor_hold_up_no_run_for_a_living_one(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, ahead_ms: int
+) -> None:
+    boot_id = seat()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    routed_at = cluster.now_ms() - 60_000
+    orphaned = {"status": RunStatus.ROUTED, "routed_by": "gone", "boot_id": boot_id}
+
+    def abandon(session: Session) -> None:
+        session.execute(
+            update(Run).values(address="one", routed_at=routed_at + 1 + ahead_ms, **orphaned)
+        )
+        table = Run.__table__
+        row = dict(session.execute(select(table)).mappings().one())
+        row |= {"executor_address": "dead", "routed_at": routed_at}
+        numbers = range(1, BATCH + 1)
+        session.execute(
+            insert(table),
+            [row | {"id": run_id + n, "scheduled_at": row["scheduled_at"] + n} for n in numbers],
+        )
+
+    cluster.database.write(abandon)
+
+    still.rescuer.tick(cluster.now_ms())
+
     assert [copy.run_id for copy in queued(still)] == [run_id]
 
 

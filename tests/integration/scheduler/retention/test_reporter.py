@@ -247,6 +247,20 @@ def test_after_a_week_away_today_comes_first_and_every_day_follows(
 
 
 @on_memory
+def test_an_hour_that_the_clock_had_skipped_and_comes_after_all_is_counted(
+    cluster: Cluster, reporter: NewReporter
+) -> None:
+    one = reporter()
+    one.tick(NOW)
+    one.tick(NOW + HOUR)
+
+    runs(cluster, NOW + 10 * MINUTE, SUCCEEDED)
+    one.tick(NOW + 20 * MINUTE)
+
+    assert report(cluster)["2026-11-20"] == (0, 1, 0)
+
+
+@on_memory
 def test_what_is_over_is_not_counted_again(cluster: Cluster, reporter: NewReporter) -> None:
     for minutes in range(0, 180, 5):
         runs(cluster, NOW - minutes * MINUTE, SUCCEEDED)
