@@ -1,6 +1,7 @@
 """Links imported jobs to their children, after all jobs were imported."""
 
-from collections.abc import Container, Mapping, Sequence
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -10,13 +11,32 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.imports.decisions import JobStep, incomplete, job_fingerprint
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.imports.items import ImportedJob
-from scheduler.jobs.audit_records import record_of_children
+from scheduler.jobs.audit_records import CHILDREN, record_of_children
 from scheduler.jobs.circles import find_circle
+from sql.accounts import audit_log
 from sql.imports import origins
 from sql.imports.origins import JOB, Origin
 from sql.instants import at
 from sql.jobs import child_links
 from sql.models import Job
+
+#: How many of a job's entries in the audit log are searched for its earlier children.
+LOOKED_AT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """What linking did, or would do.
+
+    Attributes:
+        words: what is said with a job's outcome, by the job's id at the source.
+        further: jobs of other apps that get children, and jobs that get other children than at the
+            source.
+
+    """
+
+    words: Mapping[int, str]
+    further: Sequence[Outcome]
 
 
 class LinkImport:
@@ -26,79 +46,132 @@ class LinkImport:
         self._context = context
         self._source = source
 
-    def write(self, session: Session, steps: Sequence[JobStep]) -> list[Outcome]:
+    def preview(
+        self, session: Session, steps: Sequence[JobStep], others: Sequence[ImportedJob]
+    ) -> LinkReport:
+        """Return what `write` would do after these steps, without writing anything."""
+        known = origins.read(session, self._source, JOB) if steps or others else {}
+        new = {
+            step.item.source_id: Origin(
+                step.item.source_id, step.target_id, incomplete(step.item.fingerprint), ""
+            )
+            for step in steps
+            if step.is_written
+        }
+        links = self._links(session, [*steps, *_steps_of(others, known)], known | new, new)
+        return _report(links, steps)
+
+    def write(
+        self, session: Session, steps: Sequence[JobStep], others: Sequence[ImportedJob]
+    ) -> LinkReport:
         """Set the children of imported jobs, and record that these are completely imported.
 
-        A child that is not imported yet is linked by the import that brings it in. A job that was
-        edited here meanwhile only gets further children. Returns the jobs that get other children
-        than at the source: those of a job whose children would make a circle with links made here
-        stay as they are, and deleted children are left out.
+        A child that is not imported yet is linked by the import that brings it in, also if it has
+        left its parent among the `others`, the jobs of other apps. A job that was edited here
+        meanwhile only gets children that it never had here. Those of a job whose children would
+        make a circle with links made here stay as they are, and deleted children are left out.
         """
         child_links.lock(session)
-        known = origins.read(session, self._source, JOB) if steps else {}
-        unlinked = [step for step in steps if _is_unlinked(step, known.get(step.item.source_id))]
-        if not unlinked:
-            return []
-        stored = origins.jobs(session, [step.target_id for step in unlinked])
-        child_ids = {child for step in unlinked for child in step.item.child_ids}
-        existing = origins.app_ids(
-            session, [known[child].target_id for child in child_ids if child in known]
-        )
+        known = origins.read(session, self._source, JOB) if steps or others else {}
         # A session drops unreferenced objects, and every job's audit log entry needs its app.
         held = origins.apps(session)
-        graph = child_links.children(session, child_links.with_children(session))
-        linked, changed, outcomes = [], [], []
-        for step in unlinked:
-            job = stored.get(step.target_id)
-            if job is None:
-                continue  # somebody has just deleted it
-            origin = known[step.item.source_id]
-            children = _children_of(step.item, known, existing)
-            before = graph.get(job.id, ())
-            is_edited = job_fingerprint(job, step.spec.app, before) != origin.target_fingerprint
-            wanted = _with_further(before, children.ids) if is_edited else children.ids
-            circle = _circle_with(graph, job.id, wanted)
-            if circle:
-                path = " -> ".join(map(str, circle))
-                words = f"its children stay as they are; with the new ones: {path}"
-                outcomes.append(_conflict(step, words))
-                continue
-            if before != wanted:
-                changed.append((job, before, wanted))
-            linked.append(
-                origin._replace(
-                    source_fingerprint=children.fingerprint,
-                    target_fingerprint=origin.target_fingerprint
-                    if is_edited
-                    else job_fingerprint(job, step.spec.app, wanted),
-                )
+        links = self._links(session, [*steps, *_steps_of(others, known)], known, {})
+        sound = [link for link in links if link.job is not None and not link.circle]
+        self._link(session, sound)
+        completed = [
+            known[link.step.item.source_id]._replace(
+                source_fingerprint=link.children.fingerprint, target_fingerprint=link.fingerprint
             )
-            outcomes += [
-                _conflict(step, f"its child {child} was deleted here and is not linked")
-                for child in children.deleted
-            ]
-        self._link(session, changed)
-        now_ms = self._context.now_ms()
-        origins.write(session, self._source, JOB, linked, now_ms=now_ms)
+            for link in sound
+        ]
+        origins.write(session, self._source, JOB, completed, now_ms=self._context.now_ms())
         del held
-        return outcomes
+        return _report(links, steps)
 
-    def _link(
-        self, session: Session, changed: Sequence[tuple[Job, tuple[int, ...], tuple[int, ...]]]
-    ) -> None:
+    def _links(
+        self,
+        session: Session,
+        steps: Sequence[JobStep],
+        known: Mapping[int, Origin],
+        new: Mapping[int, Origin],
+    ) -> list["_Link"]:
+        """Decide about the children of those of the jobs that are not completely imported.
+
+        `known` are the origins of all jobs, `new` those of jobs that are not written yet.
+        """
+        unlinked = [step for step in steps if _is_unlinked(step, known.get(step.item.source_id))]
+        stored = origins.jobs(session, [step.target_id for step in unlinked])
+        child_ids = {child for step in unlinked for child in step.item.child_ids}
+        targets = {known[child].target_id for child in child_ids if child in known}
+        existing = {*origins.app_ids(session, targets), *(one.target_id for one in new.values())}
+        graph = child_links.children(session, child_links.with_children(session))
+        links = []
+        for step in unlinked:
+            job, origin = stored.get(step.target_id), known[step.item.source_id]
+            is_new = step.item.source_id in new
+            if job is None and not is_new:
+                continue  # somebody has just deleted it
+            children, before = (
+                _children_of(step.item, known, existing),
+                graph.get(origin.target_id, ()),
+            )
+            wanted, fingerprint = children.ids, ""
+            if job is not None and not is_new:
+                fingerprint = job_fingerprint(job, step.spec.app, before)
+                if fingerprint != origin.target_fingerprint:
+                    once = _had_once(session, job.id)
+                    wanted = (*before, *(c for c in wanted if c not in before and c not in once))
+                    fingerprint = origin.target_fingerprint
+                else:
+                    fingerprint = job_fingerprint(job, step.spec.app, wanted)
+            circle = _circle_with(graph, origin.target_id, wanted)
+            links.append(
+                _Link(step, job, children, before, wanted, tuple(circle or ()), fingerprint)
+            )
+        return links
+
+    def _link(self, session: Session, links: Iterable["_Link"]) -> None:
         now_ms = self._context.now_ms()
-        for job, _, _ in changed:
+        changed = [(one.job, one) for one in links if one.job is not None and one.changes]
+        for job, _ in changed:
             job.update_time = at(now_ms)
-        child_links.set_children(session, [(job, wanted) for job, _, wanted in changed])
-        for job, before, wanted in changed:
+        child_links.set_children(session, [(job, link.wanted) for job, link in changed])
+        for job, link in changed:
             self._context.note_job(
                 session,
                 Action.JOB_UPDATE,
                 job,
                 now_ms,
-                before=record_of_children(before),
-                after=record_of_children(wanted),
+                before=record_of_children(link.before),
+                after=record_of_children(link.wanted),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """What is decided about the children of one job.
+
+    Attributes:
+        job: None in a preview, while the job is not here.
+        before: the ids of its present children here.
+        wanted: the ids of those that it is to have.
+        circle: the jobs of the circle that these would make; then they stay as they are.
+        fingerprint: of the job here after its import.
+
+    """
+
+    step: JobStep
+    job: Job | None
+    children: "_Children"
+    before: tuple[int, ...]
+    wanted: tuple[int, ...]
+    circle: tuple[int, ...]
+    fingerprint: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether the job gets other children."""
+        return self.before != self.wanted and not self.circle
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +181,14 @@ class _Children:
     Attributes:
         ids: of those that exist here.
         deleted: the ids there of those that were deleted here.
+        missing: the ids there of those that were not imported yet.
         fingerprint: of the item; incomplete if a child was not imported yet.
 
     """
 
     ids: tuple[int, ...]
     deleted: tuple[int, ...]
+    missing: tuple[int, ...]
     fingerprint: str
 
 
@@ -124,14 +199,61 @@ def _children_of(
     return _Children(
         ids=tuple(one.target_id for one in imported if one.target_id in existing),
         deleted=tuple(one.source_id for one in imported if one.target_id not in existing),
+        missing=tuple(child for child in item.child_ids if child not in known),
         fingerprint=item.fingerprint
         if len(imported) == len(item.child_ids)
         else incomplete(item.fingerprint),
     )
 
 
-def _with_further(present: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    return (*present, *(child for child in wanted if child not in present))
+def _had_once(session: Session, job_id: int) -> set[int]:
+    """Return the ids of all children that a job has had here, as the audit log knows."""
+    entries = audit_log.of_job(session, job_id, (Action.JOB_UPDATE,), looked_at=LOOKED_AT)
+    texts = (
+        str(json.loads(values or "{}").get(CHILDREN) or "")
+        for entry in entries
+        for values in (entry.before, entry.after)
+    )
+    return {int(one) for text in texts for one in text.split(",") if one.isdecimal()}
+
+
+def _steps_of(others: Iterable[ImportedJob], known: Mapping[int, Origin]) -> list[JobStep]:
+    """Return the steps that leave jobs as they are but for children still to come."""
+    return [
+        JobStep(
+            action=ImportAction.UNCHANGED,
+            item=item,
+            target_id=known[item.source_id].target_id,
+            spec=item.spec,
+        )
+        for item in others
+        if item.source_id in known
+    ]
+
+
+def _report(links: Iterable[_Link], steps: Iterable[JobStep]) -> LinkReport:
+    of_this_import = {step.item.source_id for step in steps}
+    words, further = {}, []
+    for link in links:
+        if link.circle:
+            path = " -> ".join(map(str, link.circle))
+            said = f"its children stay as they are; with the new ones: {path}"
+            further.append(_outcome(link.step, said))
+            continue
+        parts = []
+        if link.changes:
+            parts.append(f"its children: {', '.join(map(str, link.wanted)) or 'none'}")
+        if link.children.missing:
+            missing = ", ".join(map(str, link.children.missing))
+            parts.append(f"linked once they are imported: {missing}")
+        words[link.step.item.source_id] = "; ".join(parts)
+        if link.changes and link.step.item.source_id not in of_this_import:
+            further.append(_outcome(link.step, "; ".join(parts), ImportAction.UPDATE))
+        further += [
+            _outcome(link.step, f"its child {child} was deleted here and is not linked")
+            for child in link.children.deleted
+        ]
+    return LinkReport(words, further)
 
 
 def _circle_with(
@@ -152,9 +274,9 @@ def _is_unlinked(step: JobStep, origin: Origin | None) -> bool:
     return origin is not None and origin.source_fingerprint == incomplete(step.item.fingerprint)
 
 
-def _conflict(step: JobStep, words: str) -> Outcome:
+def _outcome(step: JobStep, words: str, action: ImportAction = ImportAction.CONFLICT) -> Outcome:
     return Outcome(
-        action=ImportAction.CONFLICT,
+        action=action,
         what=JOB,
         source_id=step.item.source_id,
         target_id=step.target_id,

@@ -121,7 +121,7 @@ class Decider:
             target_id = self.app_ids.give(item.source_id, taken)
             words = _id_words(item.source_id, target_id)
             return AppStep(action=ImportAction.CREATE, item=item, target_id=target_id, words=words)
-        words = _joined(
+        words = joined(
             "it already existed here and is left unchanged", _id_words(item.source_id, named.id)
         )
         return AppStep(action=ImportAction.UNCHANGED, item=item, target_id=named.id, words=words)
@@ -177,8 +177,6 @@ class Decider:
         if _is_changed_there(item, origin):
             target = stored.fingerprint(origin.target_id, item.spec.app)
             action, words = decide_change(origin, target, overwrite=self.overwrite)
-        elif origin.source_fingerprint != item.fingerprint:
-            words = "its children are linked once they are imported"
         return _named(_step(action, item, origin.target_id, words), names)
 
 
@@ -228,7 +226,7 @@ def _is_changed_there(item: ImportedApp | ImportedJob, origin: Origin) -> bool:
 def _new_job(
     item: ImportedJob, target_id: int, names: Mapping[str, int], words: str = ""
 ) -> JobStep:
-    words = _joined(words, _id_words(item.source_id, target_id))
+    words = joined(words, _id_words(item.source_id, target_id))
     return _named(_step(ImportAction.CREATE, item, target_id, words), names)
 
 
@@ -246,11 +244,12 @@ def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
         for number in itertools.chain((step.item.source_id,), itertools.count(step.target_id))
         if names.get(one := numbered(step.spec.name, number), step.target_id) == step.target_id
     )
-    words = _joined(step.words, "another job here has its name")
+    words = joined(step.words, "another job here has its name")
     return replace(step, spec=replace(step.spec, name=name), words=words)
 
 
-def _joined(*words: str) -> str:
+def joined(*words: str) -> str:
+    """Return what is said of one item."""
     return "; ".join(filter(None, words))
 
 

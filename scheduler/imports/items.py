@@ -119,10 +119,15 @@ class ImportedRun:
 
 @dataclass(slots=True, kw_only=True)
 class ImportItems:
-    """Everything that an import brings in, except the runs, and the reader's findings."""
+    """Everything that an import brings in, except the runs, and the reader's findings.
+
+    `others` are the jobs of apps that are not imported now; an earlier import may have left some of
+    them without children that this one brings.
+    """
 
     apps: list[ImportedApp] = field(default_factory=list)
     jobs: list[ImportedJob] = field(default_factory=list)
+    others: list[ImportedJob] = field(default_factory=list)
     users: list[ImportedUser] = field(default_factory=list)
     days: list[ImportedDay] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

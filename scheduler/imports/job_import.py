@@ -5,7 +5,7 @@ Until then jobs with children count as incomplete, so after a crash the next imp
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -18,7 +18,7 @@ from scheduler.commands.command_context import CommandContext
 from scheduler.commands.job_changes import JobChanges, new_job
 from scheduler.commands.schedule_changes import ScheduleChanges
 from scheduler.commands.script_changes import apply_script
-from scheduler.imports.child_links import LinkImport
+from scheduler.imports.child_links import LinkImport, LinkReport
 from scheduler.imports.decisions import (
     AppStep,
     Decider,
@@ -26,6 +26,7 @@ from scheduler.imports.decisions import (
     app_fingerprint,
     incomplete,
     job_fingerprint,
+    joined,
 )
 from scheduler.imports.import_outcomes import ImportAction, Outcome
 from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
@@ -38,6 +39,9 @@ from sql.models import App, Job, ScriptVersion
 from sql.registry import apps
 
 _REASON = 512
+
+#: What is done with an app and its jobs.
+_Part = tuple[AppStep, list[JobStep]]
 
 
 class JobImport:
@@ -55,12 +59,13 @@ class JobImport:
         by_app = _by_app(items.jobs)
 
         def unit(session: Session) -> list[Outcome]:
-            outcomes = []
+            parts = []
             for item in items.apps:
                 step = self._decider.app(session, item)
-                steps = self._decider.jobs(session, step.target_id, by_app.get(item.spec.name, []))
-                outcomes += [_app_outcome(step), *map(_job_outcome, steps)]
-            return outcomes
+                of_app = by_app.get(item.spec.name, [])
+                parts.append((step, self._decider.jobs(session, step.target_id, of_app)))
+            links = self._links.preview(session, _to_link(parts), items.others)
+            return _outcomes(parts, links)
 
         return self._context.database.read(unit)
 
@@ -81,25 +86,21 @@ class JobImport:
     def write(self, items: ImportItems) -> list[Outcome]:
         """Import all apps and jobs, and link the jobs' children; return what was done."""
         by_app = _by_app(items.jobs)
-        outcomes, to_link = [], []
-        for item in items.apps:
-            done, steps = self._write_app(item, by_app.get(item.spec.name, []))
-            outcomes += done
-            to_link += [step for step in steps if step.is_linked]
-        return outcomes + self._context.write(
-            Right.ADMINISTER, lambda session: self._links.write(session, to_link)
+        parts = [self._write_app(item, by_app.get(item.spec.name, [])) for item in items.apps]
+        links = self._context.write(
+            Right.ADMINISTER,
+            lambda session: self._links.write(session, _to_link(parts), items.others),
         )
+        return _outcomes(parts, links)
 
-    def _write_app(
-        self, item: ImportedApp, of_app: Sequence[ImportedJob]
-    ) -> tuple[list[Outcome], list[JobStep]]:
-        def unit(session: Session) -> tuple[list[Outcome], list[JobStep]]:
+    def _write_app(self, item: ImportedApp, of_app: Sequence[ImportedJob]) -> _Part:
+        def unit(session: Session) -> _Part:
             child_links.lock(session)
             step = self._decider.app(session, item)
             app = self._apply_app(session, step)
             steps = self._decider.jobs(session, app.id, of_app)
             self._apply_jobs(session, app, steps)
-            return [_app_outcome(step), *map(_job_outcome, steps)], steps
+            return step, steps
 
         return self._context.write(Right.ADMINISTER, unit)
 
@@ -221,6 +222,18 @@ def _by_app(items: Sequence[ImportedJob]) -> Mapping[str, list[ImportedJob]]:
     return by_app
 
 
+def _to_link(parts: Iterable[_Part]) -> list[JobStep]:
+    return [step for _, steps in parts for step in steps if step.is_linked]
+
+
+def _outcomes(parts: Iterable[_Part], links: LinkReport) -> list[Outcome]:
+    outcomes = []
+    for app, steps in parts:
+        outcomes.append(_app_outcome(app))
+        outcomes += [_job_outcome(one, links.words.get(one.item.source_id, "")) for one in steps]
+    return [*outcomes, *links.further]
+
+
 def _app_outcome(step: AppStep) -> Outcome:
     return Outcome(
         action=step.action,
@@ -232,12 +245,12 @@ def _app_outcome(step: AppStep) -> Outcome:
     )
 
 
-def _job_outcome(step: JobStep) -> Outcome:
+def _job_outcome(step: JobStep, of_links: str) -> Outcome:
     return Outcome(
         action=step.action,
         what=JOB,
         source_id=step.item.source_id,
         target_id=step.target_id,
         name=f"{step.spec.app}/{step.spec.name}",
-        words=step.words,
+        words=joined(step.words, of_links),
     )

@@ -210,4 +210,5 @@ def _only(items: ImportItems, app: str, where: str) -> ImportItems:
         for child in job.child_ids
         if child not in job_ids
     ]
-    return replace(items, apps=apps, jobs=jobs, users=[], days=[], findings=findings)
+    others = [job for job in items.jobs if job.spec.app != app]
+    return replace(items, apps=apps, jobs=jobs, others=others, users=[], days=[], findings=findings)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from broker.reasons.stored import from_json
 from scheduler.audit.integrity_check import audit
+from scheduler.jobs.stored_spec import job_spec
 from scheduler.retention.reporter import Reporter
 from sql.accounts import audit_log, users
 from sql.accounts.audit_log import AuditFilter
@@ -20,6 +21,7 @@ from sql.jobs import child_links, script_versions
 from sql.models import App, DayReport, ImportOrigin, Job, Model, User
 from sql.run_status import Kind, RunStatus
 from tests.integration.warren.importing.conftest import ImportCase
+from tests.support.acting import NamedCommands
 from tests.support.xxl_job_tables import VERSIONS
 
 #: Eight in the morning in Shanghai.
@@ -682,8 +684,49 @@ class TestChildrenOfAnotherApp:
     def test_are_awaited_while_nothing_changes(self, one_app: ImportCase) -> None:
         said = one_app.run("--app", "first-app")
 
-        assert "first-app/one: its children are linked once they are imported" in said
+        assert "first-app/one: linked once they are imported: 2" in said
         assert self.children(one_app) == (3,)
+
+    def test_are_linked_when_their_app_is_imported_alone_too(self, one_app: ImportCase) -> None:
+        preview = one_app.run("--app", "second-app", "--dry-run")
+        assert self.children(one_app) == (3,)
+
+        said = one_app.run("--app", "second-app")
+
+        for one in (preview, said):
+            assert "update    job first-app/one: its children: 3, 2\n" in one
+        assert self.children(one_app) == (3, 2)
+        assert set(one_app.outcomes().values()) == {"unchanged"}
+
+    def test_bring_none_back_that_was_taken_from_their_parent_here(
+        self, one_app: ImportCase
+    ) -> None:
+        job = one_app.job(1)
+        NamedCommands(one_app.rows.database).apply([], [job_spec(job, "first-app", ())])
+        assert self.children(one_app) == ()
+
+        one_app.run("--app", "first-app")
+        assert self.children(one_app) == ()
+        one_app.run()
+
+        assert self.children(one_app) == (2,)
+        assert set(one_app.outcomes().values()) == {"unchanged"}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_becomes_of_children_is_said_before_and_after(case: ImportCase, dry_run: bool) -> None:
+    case.xxl.group(id=1)
+    case.xxl.job("gone", id=2)
+    case.run()
+    case.rows.database.write(lambda session: session.delete(session.get_one(Job, 2)))
+    case.xxl.job("parent", id=1, child_jobid="2,3")
+    case.xxl.job("child", id=3)
+
+    said = case.run(*(["--dry-run"] if dry_run else []))
+
+    assert "create    job shop-jobs/parent: its children: 3\n" in said
+    assert "job shop-jobs/parent: its child 2 was deleted here and is not linked" in said
+    assert "once they are imported" not in said
 
 
 def test_job_file_is_printed_and_nothing_written(case: ImportCase) -> None:
