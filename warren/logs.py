@@ -54,10 +54,17 @@ class BoundedFile:
         """Write a text in one piece."""
         with self._lock:
             if self._file.tell() >= self._limit:
-                self._file.close()
-                os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 - it is one call
-                self._file = self._path.open("ab", buffering=0)
+                self._restart()
             self._file.write(text.encode(errors="backslashreplace"))
+
+    def _restart(self) -> None:
+        """Go on in a new file, or in the old one while no new one can be made."""
+        with contextlib.suppress(OSError):
+            if self._path.exists():
+                os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 - it is one call
+            new = self._path.open("ab", buffering=0)
+            self._file.close()
+            self._file = new
 
     def flush(self) -> None:
         """Do nothing: every text is written at once."""

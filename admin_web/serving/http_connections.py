@@ -253,7 +253,7 @@ class TimedServer(TcpWSGIServer):
         waiting = [channel for channel in channels if channel.is_waiting]
         if not waiting:
             return False
-        min(waiting, key=lambda channel: channel.creation_time).handle_close()
+        min(waiting, key=lambda channel: channel.last_activity).handle_close()
         return True
 
     def _channels(self) -> list[TimedChannel]:

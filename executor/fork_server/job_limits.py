@@ -19,6 +19,8 @@ _RESOURCES = {
     "open_files": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
 }
+#: How much CPU time a script has from SIGXCPU to SIGKILL.
+KILL_AFTER_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +47,21 @@ class JobLimits:
             limits[name] = amount
         return cls(**limits)
 
-    def apply(self) -> None:
-        """Apply the limits to this process for good; a lower existing limit stays."""
+    def apply(self, *, to_script: bool = False) -> None:
+        """Apply the limits to this process for good; a lower existing limit stays.
+
+        A script, and each process that it starts, is killed if it computes on after SIGXCPU. A
+        handler's process may need the time for another run, so only SIGXCPU ends it.
+        """
         for name, number in _RESOURCES.items():
             if wanted := getattr(self, name):
                 least = _lesser(wanted, resource.getrlimit(number)[1])
                 resource.setrlimit(number, (least, least))
         self.renew()
+        if to_script and self.cpu:
+            soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            hard = _lesser(soft + KILL_AFTER_SECONDS, hard)
+            resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
     def renew(self) -> None:
         """Grant this process the CPU time of another run."""

@@ -66,7 +66,7 @@ def main(spec: SpawnSpec) -> None:
     linux.set_process_name("warren-job")
     linux.prefer_as_oom_victim()
     _close_other_fds((spec.handler_fds if spec.handler else frozenset()) | _own_fds(spec))
-    spec.process_state.limits.apply()
+    spec.process_state.limits.apply(to_script=spec.handler is None)
     channel = socket.socket(fileno=spec.channel)
     if spec.handler is None:
         run_script(channel, spec.output)

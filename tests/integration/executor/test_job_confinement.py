@@ -288,6 +288,16 @@ class TestLimits:
 
         assert harness.log_of(finished.run_id).split()[:3] == ["64", str(2**20), "64"]
 
+    def test_a_script_that_ignores_its_end_of_computing_is_killed(
+        self, harness: SlotHarness
+    ) -> None:
+        source = "trap '' XCPU; while :; do :; done"
+
+        finished = harness.run("", script_language="shell", script_source=source)
+
+        assert finished.outcome is Outcome.FAILED
+        assert "SIGKILL" in finished.message
+
     def test_processes_are_counted_for_another_user(self, folder: Path, nobody: JobUser) -> None:
         limits = JobLimits(processes=1)
         harness = SlotHarness(

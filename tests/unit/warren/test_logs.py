@@ -154,6 +154,22 @@ class TestBoundedFile:
         assert max(sizes.values()) <= 110
         assert "line 0049" in (tmp_path / "warren.log").read_text()
 
+    def test_it_goes_on_in_the_old_file_while_no_new_one_can_be_made(self, tmp_path: Path) -> None:
+        path = tmp_path / "warren.log"
+        file = BoundedFile(path, limit_bytes=100)
+        file.write("x" * 100)
+        kept = tmp_path / "warren.log.1"
+        kept.mkdir()
+        (kept / "in the way").touch()
+
+        file.write("still here\n")
+        (kept / "in the way").unlink()
+        kept.rmdir()
+        file.write("in a new file\n")
+
+        assert kept.read_text().endswith("still here\n")
+        assert path.read_text() == "in a new file\n"
+
     def test_it_goes_on_after_a_restart(self, tmp_path: Path) -> None:
         BoundedFile(tmp_path / "warren.log").write("before\n")
 
