@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
-from sqlalchemy.orm import Session
 
 from broker import topology
 from broker.boot import Boot
@@ -57,7 +56,8 @@ class Reconciler:
     """Finds out how silent runs ended, or whether they still run.
 
     Of the timeouts, `silence` is how old a run must be to be asked about, half of it the wait
-    between two questions; `answer` is how long an executor has.
+    between two questions; `answer` is how long an executor has. `look` is how many runs a round
+    looks at.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Reconciler:
         admin: Admin,
         requester: Requester,
         roster: Roster,
+        look: int = LOOK,
     ) -> None:
         self._context = context
         self._ender = ender
@@ -77,9 +78,13 @@ class Reconciler:
         self._admin = admin
         self._requester = requester
         self._roster = roster
+        self._look = look
         self._silence_seconds = context.timeouts.silence
         self._answer_seconds = context.timeouts.answer
         self._asked: dict[int, _Asked] = {}
+        #: Where the next look begins, and the runs of those before it.
+        self._offset = 0
+        self._seen: set[int] = set()
 
     def tick(self, now_ms: int) -> float:
         """Ask about silent runs; return the seconds until the next look.
@@ -102,11 +107,20 @@ class Reconciler:
         return max(least_seconds, min(len(silent) * WAIT_SECONDS_A_RUN, self._silence_seconds / 2))
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
-        before_ms = now_ms - int(self._silence_seconds * 1000)
-        rows = self._context.database.read(lambda session: _silent(session, before_ms, now_ms))
-        open_ids = {row.id for row in rows}
-        self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in open_ids}
-        return rows
+        """Return silent runs, some of them if there are many: the next look has the next ones."""
+        since = {"before_ms": now_ms - int(self._silence_seconds * 1000), "now_ms": now_ms}
+        sent, routed = self._context.database.read(
+            lambda session: (
+                queries.sent_or_running(session, limit=self._look, offset=self._offset, **since),
+                queries.routed(session, limit=self._look, **since),
+            )
+        )
+        self._seen |= {row.id for row in (*sent, *routed)}
+        self._offset += len(sent)
+        if len(sent) < self._look:
+            self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in self._seen}
+            self._offset, self._seen = 0, set()
+        return [*sent, *routed]
 
     def _is_to_be_asked(self, row: RoutedRun) -> bool:
         before = self._asked.get(row.id)
@@ -184,13 +198,6 @@ class Reconciler:
         self._publisher.send(triggers, decided_at=decided_at).result()
         now_ms = self._context.now_ms()
         self._end([_forgotten(row, now_ms) for row in orphans])
-
-
-def _silent(session: Session, before_ms: int, now_ms: int) -> list[RoutedRun]:
-    return [
-        *queries.sent_or_running(session, before_ms=before_ms, now_ms=now_ms, limit=LOOK),
-        *queries.routed(session, before_ms=before_ms, now_ms=now_ms, limit=LOOK),
-    ]
 
 
 def _is_ours(row: RoutedRun, standing: Standing) -> bool:

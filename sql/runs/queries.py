@@ -99,10 +99,11 @@ def routed(
 
 
 def sent_or_running(
-    session: Session, *, before_ms: int, now_ms: int, limit: int
+    session: Session, *, before_ms: int, now_ms: int, limit: int, offset: int = 0
 ) -> list[RoutedRun]:
     """Return SENT and RUNNING runs routed up to `before_ms`, which an executor should know.
 
+    The oldest come first, and `offset` of them are left out.
     So old are also those of before the clock was set back to `now_ms`.
     """
     return fetch(
@@ -111,6 +112,7 @@ def sent_or_running(
         query(RoutedRun, Run)
         .where(Run.status.in_([RunStatus.SENT, RunStatus.RUNNING]), _was_routed(before_ms, now_ms))
         .order_by(Run.routed_at)
+        .offset(offset)
         .limit(limit),
     )
 

@@ -10,6 +10,7 @@ from broker.messages.to_executor import Know
 from broker.messages.to_scheduler import Knowledge
 from broker.topology import run_queue
 from scheduler.node import SchedulerNode
+from scheduler.recovery.reconciler import LOOK
 from sql.models import Run
 from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
@@ -211,7 +212,7 @@ def test_each_of_thousands_that_wait_in_one_executor_is_asked_about(
         row = dict(zip(columns, session.execute(select(*Run.__table__.columns)).one(), strict=True))
         rows = [
             row | {"id": run_id + number, "scheduled_at": row["scheduled_at"] + number}
-            for number in range(1, 3_000)
+            for number in range(1, LOOK + 500)
         ]
         session.execute(insert(Run.__table__), rows)
         return {one["id"] for one in rows}
