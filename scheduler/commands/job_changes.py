@@ -186,7 +186,7 @@ class JobChanges:
             setattr(job, name, value)
         job.update_time = at(now_ms)
         if edit.clears_stop:
-            self._schedules.note_new(job)
+            self._schedules.clear_stop(job)
         after = record_of_fields(session, job, edit.fields)
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         if edit.restarts:

@@ -128,15 +128,15 @@ class ScheduleChanges:
             job.stop_reason, job.stop_why = reason.text, reason.why
         return cancelled | {job.id for job in (*enabled, *ended)}
 
-    def note_new(self, job: Job) -> None:
-        """Note of a locked job, whose stop another schedule ends, that nobody has started it yet.
+    def clear_stop(self, job: Job) -> None:
+        """Let a locked job be started that had stopped by itself.
 
-        If it had ended by itself, its runs are still retried.
+        Until then its runs are still retried, unless a person has stopped it since.
         """
-        reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
         if job.is_enabled == 1 or is_by_person(job):
             job.stop_reason = job.stop_why = None
         else:
+            reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
             job.stop_reason, job.stop_why = reason.text, reason.why
 
     def to_stop(self, session: Session, jobs: Mapping[Job, bool]) -> set[int]:

@@ -7,8 +7,9 @@ so they must stay aside long enough for the others to be reached.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-#: How long a job is left out whose executor is full or offline; the second if many are, unless its
-#: executor has room again.
+#: How long a job is left out whose executor is full or offline. If many are, it is until its
+#: executor has room, but at least the first, so that a claim finds room for many runs, and at most
+#: the second, as its route may choose another executor.
 FULL_SECONDS = 0.25
 MANY_FULL_SECONDS = 5.0
 #: How long a job is left out whose runs can neither be routed nor ended.
@@ -20,9 +21,10 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Aside:
-    """Until when a job is left out, and the place with whose room that ends earlier, if any."""
+    """How long a job is left out: until a time, or once there is room at a place, if it has one."""
 
     until: float
+    with_room_at: float = 0.0
     place: Place | None = None
 
 
@@ -38,7 +40,7 @@ class JobsAside:
         are_many = len(self._jobs) + len(full) > self._many
         for job_id, place in full.items():
             seconds = MANY_FULL_SECONDS if are_many and place else FULL_SECONDS
-            self._jobs[job_id] = _Aside(now + seconds, place)
+            self._jobs[job_id] = _Aside(now + seconds, now + FULL_SECONDS, place)
 
     def put_broken(self, job_id: int, now: float) -> None:
         """Leave out a job that would fail again."""
@@ -52,7 +54,7 @@ class JobsAside:
             place = aside.place
             if aside.until <= now:
                 continue
-            if place is not None:
+            if place is not None and aside.with_room_at <= now:
                 left = room[place] if place in room else room_of(place)
                 room[place] = left - 1
                 if left > 0:
