@@ -16,7 +16,15 @@ from broker.errors import BrokerUnavailable
 from broker.rabbitmq.link import Link
 from broker.rabbitmq.publisher import WINDOW
 from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.transport import Batch, BrokerSettings, Confirm, Delivery, Outgoing, Publisher
+from broker.transport import (
+    Batch,
+    BrokerSettings,
+    Confirm,
+    Delivery,
+    Outgoing,
+    Publisher,
+    Queue,
+)
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
@@ -24,11 +32,17 @@ from tests.support.rabbitmq import PrivateRabbit
 RUN = topology.run_queue("app1", "host-1")
 OTHER = topology.run_queue("app1", "host-2")
 SLOW_START = 120.0
-#: Makes the process of a queue, in RabbitMQ, do nothing (`suspend`) or go on (`resume`).
-QUEUE_PROCESS = (
-    '{ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"%s">>)), '
-    "sys:%s(amqqueue:get_pid(Queue))."
+#: Makes the processes of queues, in RabbitMQ, do nothing (`suspend`) or go on (`resume`).
+QUEUE_PROCESSES = (
+    '[begin {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, Name)), '
+    "sys:%s(amqqueue:get_pid(Queue)) end || Name <- [%s]]."
 )
+
+
+def order(broker: PrivateRabbit, verb: str, *queues: Queue) -> None:
+    """Suspend or resume the processes of queues, all by one command: each takes seconds."""
+    names = ", ".join(f'<<"{queue.name}">>' for queue in queues)
+    broker.ctl("eval", QUEUE_PROCESSES % (verb, names))
 
 
 def transport_to(url: str, **options: float) -> AmqpTransport:
@@ -361,7 +375,7 @@ def test_queue_that_confirms_nothing_is_told_from_a_silent_broker(
     transport.admin("b").declare_queues([OTHER])
     publisher = transport.publisher("p", silent_seconds=0.3)
     eventually(lambda: publisher.is_ready)
-    own_rabbitmq.ctl("eval", QUEUE_PROCESS % (OTHER.name, "suspend"))
+    order(own_rabbitmq, "suspend", OTHER)
 
     stuck = publisher.publish([replace(message(), routing_key=OTHER.name)])
 
@@ -369,7 +383,7 @@ def test_queue_that_confirms_nothing_is_told_from_a_silent_broker(
     eventually(lambda: time.monotonic() > began_at + 1 and publisher.is_ready)
     eventually(lambda: publisher.publish([message()]).wait(30) == [Confirm.CONFIRMED])
     assert not stuck.is_settled
-    own_rabbitmq.ctl("eval", QUEUE_PROCESS % (OTHER.name, "resume"))
+    order(own_rabbitmq, "resume", OTHER)
     assert stuck.wait(30) == [Confirm.CONFIRMED]
 
 
@@ -381,8 +395,7 @@ def test_queues_that_confirm_nothing_do_not_keep_others_waiting(
     transport.admin("b").declare_queues(stuck)
     publisher = transport.publisher("p", silent_seconds=0.3)
     eventually(lambda: publisher.is_ready)
-    for queue in stuck:
-        own_rabbitmq.ctl("eval", QUEUE_PROCESS % (queue.name, "suspend"))
+    order(own_rabbitmq, "suspend", *stuck)
 
     for queue in stuck:
         eventually(lambda: publisher.is_ready)
@@ -391,8 +404,7 @@ def test_queues_that_confirm_nothing_do_not_keep_others_waiting(
 
     # On a busy machine the publisher may take the broker for silent for a moment.
     eventually(lambda: publisher.publish([message()]).wait(30) == [Confirm.CONFIRMED])
-    for queue in stuck:
-        own_rabbitmq.ctl("eval", QUEUE_PROCESS % (queue.name, "resume"))
+    order(own_rabbitmq, "resume", *stuck)
 
 
 class Listener:
