@@ -108,11 +108,13 @@ class Reconciler:
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
         """Return silent runs, some of them if there are many: the next look has the next ones."""
-        since = {"before_ms": now_ms - int(self._silence_seconds * 1000), "now_ms": now_ms}
+        before_ms, look = now_ms - int(self._silence_seconds * 1000), self._look
         sent, routed = self._context.database.read(
             lambda session: (
-                queries.sent_or_running(session, limit=self._look, offset=self._offset, **since),
-                queries.routed(session, limit=self._look, **since),
+                queries.sent_or_running(
+                    session, before_ms=before_ms, now_ms=now_ms, limit=look, offset=self._offset
+                ),
+                queries.routed(session, before_ms=before_ms, now_ms=now_ms, limit=look),
             )
         )
         self._seen |= {row.id for row in (*sent, *routed)}
