@@ -168,7 +168,8 @@ def test_check_that_fails_once_does_not_end_the_checks(
 
 
 def last_ailments(case: AgentCase) -> tuple[Ailment, ...]:
-    return case.desk.of(Heartbeat)[-1].ailments
+    """Return what ails the executor by its last heartbeat; the first may still be on its way."""
+    return eventually(lambda: case.desk.of(Heartbeat))[-1].ailments
 
 
 def test_heartbeat_tells_at_once_that_the_journal_cannot_be_written_and_that_it_can(
