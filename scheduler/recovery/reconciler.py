@@ -56,8 +56,7 @@ class Reconciler:
     """Finds out how silent runs ended, or whether they still run.
 
     Of the timeouts, `silence` is how old a run must be to be asked about, half of it the wait
-    between two questions; `answer` is how long an executor has. `look` is how many runs a round
-    looks at.
+    between two questions; `answer` is how long an executor has.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class Reconciler:
         admin: Admin,
         requester: Requester,
         roster: Roster,
-        look: int = LOOK,
     ) -> None:
         self._context = context
         self._ender = ender
@@ -78,7 +76,6 @@ class Reconciler:
         self._admin = admin
         self._requester = requester
         self._roster = roster
-        self._look = look
         self._silence_seconds = context.timeouts.silence
         self._answer_seconds = context.timeouts.answer
         self._asked: dict[int, _Asked] = {}
@@ -108,18 +105,18 @@ class Reconciler:
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
         """Return silent runs, some of them if there are many: the next look has the next ones."""
-        before_ms, look = now_ms - int(self._silence_seconds * 1000), self._look
+        before_ms = now_ms - int(self._silence_seconds * 1000)
         sent, routed = self._context.database.read(
             lambda session: (
                 queries.sent_or_running(
-                    session, before_ms=before_ms, now_ms=now_ms, limit=look, offset=self._offset
+                    session, before_ms=before_ms, now_ms=now_ms, limit=LOOK, offset=self._offset
                 ),
-                queries.routed(session, before_ms=before_ms, now_ms=now_ms, limit=look),
+                queries.routed(session, before_ms=before_ms, now_ms=now_ms, limit=LOOK),
             )
         )
         self._seen |= {row.id for row in (*sent, *routed)}
         self._offset += len(sent)
-        if len(sent) < self._look:
+        if len(sent) < LOOK:
             self._asked = {run_id: it for run_id, it in self._asked.items() if run_id in self._seen}
             self._offset, self._seen = 0, set()
         return [*sent, *routed]
