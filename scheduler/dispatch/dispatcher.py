@@ -85,7 +85,7 @@ class Dispatcher:
         self._batches: dict[int, int] = {}
         self._since_ms = 0
         self._swept_at = 0
-        self._aside = JobsAside(many=self._most)
+        self._aside = JobsAside()
         self._pauses = Pauses()
 
     def tick(self, now_ms: int) -> float:
@@ -156,7 +156,10 @@ class Dispatcher:
 
         def send(run_ids: Sequence[int]) -> None:
             facts = self._destinations.facts(app_id, app, live, self._context.now_ms())
-            claims.extend(self._claim_and_send(run_ids, facts))
+            for claim in self._claim_and_send(run_ids, facts):
+                now = self._context.monotonic()
+                self._aside.put_full(claim.full_jobs, now, peek_limit=room)
+                claims.append(claim)
 
         bisect(peeked, send, self._put_aside)
         if any(claim.has_moved or claim.undecided for claim in claims):
@@ -196,7 +199,6 @@ class Dispatcher:
         """Claim runs in one transaction, then send those that were routed."""
         outcome = self._claimer.claim(run_ids, facts)
         committed_at = self._context.monotonic()
-        self._aside.put_full(outcome.full_jobs, committed_at)
         self._sender.send(facts.app_id, outcome.triggers, committed_at)
         self._resolver.ask(facts, outcome.undecided)
         return outcome

@@ -7,11 +7,13 @@ so they must stay aside long enough for the others to be reached.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-#: How long a job is left out whose executor is full or offline. If many are, it is until its
-#: executor has room, but at least the first, so that a claim finds room for many runs, and at most
-#: the second, as its route may choose another executor.
+#: How long a job is left out whose executor is full or offline.
 FULL_SECONDS = 0.25
+#: How long if so many are that they fill a peek: until its executor has room, but at least
+#: `FULL_SECONDS`, so that a claim finds room for many runs, and at most this, as its route may
+#: choose another executor; or if it waits for several executors or for one that is offline.
 MANY_FULL_SECONDS = 5.0
+MANY_WAITING_SECONDS = 1.0
 #: How long a job is left out whose runs can neither be routed nor ended.
 BROKEN_SECONDS = 60.0
 
@@ -29,17 +31,22 @@ class _Aside:
 
 
 class JobsAside:
-    """Knows which jobs to leave out. Times are monotonic seconds; `many` jobs are too many."""
+    """Knows which jobs to leave out. Times are monotonic seconds."""
 
-    def __init__(self, many: int) -> None:
-        self._many = many
+    def __init__(self) -> None:
         self._jobs: dict[int, _Aside] = {}
 
-    def put_full(self, full: Mapping[int, Place | None], now: float) -> None:
-        """Leave out jobs for which a place has no room, or which wait for several or for none."""
-        are_many = len(self._jobs) + len(full) > self._many
+    def put_full(self, full: Mapping[int, Place | None], now: float, *, peek_limit: int) -> None:
+        """Leave out jobs for which a place has no room, or which wait for several or for none.
+
+        A peek for at most `peek_limit` runs found them. As many jobs or more could fill the next
+        one too, if they came back before it.
+        """
+        are_many = len(self._jobs) + len(full) >= peek_limit
         for job_id, place in full.items():
-            seconds = MANY_FULL_SECONDS if are_many and place else FULL_SECONDS
+            seconds = FULL_SECONDS
+            if are_many:
+                seconds = MANY_FULL_SECONDS if place else MANY_WAITING_SECONDS
             self._jobs[job_id] = _Aside(now + seconds, now + FULL_SECONDS, place)
 
     def put_broken(self, job_id: int, now: float) -> None:

@@ -147,10 +147,11 @@ def test_a_full_address_holds_up_no_other_job_of_the_app(
     assert len(cluster.runs(status=RunStatus.PLANNED)) == 25
 
 
-@pytest.mark.parametrize("still_options", [{"limits": ClaimLimits(runs=10)}], ids=["10-runs"])
-def test_a_full_address_holds_up_no_other_job_however_many_jobs_wait_for_it(
-    cluster: Cluster, still: SchedulerNode, seat: Seat
+def test_a_full_address_holds_up_no_other_job_however_many_wait_for_it_and_slow_the_claims(
+    cluster: Cluster,
 ) -> None:
+    still = new_still(cluster, clock=MovedClock(), limits=ClaimLimits(runs=10))
+    seat = seat_at(cluster, still)
     seat("one")
     seat("two")
     for number in range(60):
@@ -159,9 +160,9 @@ def test_a_full_address_holds_up_no_other_job_however_many_jobs_wait_for_it(
     cluster.job("other")
     other = cluster.trigger("other", addresses=["two"])
 
-    for _ in range(20):
+    for _ in range(14):
         still.dispatcher.tick(cluster.now_ms())
-        cluster.pass_time(still, 0.1)
+        cluster.pass_time(still, 1.2 * FULL_SECONDS)
 
     assert cluster.run(other).address == "two"
     assert len(queued(still, "one")) == 5

@@ -1,6 +1,12 @@
 """Jobs whose executor is full are left out until it has room, or for a while."""
 
-from scheduler.dispatch.jobs_aside import FULL_SECONDS, MANY_FULL_SECONDS, JobsAside, Place
+from scheduler.dispatch.jobs_aside import (
+    FULL_SECONDS,
+    MANY_FULL_SECONDS,
+    MANY_WAITING_SECONDS,
+    JobsAside,
+    Place,
+)
 
 FULL: Place = (1, "full")
 OTHER: Place = (1, "other")
@@ -10,23 +16,25 @@ def no_room(_place: Place) -> int:
     return 0
 
 
-def test_few_jobs_are_looked_at_again_soon_and_many_after_seconds() -> None:
-    few, many = JobsAside(many=2), JobsAside(many=2)
-    few.put_full({1: FULL, 2: FULL}, 0.0)
-    many.put_full({1: FULL, 2: FULL, 3: FULL, 4: None}, 0.0)
+def test_jobs_that_fill_a_peek_are_looked_at_again_after_seconds_and_fewer_soon() -> None:
+    few, many = JobsAside(), JobsAside()
+    few.put_full({1: FULL, 2: FULL, 3: FULL, 4: None}, 0.0, peek_limit=5)
+    many.put_full({1: FULL, 2: FULL, 3: FULL, 4: None}, 0.0, peek_limit=4)
 
     few.free(FULL_SECONDS, no_room)
     many.free(FULL_SECONDS, no_room)
 
     assert set(few.job_ids) == set()
+    assert set(many.job_ids) == {1, 2, 3, 4}
+    many.free(MANY_WAITING_SECONDS, no_room)
     assert set(many.job_ids) == {1, 2, 3}
     many.free(MANY_FULL_SECONDS, no_room)
     assert set(many.job_ids) == set()
 
 
 def test_as_many_jobs_come_back_as_there_is_room_in_the_order_in_which_they_were_put() -> None:
-    aside = JobsAside(many=2)
-    aside.put_full(dict.fromkeys(range(9), FULL) | {9: OTHER}, 0.0)
+    aside = JobsAside()
+    aside.put_full(dict.fromkeys(range(9), FULL) | {9: OTHER}, 0.0, peek_limit=10)
 
     aside.free(1.0, lambda place: 3 if place == FULL else 0)
 
@@ -34,7 +42,7 @@ def test_as_many_jobs_come_back_as_there_is_room_in_the_order_in_which_they_were
 
 
 def test_a_broken_job_waits_for_no_room() -> None:
-    aside = JobsAside(many=2)
+    aside = JobsAside()
     aside.put_broken(1, 0.0)
 
     aside.free(59.0, lambda _place: 9)
