@@ -9,10 +9,14 @@ from broker.rpc import AddressedQuestion
 
 
 class FixedLogs:
-    """Answers at once with the whole text from any line on; an empty text has no lines."""
+    """Answers at once with the whole text from any line on; an empty text has no lines.
 
-    def __init__(self, text: str) -> None:
+    With `is_missing`, it answers that the log is no longer there.
+    """
+
+    def __init__(self, text: str, *, is_missing: bool = False) -> None:
         self.text = text
+        self.is_missing = is_missing
 
     def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
         """Answer one question."""
@@ -27,5 +31,6 @@ class FixedLogs:
             to_line=question.from_line + self.text.count("\n") - (not self.text),
             text=self.text,
             is_end=True,
+            missing=self.is_missing,
         )
         return [chunk]

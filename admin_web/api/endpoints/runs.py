@@ -109,7 +109,7 @@ class RunEndpoints:
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
-        self._logs = RunLogAnswers(services.requester)
+        self._logs = RunLogAnswers(services.requester, services.now_ms)
 
     @endpoint(
         "POST",

@@ -1,6 +1,6 @@
 """A run's log, as the API returns it: from its executor, or the end that is stored with the run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from flask import request
@@ -10,6 +10,7 @@ from admin_web.logs.log_reader import LogPart, LogReader, ReadStatus
 from admin_web.logs.log_source import Source
 from broker.rpc import Requester
 from sql.listings.recent import DetailedRun
+from sql.registry.liveness import EXECUTOR_ALIVE_MS
 from sql.run_status import FINAL
 
 EXECUTOR, KEPT, NONE = "executor", "kept", "none"
@@ -31,8 +32,9 @@ class LogAnswer(msgspec.Struct, kw_only=True):
 class RunLogAnswers:
     """Reads run logs."""
 
-    def __init__(self, requester: Requester | None) -> None:
+    def __init__(self, requester: Requester | None, now_ms: Callable[[], int]) -> None:
         self._reader = LogReader(requester)
+        self._now_ms = now_ms
 
     def read(self, run: DetailedRun, place: Source, from_line: int, limit: int) -> LogAnswer:
         """Return up to `limit` lines from a line on."""
@@ -52,10 +54,16 @@ class RunLogAnswers:
         if part.status is ReadStatus.LINES:
             return part, EXECUTOR
         tail = run.log_tail or ""
-        if part.status is ReadStatus.BUSY or from_line > 1 or not tail:
+        if from_line > 1 or not tail or not self._is_lost(part, place):
             return part, NONE
         lines = tuple(tail.removesuffix("\n").split("\n"))
         return LogPart(status=part.status, lines=lines, is_end=True), KEPT
+
+    def _is_lost(self, part: LogPart, place: Source) -> bool:
+        """Whether no executor has the log; one that is online may return it later."""
+        if part.status is not ReadStatus.SILENT:
+            return part.status is ReadStatus.MISSING
+        return self._now_ms() - place.heard_at_ms > EXECUTOR_ALIVE_MS
 
 
 def log_reply(answer: LogAnswer, waited: Mapping[str, str] | None = None) -> Reply:

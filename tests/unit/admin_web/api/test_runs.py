@@ -12,6 +12,7 @@ from sql.runs import ticks
 from sql.runs.ticks import Tick
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
+from tests.support.fixed_logs import FixedLogs
 from tests.support.sql_rows import side_by_side
 from tests.support.stored_rows import Rows
 
@@ -295,6 +296,33 @@ class TestOne:
         }
         assert as_text.text == "one\ntwo\n"
         assert as_text.headers["Warren-Is-End"] == "true"
+
+    def test_a_log_whose_executor_is_online_but_silent_is_not_over(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        rows.executor("exec-1", clock.now, "{}")
+        run = rows.run(job_id, clock.now, status="FAILED", address="exec-1", log_tail="last\n")
+
+        def read() -> tuple[str, str, bool]:
+            log = admin.get(f"/runs/{run}/log").get_json()
+            return log["source"], log["text"], log["is_end"]
+
+        while_online = read()
+        clock.pass_seconds(16)
+
+        assert while_online == ("none", "", False)
+        assert read() == ("kept", "last\n", True)
+
+    def test_a_log_that_its_executor_has_no_longer_is_what_the_run_kept(
+        self, database: Database, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        api = make_api(database, clock, requester=FixedLogs("", is_missing=True))
+        rows.executor("exec-1", clock.now, "{}")
+        run = rows.run(job_id, clock.now, status="FAILED", address="exec-1", log_tail="last\n")
+
+        log = Program(api, make_token(database, clock)).get(f"/runs/{run}/log").get_json()
+
+        assert (log["source"], log["text"], log["is_end"]) == ("kept", "last\n", True)
 
     def test_logs_need_a_scope_of_their_own(
         self, program: Any, rows: Rows, job_id: int, clock: Clock

@@ -78,7 +78,7 @@ def reader(executors: Executors, time: Time) -> LogReader:
 
 def source(address: str = "one", **values: Any) -> Source:
     facts = {"run_id": 7, "app": "demo", "boot_id": "b", "scheduled_at_ms": 1_800_000_000_000}
-    return Source(address=address, **facts | values)
+    return Source(address=address, heard_at_ms=0, **facts | values)
 
 
 def test_lines_come_with_their_numbers(reader: LogReader, executors: Executors) -> None:
