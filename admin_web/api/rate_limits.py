@@ -15,7 +15,7 @@ class RateLimits:
 
     Args:
         rate: calls per second in the long run.
-        at_once: calls allowed in a burst.
+        at_once: calls allowed in a burst; at least one is.
         clock: monotonic seconds.
 
     """
@@ -24,7 +24,7 @@ class RateLimits:
         self, rate: float, at_once: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rate = rate
-        self._at_once = at_once
+        self._at_once = max(1.0, at_once)
         self._clock = clock
         self._lock = threading.Lock()
         #: How many calls each key has left, and when that was computed.

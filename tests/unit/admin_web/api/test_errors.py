@@ -9,6 +9,7 @@ from flask import Flask
 from structlog.testing import capture_logs
 
 from admin_web.api.api_services import Limits
+from admin_web.api.rate_limits import RateLimits
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.commands.tokens.token_text import new_token
 from sql.accounts import tokens
@@ -116,6 +117,16 @@ class TestTokens:
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         assert 0 < int(answers[2].headers["Retry-After"]) <= 11
         assert other.get("/jobs").status_code == 200
+
+    def test_a_burst_is_one_call_at_least(self) -> None:
+        now = 0.0
+        limits = RateLimits(0.1, 0.5, lambda: now)
+
+        waits = [limits.take(1), limits.take(1)]
+        now += waits[1]
+
+        assert waits == [0, 10]
+        assert limits.take(1) == 0
 
     def test_triggers_have_a_limit_of_their_own(
         self, database: Database, clock: Clock, rows: Rows
