@@ -11,7 +11,7 @@ from admin_web.api.api_services import ApiServices
 from admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
 from admin_web.api.endpoints.description_page import description_page
 from admin_web.api.openapi import document
-from sql.jobs import child_links
+from sql.listings import job_search
 from sql.registry.apps import ids_by_name
 
 HTML, CSS = "text/html", "text/css"
@@ -85,12 +85,12 @@ class MetaEndpoints:
             apps = None if actor.app_ids is None else list(ids_by_name(session, actor.app_ids))
             if actor.job_ids is None:
                 return apps, None
-            names = child_links.names(session, actor.job_ids)
-            return apps, sorted("/".join(name) for name in names.values())
+            names = job_search.names(session, actor.job_ids, actor.app_ids)
+            return apps, sorted(names.values())
 
         apps, jobs = self._services.database.read(read)
-        held = sorted(scope.value for scope in call.scopes)
-        return WhoAmI(token=call.token_name, owner=call.owner, scopes=held, apps=apps, jobs=jobs)
+        scopes = sorted(scope.value for scope in call.scopes if call.may(scope))
+        return WhoAmI(token=call.token_name, owner=call.owner, scopes=scopes, apps=apps, jobs=jobs)
 
 
 def _described() -> dict[str, Any]:

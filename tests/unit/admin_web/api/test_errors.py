@@ -13,6 +13,7 @@ from admin_web.api.rate_limits import RateLimits
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.commands.tokens.token_text import new_token
 from sql.accounts import tokens
+from sql.accounts.users import Role
 from sql.engine import Database
 from sql.errors import DatabaseUnavailable
 from tests.support.acting import NamedUsers, acting
@@ -150,6 +151,19 @@ class TestTokens:
             "apps": ["reports"],
             "jobs": None,
         }
+
+    def test_what_its_owner_may_no_longer_is_not_what_a_token_may(
+        self, program: Any, database: Database, rows: Rows
+    ) -> None:
+        mine = rows.job("nightly")
+        caller = program("operator", scopes=[Scope.READ, Scope.TRIGGER], job_ids=[mine])
+
+        NamedUsers(database, who="cli").set_rights(
+            "operator", role=Role.VIEWER, app_names=["mails"]
+        )
+
+        may = caller.get("/whoami").get_json()
+        assert (may["scopes"], may["apps"], may["jobs"]) == (["read"], [], [])
 
 
 class TestRequests:
