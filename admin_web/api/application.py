@@ -161,7 +161,7 @@ def _read(call: Call, one: Mounted) -> None:
             headers={"Accept-Post": ", ".join(endpoint.media)},
         )
     if media == JSON:
-        call.body = read_body(endpoint.body, parsed(call.raw or b"{}"))
+        call.body = read_body(endpoint.body, parsed(call.raw))
     elif media == MERGE_PATCH:
         call.body = parsed(call.raw)
 

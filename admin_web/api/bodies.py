@@ -31,14 +31,14 @@ class FieldErrors(list[dict[str, str]]):
 
 
 def parsed(data: bytes) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text; that of an empty one is an empty object.
 
     Raises:
         Refusal: 400, it is not JSON.
 
     """
     try:
-        return msgspec.json.decode(data)
+        return msgspec.json.decode(data or b"{}")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Refusal(400, f"expected JSON: {error}") from error
 

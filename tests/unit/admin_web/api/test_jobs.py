@@ -123,6 +123,17 @@ def test_a_patch_keeps_the_webhook_and_leaves_alone_who_stopped_it_meanwhile(
     assert (job["enabled"], job["alarm"]) == (False, JOB["alarm"])
 
 
+@pytest.mark.parametrize("media", ["", "application/json", "application/merge-patch+json"])
+def test_a_patch_without_a_body_changes_nothing(admin: Program, media: str) -> None:
+    tag = made(admin)
+    before = admin.get(PATH).get_json()
+
+    answer = admin.call("PATCH", PATH, headers={"If-Match": tag, "Content-Type": media})
+
+    assert answer.status_code == 200, answer.text
+    assert answer.get_json() == before
+
+
 def test_a_webhook_is_a_secret_to_who_only_reads(admin: Program, program: Any) -> None:
     made(admin)
 
