@@ -161,7 +161,10 @@ class Decider:
             elif owner is None:
                 step = _step(ImportAction.DELETED, item, origin.target_id, "it was deleted here")
             elif owner != app_id:
-                words = f"it is in app {item.spec.app} there now; delete it here to import it"
+                words = (
+                    f"it is in app {item.spec.app} there now; "
+                    "to move it, delete it here and import with --overwrite"
+                )
                 step = _step(ImportAction.CONFLICT, item, origin.target_id, words)
             else:
                 step = self._known_job(item, origin, stored, names)

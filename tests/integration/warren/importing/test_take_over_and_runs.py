@@ -9,8 +9,10 @@ import pytest
 from sqlalchemy import select, update
 
 from scheduler.audit.integrity_check import audit
+from sql.jobs import child_links
 from sql.models import Job, Run
 from tests.integration.warren.importing.conftest import ImportCase
+from tests.support.acting import NamedCommands
 
 
 @pytest.fixture
@@ -36,6 +38,27 @@ class TestTakeOver:
         assert [case.job(job_id).is_enabled for job_id in (1, 2)] == [1, 0]
         assert "start     job shop-jobs/ran" in said
         assert "left out  job shop-jobs/ran: it is already started" in again
+
+    def test_job_that_moved_to_another_app_there_is_moved_as_it_says(
+        self, case: ImportCase
+    ) -> None:
+        minutely = {"schedule_conf": "0 * * * * ?", "trigger_next_time": next_minute_ms()}
+        case.xxl.group("other-jobs", id=2)
+        case.xxl.job("parent", id=1, child_jobid="3")
+        case.xxl.job("moved", id=2, child_jobid="3", trigger_status=1, **minutely)
+        case.xxl.job("child", id=3)
+        case.run()
+        case.xxl.execute("UPDATE xxl_job_info SET job_group = 2 WHERE id = 2", ())
+
+        said = case.run()
+        NamedCommands(case.rows.database).delete("shop-jobs/moved")
+        case.run("--overwrite", "--take-over")
+
+        assert "to move it, delete it here and import with --overwrite" in said
+        job = case.job(2)
+        assert (case.app(job.app_id).name, job.is_enabled) == ("other-jobs", 1)
+        links = case.rows.database.read(lambda session: child_links.children(session, (1, 2)))
+        assert links == {1: (3,), 2: (3,)}
 
     @pytest.mark.parametrize(("watch", "seconds"), [((), 6), (("--watch", "3600"), 3_600)])
     def test_admin_at_work_is_noticed_soon(
