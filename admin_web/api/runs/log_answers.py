@@ -20,6 +20,8 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     """Lines of a log; `is_end`: the run is over and nothing follows.
 
     `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
+    The lines of a kept end have other numbers than in the log, so it comes whole, at most 4 kB
+    whatever the `limit` is, and only if `from_line` is 1.
     """
 
     from_line: int

@@ -297,6 +297,17 @@ class TestOne:
         assert as_text.text == "one\ntwo\n"
         assert as_text.headers["Warren-Is-End"] == "true"
 
+    def test_a_kept_end_comes_whole_and_only_to_who_begins_with_it(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        run = rows.run(job_id, clock.now, status="FAILED", address="gone", log_tail="one\ntwo\n")
+
+        first = admin.get(f"/runs/{run}/log?limit=1").get_json()
+        later = admin.get(f"/runs/{run}/log?from_line=2").get_json()
+
+        assert (first["source"], first["text"], first["is_end"]) == ("kept", "one\ntwo\n", True)
+        assert (later["source"], later["text"]) == ("none", "")
+
     def test_a_log_whose_executor_is_online_but_silent_is_not_over(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
     ) -> None:
