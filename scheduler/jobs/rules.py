@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
@@ -47,6 +47,21 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *found(lambda: _check_timezone(spec.timezone), "schedule/timezone"),
         *found(lambda: _check_schedule(spec, now_ms), "schedule"),
     ]
+
+
+def sound_specs(
+    specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
+) -> tuple[list[JobSpec], list[str]]:
+    """Return the valid jobs, and a line for each other one with the reason."""
+    sound, left_out = [], []
+    for spec in specs:
+        wrong = problems(spec, now_ms=now_ms, added_routes=added_routes)
+        if wrong:
+            name = f"{spec.app}/{spec.name}"
+            left_out.append(f"job {name!r} is left out: {wrong[0]}")
+        else:
+            sound.append(spec)
+    return sound, left_out
 
 
 def check_app_name(name: str) -> None:

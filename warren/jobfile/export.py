@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from scheduler.jobs.fields import FIELDS
-from scheduler.jobs.rules import problems
+from scheduler.jobs.rules import sound_specs
 from scheduler.jobs.spec import AppSpec, JobSpec
 from scheduler.jobs.stored_spec import app_spec, job_spec
 from scheduler.schedules.registry import shown_as
@@ -61,20 +61,6 @@ def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
         f"warren apps add {app}"
     )
     return "".join(f"{line}\n" for line in (words, *job_file([], specs)))
-
-
-def sound_specs(
-    specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
-) -> tuple[list[JobSpec], list[str]]:
-    """Return the valid jobs, and a line for each other one with the reason."""
-    sound, left_out = [], []
-    for spec in specs:
-        wrong = problems(spec, now_ms=now_ms, added_routes=added_routes)
-        if wrong:
-            left_out.append(f"job {spec.app}/{spec.name} is left out: {wrong[0]}")
-        else:
-            sound.append(spec)
-    return sound, left_out
 
 
 def job_file(app_specs: Sequence[AppSpec], specs: Sequence[JobSpec]) -> Iterator[str]:

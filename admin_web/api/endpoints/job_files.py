@@ -36,10 +36,11 @@ class ApplyQuery(msgspec.Struct, kw_only=True):
 
 
 class JobFileBody(msgspec.Struct, kw_only=True):
-    """A job file."""
+    """A job file; `left_out`, of an export, is ignored."""
 
     apps: list[AppBody] = []
     jobs: list[JobBody] = []
+    left_out: list[str] = []
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
@@ -67,10 +68,14 @@ class ExportQuery(msgspec.Struct, kw_only=True):
 
 
 class JobFileAnswer(msgspec.Struct, kw_only=True):
-    """A job file; applied as it is, it changes nothing."""
+    """A job file; applied as it is, it changes nothing.
+
+    `left_out` has a line for each job that a job file cannot express, with the reason.
+    """
 
     apps: list[dict[str, Any]]
     jobs: list[dict[str, Any]]
+    left_out: list[str]
 
 
 class JobFileEndpoints:
@@ -130,15 +135,21 @@ class JobFileEndpoints:
         Apps, with their webhooks, are included if the token may change them.
         """
         app_ids = asked_app_ids(self._services, call, call.query.app)
-        apps, specs = self._services.database.read(
+        apps, stored = self._services.database.read(
             lambda session: self._read(session, call, app_ids)
         )
+        specs, left_out = rules.sound_specs(
+            stored, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
+        )
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
-            text = "".join(f"{line}\n" for line in self._services.job_files.write(apps, specs))
-            return Reply(value=text.encode(), media=YAML)
+            remarks = [f"# {line}" for line in left_out]
+            lines = [*remarks, *self._services.job_files.write(apps, specs)]
+            return Reply(value="".join(f"{line}\n" for line in lines).encode(), media=YAML)
         return Reply(
             value=JobFileAnswer(
-                apps=[_app(one) for one in apps], jobs=[job_answer_body(one) for one in specs]
+                apps=[_app(one) for one in apps],
+                jobs=[job_answer_body(one) for one in specs],
+                left_out=left_out,
             )
         )
 

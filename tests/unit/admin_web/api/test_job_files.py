@@ -75,3 +75,20 @@ def test_an_export_that_is_applied_as_it_is_changes_nothing(admin: Program) -> N
     applied = admin.post("/apply?dry_run=true", told).get_json()
 
     assert applied["changes"] == []
+
+
+def test_a_job_that_no_file_may_hold_is_left_out_and_named(admin: Program, rows: Rows) -> None:
+    over = {"schedule_kind": "CRON", "schedule_value": "0 0 0 1 1 ? 2020", "is_enabled": 1}
+    rows.job("over\n- x", **over)
+    rows.job("nightly")
+
+    as_json = admin.get("/export?app=reports").get_json()
+    as_yaml = admin.get("/export?app=reports", headers={"Accept": "application/yaml"}).text
+
+    words = "job 'reports/over\\n- x' is left out: "
+    assert [job["name"] for job in as_json["jobs"]] == ["nightly"]
+    assert [line.startswith(words) for line in as_json["left_out"]] == [True]
+    assert as_yaml.startswith(f"# {words}")
+    sent = {"data": as_yaml, "headers": {"Content-Type": "application/yaml"}}
+    for answer in (admin.post("/apply", as_json), admin.post("/apply", **sent)):
+        assert (answer.status_code, answer.get_json()["changes"]) == (200, []), answer.text

@@ -13,7 +13,7 @@ from scheduler.alarms.policy import AlarmTargets, RunWebhook
 from scheduler.jobs import rules
 from scheduler.jobs.spec import BLOCKS, DELIVERIES, MISFIRES, ROUTES, AppSpec, JobSpec
 from warren.errors import JobFileError
-from warren.jobfile.export import job_file, sound_specs
+from warren.jobfile.export import job_file
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.jobfile.yaml_tree import read_tree, text
 from warren.jobfile.yaml_writer import scalar, text_field
@@ -167,7 +167,7 @@ def test_what_was_exported_reads_back_as_it_was(
         alarm=alarm,
         webhook=RunWebhook(url="https://example.com/", when="failure"),
     )
-    sound, left_out = sound_specs([spec], now_ms=NOW_MS, added_routes=())
+    sound, left_out = rules.sound_specs([spec], now_ms=NOW_MS, added_routes=())
     assert left_out == []
 
     found = read_back(tmp_path, written([app], sound))
@@ -250,10 +250,10 @@ def test_a_job_that_no_file_may_hold_is_left_out_and_named() -> None:
     )
     sound = JobSpec(name="sound", app="reports", handler="h")
 
-    assert sound_specs([over, sound], now_ms=NOW_MS, added_routes=()) == (
+    assert rules.sound_specs([over, sound], now_ms=NOW_MS, added_routes=()) == (
         [sound],
         [
-            "job reports/over is left out: cron '0 0 0 1 1 ? 2020' never fires again",
+            "job 'reports/over' is left out: cron '0 0 0 1 1 ? 2020' never fires again",
         ],
     )
 
