@@ -29,8 +29,8 @@ CHANGES = tuple(
         *(Action.JOB_STOP, Action.GLUE_SAVE),
     )
 )
-#: Entries that are read at most, of each kind.
-LOOKED_AT = 2_000
+#: Entries that are read at most.
+MOST = 2_000
 _ENABLED = "trigger_status"
 
 
@@ -64,16 +64,16 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
         NotFound: the job never existed, or the visitor may not see it.
 
     """
-    entries = audit_log.of_job(session, job_id, CHANGES, looked_at=LOOKED_AT)
+    entries = audit_log.of_job(session, job_id, CHANGES, limit=MOST)
     job = session.get(Job, job_id)
     if job is not None:
         _, spec, _ = commands.jobs.read(session, job_id)
         record = record_of(session, job, child_links.children_of(session, job_id))
         return JobHistory(job_id, spec.app, spec.name, spec, _versions(entries, record))
     gone = next((one for one in entries if one.action == Action.JOB_DELETE), None)
-    app, _, name = gone.name.partition("/") if gone else ("", "", "")
-    if gone is None or app not in apps.ids_by_name(session, visitor.app_ids):
+    if gone is None or not _is_visible(session, visitor, gone):
         raise NotFound(LookupFailure.NO_JOB, id=job_id)
+    app, _, name = gone.name.partition("/")
     return JobHistory(job_id, app, name, None, _versions(entries, values_of(gone.before)))
 
 
@@ -85,6 +85,15 @@ def restored(session: Session, history: JobHistory, version: Version, known: Vis
     return past_spec.past_spec(
         version.record, app=history.app, children=found, present=history.present
     )
+
+
+def _is_visible(session: Session, visitor: Visitor, gone: AuditEntry) -> bool:
+    """Whether a deleted job was one of the visitor's apps; another app may have its name now."""
+    app, _, _ = gone.name.partition("/")
+    if app not in apps.ids_by_name(session, visitor.app_ids):
+        return False
+    is_all = visitor.app_ids is None
+    return is_all or not audit_log.has_since(session, gone, action=Action.APP_DELETE, name=app)
 
 
 def _versions(entries: Sequence[AuditEntry], record: dict[str, Any]) -> list[Version]:

@@ -21,7 +21,7 @@ from sql.jobs import child_links
 from sql.models import Job
 
 #: How many of a job's entries in the audit log are searched for its earlier children.
-LOOKED_AT = 10_000
+MOST_UPDATES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _children_of(
 
 def _had_once(session: Session, job_id: int) -> set[int]:
     """Return the ids of all children that a job has had here, as the audit log knows."""
-    entries = audit_log.of_job(session, job_id, (Action.JOB_UPDATE,), looked_at=LOOKED_AT)
+    entries = audit_log.of_job(session, job_id, (Action.JOB_UPDATE,), limit=MOST_UPDATES)
     texts = (
         str(json.loads(values or "{}").get(CHILDREN) or "")
         for entry in entries

@@ -60,29 +60,34 @@ def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | 
 
 
 def of_job(
-    session: Session, job_id: int, actions: Sequence[str], *, looked_at: int
+    session: Session, job_id: int, actions: Sequence[str], *, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return the entries of some actions on a job, newest first.
-
-    Only its newest `looked_at` entries are searched; a job that is triggered often has more.
-    """
+    """Return the entries of some actions on a job, newest first."""
     newest = (
         select(AuditEntry.id)
-        .where(AuditEntry.kind == kind, AuditEntry.object_id == job_id)
+        .where(AuditEntry.action.in_(actions), AuditEntry.object_id == job_id)
         .order_by(AuditEntry.id.desc())
-        .limit(looked_at)
-        for kind in ("job", "glue")
+        .limit(limit)
     )
-    ids = [one for statement in newest for one in session.execute(statement).scalars()]
     return [
         entry
-        for part in chunks(sorted(ids, reverse=True))
+        for part in chunks(session.execute(newest).scalars().all())
         for entry in session.execute(
-            select(AuditEntry)
-            .where(AuditEntry.id.in_(part), AuditEntry.action.in_(actions))
-            .order_by(AuditEntry.id.desc())
+            select(AuditEntry).where(AuditEntry.id.in_(part)).order_by(AuditEntry.id.desc())
         ).scalars()
     ]
+
+
+def has_since(session: Session, entry: AuditEntry, *, action: str, name: str) -> bool:
+    """Whether something was done to an object of this name after an entry."""
+    kind = action.partition(".")[0]
+    later = select(AuditEntry.id).where(
+        AuditEntry.kind == kind,
+        AuditEntry.name == name,
+        AuditEntry.id > entry.id,
+        AuditEntry.action == action,
+    )
+    return session.execute(later.limit(1)).scalar() is not None
 
 
 def listing(session: Session, wanted: AuditFilter) -> Sequence[AuditEntry]:

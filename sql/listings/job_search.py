@@ -74,8 +74,8 @@ def search(session: Session, wanted: JobFilter, *, now_ms: int) -> list[ListedJo
 
 
 def ids(session: Session, wanted: JobFilter, *, most: int) -> Sequence[int]:
-    """Return the ids of up to `most` jobs that match, by app and name."""
-    return _page_ids(session, replace(wanted, order=Order.NAME, after=None, limit=most))
+    """Return the ids of up to `most` jobs that match, in the requested order."""
+    return _page_ids(session, replace(wanted, after=None, limit=most))
 
 
 def place(job: ListedJob, order: Order) -> str:
@@ -161,9 +161,10 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
     if wanted.app is not None:
         app_id = session.execute(select(App.id).where(App.name == wanted.app)).scalar()
         conditions.append(Job.app_id == (app_id or 0))
-    is_enabled = True if wanted.order is Order.DUE else wanted.is_enabled
-    if is_enabled is not None:
-        conditions.append(Job.is_enabled == int(is_enabled))
+    if wanted.is_enabled is not None:
+        conditions.append(Job.is_enabled == int(wanted.is_enabled))
+    if wanted.order is Order.DUE:
+        conditions.append(Job.is_enabled == 1)
     for column, text in (
         (Job.name, wanted.name),
         (Job.handler, wanted.handler),

@@ -78,7 +78,7 @@ class AuditEntry(Model):
         Index("i_trail_at", "at"),
         Index("i_trail_who", "who", "id"),
         Index("i_trail_object", "kind", "name", "id"),
-        Index("i_trail_object_id", "kind", "object_id", "id"),
+        Index("i_trail_action", "action", "object_id", "id"),
         TABLE_OPTIONS,
     )
 

@@ -5,13 +5,15 @@ import re
 import pytest
 from flask import Flask
 
-from scheduler.jobs.spec import JobSpec
+from scheduler.jobs.spec import AppSpec, JobSpec
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
+from sql.accounts.users import Role
 from sql.engine import Database
 from sql.jobs import job_names
 from sql.models import Job
-from tests.support.acting import acting
+from sql.registry.apps import ids_by_name
+from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 
@@ -122,6 +124,33 @@ def test_a_deleted_job_is_restored_as_a_new_one(
     assert field(page, "cron") == "0 0 2 * * ?"
     assert "alarm_webhook" in page
     assert HOOK not in page + history
+
+
+def test_a_job_that_is_often_triggered_keeps_its_history(
+    admin: Visit, database: Database, job_id: int
+) -> None:
+    trigger = {"at": 1, "who": "etl", "origin": "api", "action": "job.trigger", "kind": "job"}
+    trigger |= {"object_id": job_id, "name": "reports/nightly", "before": None, "after": None}
+    database.write(lambda session: audit_log.add_many(session, [trigger] * 2_500))
+
+    page = text(admin.get(f"/jobs/{job_id}/history").text)
+
+    assert "Retries 1 5" in page
+
+
+def test_whoever_gets_a_new_app_of_an_old_name_does_not_see_the_old_ones_jobs(
+    admin: Visit, app: Flask, database: Database, clock: Clock, job_id: int
+) -> None:
+    commands, address = acting(database, clock.now_ms, who="alice"), f"/jobs/{job_id}/history"
+    commands.jobs.delete([job_id])
+    assert signed_in(app, "viewer").get(address).status_code == 200
+    commands.apps.delete(database.read(ids_by_name)["reports"])
+    commands.apps.add(AppSpec(name="reports"))
+    users = NamedUsers(database, who="alice")
+    users.set_rights("viewer", role=Role.VIEWER, app_names=["reports"])
+
+    assert signed_in(app, "viewer").get(address).status_code == 404
+    assert admin.get(address).status_code == 200
 
 
 def test_the_history_of_a_foreign_job_is_not_there(
