@@ -44,13 +44,11 @@ class RunFinder:
         zone, now_ms = self._local_times.zone(), self._now_ms()
         return asked.form.search(zone=zone, now_ms=now_ms, before=before, limit=limit)
 
-    def all(self, asked: Asked, *, until_ms: int) -> SweepResult:
-        """Return all runs that match a valid form, up to a limit.
-
-        Only runs due before `until_ms`; this leaves out those created in the meantime.
-        """
+    def all(self, asked: Asked, *, until_ms: int | None = None) -> SweepResult:
+        """Return all runs that match a valid form, up to a limit; those due before `until_ms`."""
         wanted = self.search(asked)
-        wanted = replace(wanted, until_ms=min(wanted.until_ms or until_ms, until_ms))
+        if until_ms is not None:
+            wanted = replace(wanted, until_ms=min(wanted.until_ms or until_ms, until_ms))
         return self._database.read(
             lambda session: run_search.sweep(session, wanted, most=MOST, looked_at=LOOKED_AT)
         )

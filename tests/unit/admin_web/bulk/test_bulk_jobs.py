@@ -73,6 +73,20 @@ def test_all_jobs_of_a_filter_are_started_and_stopped(admin: Visit, rows: Rows) 
     assert found["other"] == 0
 
 
+def test_what_the_list_shows_by_next_run_is_what_all_of_it_means(admin: Visit, rows: Rows) -> None:
+    rows.job("on", **CRON)
+    rows.job("off", **CRON)
+    do(admin, "start", "name=on")
+
+    page = do(admin, "ask-delete", "order=due")
+    none = admin.get("/jobs/bulk/ask?action=delete&filter=order%3Ddue%26state%3Dstopped")
+
+    assert "Deleted: 1" in page
+    assert list(states(rows.database)) == ["off"]
+    assert names(admin.get("/jobs?order=due&state=stopped").text) == []
+    assert none.status_code == 303
+
+
 def test_each_matching_job_runs_once(admin: Visit, rows: Rows) -> None:
     for number in range(55):
         rows.job(f"night-{number}")

@@ -165,6 +165,17 @@ def test_kills_cancel_what_is_queued_and_ask_for_the_rest(
     assert entry.name == "3 runs"
 
 
+def test_a_kill_of_all_that_match_includes_retries_that_are_due_later(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    later = rows.run(rows.job("nightly"), clock.now + 600_000, status="PLANNED")
+
+    page = do(admin, action="kill", all="1", filter="status=open")
+
+    assert "1 of 1" in page
+    assert [(run.id, run.status) for run in all_runs(rows.database)] == [(later, "CANCELLED")]
+
+
 def test_runs_of_foreign_apps_are_not_there(app: Flask, rows: Rows, clock: Clock) -> None:
     theirs = rows.run(rows.job("secret", "mails"), clock.now - 1_000, app="mails", status="FAILED")
     operator = signed_in(app, "operator")
