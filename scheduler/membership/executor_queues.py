@@ -1,4 +1,4 @@
-"""Declares the queues of executors: once, and again when they may be gone."""
+"""Declares the queues of executors, and the exchanges: once, and again when they may be gone."""
 
 import threading
 from collections.abc import Iterable
@@ -41,12 +41,21 @@ class ExecutorQueues:
             self._missing.add((app, address))
 
     def forget_what_is_gone(self) -> None:
-        """Forget the declarations of queues that may be gone."""
+        """Forget the declarations of queues that may be gone; declare the exchanges again at once.
+
+        A broker that has lost its data has none, and without them nobody reaches anybody.
+
+        Raises:
+            BrokerUnavailable: the broker does not answer; call this again.
+
+        """
+        generation = self._beats.generation
+        if generation != self._generation:
+            self._admin.declare_exchanges()
+            self._generation = generation
+            self._declared.clear()
         with self._lock:
             missing, self._missing = self._missing, set()
-        if self._beats.generation != self._generation:
-            self._generation = self._beats.generation
-            self._declared.clear()
         self._declared = {boot for boot in self._declared if boot[:2] not in missing}
 
     def are_there(self, boot: Boot) -> bool:

@@ -80,9 +80,9 @@ class Registrar:
 
     def tick(self, now_ms: int) -> float:
         """Answer the heartbeats that wait; return the seconds until the next round."""
+        self._queues.forget_what_is_gone()
         with self._lock:
             greetings = self._waiting.take()
-        self._queues.forget_what_is_gone()
         welcome: list[Heartbeat] = []
         contested: list[tuple[Greeting, str]] = []
         try:

@@ -105,6 +105,14 @@ def test_service_that_goes_and_returns_amid_500_runs_costs_none(
     assert fragile.last_statuses(run_ids) == {RunStatus.SUCCEEDED: RUNS}
 
 
+def test_broker_that_comes_back_empty_is_used_again(fragile: Fragile) -> None:
+    fragile.broker.stop()
+    fragile.broker.wipe()
+    fragile.broker.start()
+
+    fragile.deployment.await_success(fragile.deployment.trigger("load-0"))
+
+
 def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> None:
     deployment = fragile.deployment
     fragile.broker.ctl("set_vm_memory_high_watermark", "0.000001")
