@@ -95,7 +95,11 @@ class Link:
     def _run(self) -> None:
         failures = 0
         while not self._closing.is_set():
-            good = any(self._serve(parameters) for parameters in self._parameters)
+            try:
+                good = any(self._serve(parameters) for parameters in self._parameters)
+            except Exception:  # without a free descriptor, there is not even a loop
+                log.exception("broker_link_failed", link=self._name)
+                good = False
             failures = 0 if good else failures + 1
             first, longest = self._backoff
             self._closing.wait(random.uniform(0, min(longest, first * 2 ** min(failures, 20))))  # noqa: S311 - jitter

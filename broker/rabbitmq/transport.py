@@ -1,6 +1,7 @@
 """The transport over RabbitMQ: pika, one connection and one thread for each role."""
 
 import logging
+import weakref
 from collections.abc import Sequence
 
 import pika  # type: ignore[import-untyped]
@@ -20,7 +21,8 @@ class AmqpTransport:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
-        self._clients: list[AmqpPublisher | AmqpConsumer | AmqpAdmin] = []
+        # A client that is connected is kept by its thread, one that was closed by nobody.
+        self._clients = weakref.WeakSet[AmqpPublisher | AmqpConsumer | AmqpAdmin]()
 
     def publisher(
         self, name: str, *, only_asks: bool = False, silent_seconds: float | None = None
@@ -29,19 +31,19 @@ class AmqpTransport:
         publisher = AmqpPublisher(
             name, self._settings, only_asks=only_asks, silent_seconds=silent_seconds
         )
-        self._clients.append(publisher)
+        self._clients.add(publisher)
         return publisher
 
     def consumer(self, name: str, queues: Sequence[str | Queue], *, prefetch: int) -> AmqpConsumer:
         """Return a running consumer; it waits for queues that do not exist yet."""
         consumer = AmqpConsumer(name, self._settings, queues, prefetch)
-        self._clients.append(consumer)
+        self._clients.add(consumer)
         return consumer
 
     def admin(self, name: str) -> AmqpAdmin:
         """Return an admin."""
         admin = AmqpAdmin(name, self._settings)
-        self._clients.append(admin)
+        self._clients.add(admin)
         return admin
 
     def check(self) -> None:
@@ -59,7 +61,7 @@ class AmqpTransport:
 
     def close(self) -> None:
         """Close everything made by this transport."""
-        for client in self._clients:
+        for client in list(self._clients):
             client.close()
         self._clients.clear()
 

@@ -71,11 +71,12 @@ class HeartbeatThread:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop; no heartbeat is sent after this returns."""
+        """Stop, and close the connection; no heartbeat is sent after this returns."""
         self._is_closed = True
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join(JOIN_SECONDS)
+        self._sender.publisher.close()
 
     def _run(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -12,7 +13,8 @@ SAMPLE_SECONDS = 1.0
 class LoadMeter:
     """The host's CPU and memory usage in per cent. Thread-safe.
 
-    CPU usage is measured between two samples at least SAMPLE_SECONDS apart; the first is 0.
+    CPU usage is measured between two samples at least SAMPLE_SECONDS apart; the first is 0. What
+    cannot be measured, as no descriptor is free to read it, stays as it was.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
@@ -28,7 +30,8 @@ class LoadMeter:
             now = self._monotonic()
             if now - self._sampled_at >= SAMPLE_SECONDS:
                 self._sampled_at = now
-                self._percent = self._cpu_percent(), _memory_percent()
+                with suppress(OSError):
+                    self._percent = self._cpu_percent(), _memory_percent()
             return self._percent
 
     def _cpu_percent(self) -> float:

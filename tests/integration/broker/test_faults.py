@@ -1,15 +1,19 @@
 """RabbitMQ's bad days: restarted, killed, short of memory, frozen, cut off."""
 
+import gc
 import logging
+import resource
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from broker import topology
 from broker.errors import BrokerUnavailable
@@ -543,6 +547,36 @@ def test_link_that_is_made_and_closed_often_leaves_no_descriptor(vhost: str) -> 
 
     assert open_descriptors() <= before
     transport.close()
+
+
+def test_link_outlives_a_moment_without_a_free_descriptor(vhost: str) -> None:
+    transport = transport_to(vhost, backoff_seconds=(0.01, 0.02))
+    transport.admin("a").declare_exchanges()
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    with structlog.testing.capture_logs() as events:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, most))
+        try:
+            publisher = transport.publisher("p")
+            eventually(lambda: any(one["event"] == "broker_link_failed" for one in events))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+        eventually(lambda: publisher.is_ready)
+
+    transport.close()
+
+
+def test_client_that_was_closed_is_forgotten(vhost: str) -> None:
+    transport = transport_to(vhost)
+    transport.admin("a").declare_exchanges()
+    publisher = weakref.ref(ready_publisher(transport))
+    kept = ready_publisher(transport)
+
+    publisher().close()
+
+    eventually(lambda: gc.collect() is not None and publisher() is None)
+    transport.close()
+    assert not kept.is_ready
 
 
 def test_link_that_never_gets_through_leaves_no_descriptor(proxy: Proxy, vhost: str) -> None:

@@ -199,3 +199,11 @@ def test_no_heartbeat_leaves_after_the_close(make: Callable[..., Case]) -> None:
     case.heartbeats.beat_now()
     assert len(case.publisher.sent) == count
     assert (before, threads.names()) == (["heartbeat exec-1"], [])
+
+
+def test_close_closes_the_connection(make: Callable[..., Case]) -> None:
+    case = make()
+
+    case.heartbeats.close()
+
+    assert not case.publisher.is_ready

@@ -1,3 +1,4 @@
+import errno
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -87,3 +88,19 @@ def test_memory_is_a_percentage_whatever_the_host_tells(
     monkeypatch.setattr(module.psutil, "virtual_memory", lambda: SimpleNamespace(percent=told))
 
     assert LoadMeter(lambda: host.now).read()[1] == shown
+
+
+def test_figures_stay_as_they_were_while_no_descriptor_is_free_to_read_them(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = LoadMeter(lambda: host.now)
+    host.pass_seconds(2, 0.5)
+    before = meter.read()
+    host.pass_seconds(2, 0.9)
+    monkeypatch.setattr(module.psutil, "virtual_memory", no_descriptor)
+
+    assert meter.read() == before
+
+
+def no_descriptor() -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
