@@ -37,6 +37,10 @@ class FinishedIds:
         self._bits[block] = self._bits.get(block, 0) | bits
         self._touched_at_ms[block] = max(at_ms, self._touched_at_ms.get(block, 0))
 
+    def touched_at_ms(self, number: int) -> int:
+        """Return when an id of the block of this one was last added; 0 if none was."""
+        return self._touched_at_ms.get(number // BLOCK_SIZE, 0)
+
     def blocks(self) -> Iterator[tuple[int, int, int]]:
         """Yield (block, bits, time of the last addition in ms) of each block."""
         for block, bits in self._bits.items():

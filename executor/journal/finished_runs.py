@@ -8,6 +8,9 @@ from executor.journal.finished_ids import FinishedIds
 
 #: How long a run is kept after the broker has its report, in milliseconds.
 MEMORY_MS = 3_600_000
+#: How long a report that the broker has may be on its way: a scheduler that is stuck holds it until
+#: the broker gives it to another one.
+SETTLED_MS = 600_000
 #: Bytes of reports kept, in case a scheduler asks for them again.
 RESULTS_LIMIT = 8_000_000
 
@@ -27,6 +30,10 @@ class FinishedRuns:
     def line(self, run_id: int) -> bytes:
         """Return the FINISHED line of a run; b"" if it is not kept."""
         return self._results.get(run_id, (0, b""))[1]
+
+    def is_settled(self, run_id: int, now_ms: int) -> bool:
+        """Whether a scheduler must have stored the report of a run by now, unless it is lost."""
+        return run_id in self._ids and now_ms - self._ids.touched_at_ms(run_id) >= SETTLED_MS
 
     def add(self, run_id: int, at_ms: int, line: bytes) -> None:
         """Add a run, with its FINISHED line if that is known; else b""."""

@@ -76,16 +76,17 @@ class RunStates:
             return Stage.FINISHED
         return Stage.ACCEPTED if entry.starting is None else Stage.STARTING
 
-    def report(self, run_id: int, boot_id: str) -> tuple[Final, int] | None:
+    def report(self, run_id: int, boot_id: str, *, now_ms: int) -> tuple[Final, int] | None:
         """Return the report of a finished run and its size; None if the run is not finished.
 
-        If only its id is kept, the report is for `boot_id`, with outcome LOST, and says so.
+        If only its id is kept, the report is for `boot_id`, with outcome LOST, and says so; None
+        while the real one may still be on its way, since the first that is stored counts.
         """
         entry = self._contents.open_runs.get(run_id)
         line = entry.line if entry else self._contents.finished.line(run_id)
         if line:
             return records.report_of(line), len(line)
-        if entry is None and run_id in self._contents.finished:
+        if entry is None and self._contents.finished.is_settled(run_id, now_ms):
             report = Finished(
                 run_id=run_id,
                 boot_id=boot_id,

@@ -71,6 +71,7 @@ class Intake:
         self._boot_id = context.identity.boot_id
         self._address = context.identity.address
         self._run_states = context.run_states
+        self._clock = context.clock
         self._log = context.log
         self._handlers = None if handlers is None else frozenset(handlers)
         self._active_runs = active_runs
@@ -131,8 +132,8 @@ class Intake:
             self._active_runs.start_reports.repeat(trigger.run_id)
 
     def report_again(self, run_id: int, boot_id: str) -> bool:
-        """Send the result of a finished run again; return False if it is not finished."""
-        known = self._run_states.report(run_id, boot_id)
+        """Send the result of a finished run again; return False if there is none to send."""
+        known = self._run_states.report(run_id, boot_id, now_ms=self._clock.now_ms())
         if known is not None:
             self._outbox.add(*known)
         return known is not None

@@ -45,6 +45,7 @@ class QueryResponder:
         self._run_states = context.run_states
         self._cpu_limit = context.limits.cpu_limit
         self._memory_limit = context.limits.memory_limit
+        self._clock = context.clock
         self._log = context.log
         self._sender = sender
         self._active_runs = active_runs
@@ -128,7 +129,8 @@ class QueryResponder:
         if key.boot_id == self._sender.identity.boot_id:
             return self._knowledge_now(key.run_id, stage)
         if stage is Stage.FINISHED:
-            known = self._run_states.report(key.run_id, key.boot_id)
+            now_ms = self._clock.now_ms()
+            known = self._run_states.report(key.run_id, key.boot_id, now_ms=now_ms)
             never = known is not None and isinstance(known[0], NotStarted)
             return Knowledge.NEVER_STARTED if never else Knowledge.FINISHED
         if stage is Stage.UNKNOWN and self._run_states.knows_boot(key.boot_id):

@@ -19,7 +19,7 @@ from executor.errors import JournalFailed
 from executor.fork_server import linux
 from executor.journal import records
 from executor.journal.file import Journal
-from executor.journal.finished_runs import MEMORY_MS
+from executor.journal.finished_runs import MEMORY_MS, SETTLED_MS
 from executor.journal.records import Final
 from executor.journal.run_states import RunStates, Stage
 
@@ -321,7 +321,7 @@ def test_killed_after_confirmed_nothing_is_reported_but_the_run_is_known(path: P
 
     assert reports == []
     assert run_states.stage(1) is Stage.FINISHED
-    assert run_states.report(1, "boot-1")[0] == finished(1)
+    assert run_states.report(1, "boot-1", now_ms=1_000)[0] == finished(1)
 
 
 def test_verdict_on_a_crash_is_repeated_by_every_boot_until_it_is_confirmed(path: Path) -> None:
@@ -390,7 +390,7 @@ def test_everything_said_survives_a_compaction(path: Path) -> None:
     kinds = {report.run_id: type(report) for report in reports}
     assert kinds == {1: NotStarted, 2: Finished, 3: Finished}
     assert {report.boot_id for report in reports} == {"boot-1"}
-    assert reopened.report(4, "boot-1")[0] == finished(4)
+    assert reopened.report(4, "boot-1", now_ms=1_000)[0] == finished(4)
 
 
 def test_compaction_makes_the_file_small(path: Path) -> None:
@@ -412,16 +412,20 @@ def test_compaction_makes_the_file_small(path: Path) -> None:
     assert run_states.stage(1) is Stage.FINISHED
 
 
-def test_result_that_is_no_longer_kept_is_reported_as_lost_in_the_askers_boot(path: Path) -> None:
+def test_result_that_is_no_longer_kept_is_lost_once_its_report_cannot_be_on_its_way(
+    path: Path,
+) -> None:
     run_states = open_run_states(path, results_limit=0)
     begin(run_states, "boot-1", now_ms=800)
     run_states.accept(1)
     run_states.finish(finished(1))
     run_states.confirm((1,), 900)
 
-    report, _ = run_states.report(1, "boot-1")
+    on_its_way = run_states.report(1, "boot-1", now_ms=900 + SETTLED_MS - 1)
+    report, _ = run_states.report(1, "boot-1", now_ms=900 + SETTLED_MS)
 
     assert run_states.stage(1) is Stage.FINISHED
+    assert on_its_way is None
     assert isinstance(report, Finished)
     assert (report.outcome, report.why) == (Outcome.LOST, to_json(Why.REPORT_FORGOTTEN()))
 
@@ -560,7 +564,7 @@ def test_text_that_is_no_unicode_is_reported_with_question_marks(path: Path) -> 
     assert isinstance(report, Finished)
     assert report.message == "file ?.txt"
     assert size > 0
-    assert run_states.report(1, "boot-1")[0] == report
+    assert run_states.report(1, "boot-1", now_ms=1_000)[0] == report
 
 
 def test_reason_that_is_no_unicode_is_reported_with_question_marks(path: Path) -> None:
