@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
 
 from flask import Response, render_template, request
 from flask_babel import lazy_gettext
 from sqlalchemy.orm import Session
-from wtforms import DateField, SelectField, StringField
+from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
 from admin_web.console_services import ConsoleServices
@@ -27,7 +27,6 @@ from admin_web.visitors import visitor
 from scheduler.actor import Right
 from sql.accounts import audit_log
 from sql.accounts.audit_log import AuditFilter
-from sql.instants import DAY_MS
 from sql.models import AuditEntry
 
 LINES = 50
@@ -98,16 +97,16 @@ class AuditPages:
             who=form.who.data or None,
             kind=form.kind.data or None,
             name=form.name.data or None,
-            since_ms=self._midnight_ms(form.since),
-            until_ms=self._midnight_ms(form.until, days=1),
+            since_ms=self._midnight_ms(form.since.data),
+            until_ms=self._midnight_ms(form.until.data, days=1),
             before_id=id_argument("before"),
             limit=LINES + 1,
         )
 
-    def _midnight_ms(self, field: DateField, *, days: int = 0) -> int | None:
-        if field.data is None:
+    def _midnight_ms(self, day: date | None, *, days: int = 0) -> int | None:
+        """Return when a day begins that is some days later; None without a day, or after 9999."""
+        if day is None or day > date.max - timedelta(days=days):
             return None
-        midnight = datetime.combine(
-            field.data, datetime.min.time(), ZoneInfo(self._services.timezone)
-        )
-        return int(midnight.timestamp() * 1000) + days * DAY_MS
+        zone = ZoneInfo(self._services.timezone)
+        midnight = datetime.combine(day + timedelta(days=days), time(), zone)
+        return int(midnight.timestamp() * 1000)

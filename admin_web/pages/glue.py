@@ -167,7 +167,7 @@ class GluePages:
         """Run the saved version once, on a chosen executor."""
         job, app = self._find(job_id)
         address = request.form.get("address", "")
-        param = request.form.get("param", "")
+        param = request.form.get("param", "").replace("\r\n", "\n")
         try:
             run_id, _is_new = self._services.commands(visitor().actor).runs.trigger_once(
                 job_id,

@@ -8,6 +8,7 @@ from flask_babel import gettext
 
 from admin_web.language import job_labels
 from admin_web.language.problem_text import problem_text
+from scheduler.cron.wall_clock import load_zone
 from scheduler.problems import Problem
 from scheduler.schedules.registry import has_schedule
 from scheduler.schedules.upcoming import first_fires
@@ -42,6 +43,7 @@ def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
     if not value and has_schedule(kind):
         return None
     try:
+        load_zone(zone)
         fires = first_fires(kind, value[:1_000], now_ms=now_ms, count=FIRES, timezone=zone)
     except Problem as problem:
         return Preview(wrong=problem_text(problem))

@@ -90,6 +90,12 @@ def has_since(session: Session, entry: AuditEntry, *, action: str, name: str) ->
     return session.execute(later.limit(1)).scalar() is not None
 
 
+def deleted_app_ids(session: Session) -> Sequence[int]:
+    """Return the ids of apps that were deleted."""
+    deleted = select(AuditEntry.object_id).where(AuditEntry.action == "app.delete")
+    return session.execute(deleted).scalars().all()
+
+
 def listing(session: Session, wanted: AuditFilter) -> Sequence[AuditEntry]:
     """Return entries, newest first."""
     statement = select(AuditEntry)

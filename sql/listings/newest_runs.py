@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import ColumnElement, func, or_, select, union_all
 from sqlalchemy.orm import Session
 
+from sql.accounts import audit_log
 from sql.dialects.hints import use_index
 from sql.models import App, Run
 from sql.models.runs import BY_STATUS
@@ -187,10 +188,10 @@ def latest_due(session: Session, wanted: RunSelection) -> int:
 
 
 def app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
-    """Return the apps of a selection."""
+    """Return the apps of a selection; all of them include deleted ones, whose runs are kept."""
     if wanted.app_ids is not None:
         return wanted.app_ids
-    return session.execute(select(App.id)).scalars().all()
+    return {*session.execute(select(App.id)).scalars(), *audit_log.deleted_app_ids(session)}
 
 
 def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:

@@ -11,11 +11,11 @@ const LIST = "form.selectable";
 const user = () => document.getElementById("conditions")?.dataset.user ?? "";
 // Not `form.action`: in a form with a field of that name, it is the field.
 const pathOf = (form) => new URL(form.getAttribute("action") ?? "", location.href).pathname;
-const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}${restored()}`;
-/** What a page was opened to restore; its draft is none of the page without it. */
-const restored = () => {
+const keyOf = (form) => `${PREFIX}${user()}:${pathOf(form)}${given()}`;
+/** What a page was opened to restore or to fill in; its draft is none of the page without it. */
+const given = () => {
   const query = new URLSearchParams(location.search);
-  return ["restore", "version"].map((name) => query.get(name) ?? "").join("/");
+  return ["restore", "version", "job"].map((name) => query.get(name) ?? "").join("/");
 };
 
 export function keepDrafts() {
@@ -84,7 +84,7 @@ function save(form, isSent = false) {
 }
 
 function isChanged(one) {
-  if (one.matches("button, [type=password], [type=file], [type=submit]")) return false;
+  if (one.matches("button, [type=password], [type=file], [type=submit], [name=is_sure]")) return false;
   if (one.type === "checkbox" || one.type === "radio") return one.checked !== one.defaultChecked;
   if (one.matches("select")) return [...one.options].some((option) => option.selected !== option.defaultSelected);
   return one.value !== one.defaultValue;

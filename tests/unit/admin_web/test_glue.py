@@ -393,6 +393,15 @@ class TestTrying:
         assert 'data-live="1"' in page
         assert "<option>host-1</option>" in page
 
+    def test_a_parameter_of_several_lines_arrives_as_it_is(
+        self, scripter: Visit, database: Database, job_id: int
+    ) -> None:
+        scripter.post(f"/glue/{job_id}/try", {"param": "2026-01-01\r\nall"})
+
+        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        assert run.param == "2026-01-01\nall"
+        assert '<textarea id="try-param"' in scripter.get(f"/glue/{job_id}").text
+
     def test_a_form_that_is_sent_twice_runs_the_version_once(
         self, scripter: Visit, database: Database, job_id: int
     ) -> None:

@@ -512,6 +512,15 @@ class TestForm:
         assert answer.text.count("<li><time") == 10
         assert ids(database) == set()
 
+    @pytest.mark.parametrize("kind", ["CRON&cron=0+0+2+*+*+?", "FIX_RATE&seconds=5"])
+    def test_the_preview_refuses_a_time_zone_that_does_not_exist(
+        self, operator: Visit, kind: str
+    ) -> None:
+        answer = operator.get(f"/jobs/preview?schedule_kind={kind}&timezone=Mars/Base")
+
+        assert answer.status_code == 200
+        assert "Mars/Base" in answer.text
+
     def test_the_preview_says_what_is_being_typed(self, operator: Visit) -> None:
         for query, expected in PREVIEWS:
             answer = operator.get(f"/jobs/preview?{query}")

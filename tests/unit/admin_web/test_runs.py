@@ -11,6 +11,7 @@ from sql.listings import run_search, run_walks
 from sql.listings.run_walks import RunSearch
 from sql.models import AuditEntry, Run
 from sql.run_status import Kind, RunStatus
+from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 
@@ -34,6 +35,18 @@ def older(page: str) -> str:
 class TestList:
     def test_without_a_run_it_says_how_one_comes_to_be(self, admin: Visit) -> None:
         assert "No runs yet." in admin.get("/runs").text
+
+    def test_failures_of_a_deleted_app_are_found(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("sent", app="mails")
+        run_id = rows.run(job_id, clock.now - 1_000, app="mails", status="FAILED")
+        commands = acting(rows.database, clock.now_ms)
+        commands.jobs.delete([job_id])
+        commands.apps.delete(rows.app("mails"))
+
+        assert shown(admin.get("/runs").text) == [run_id]
+        assert shown(admin.get("/runs?status=failures").text) == [run_id]
 
     def test_a_line_tells_all_that_is_worth_knowing(
         self, admin: Visit, rows: Rows, clock: Clock

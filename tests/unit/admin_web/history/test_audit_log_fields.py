@@ -1,18 +1,23 @@
 """The audit log shows what changed by the labels of the forms, with names instead of ids."""
 
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
 
 from admin_web.history.record_fields import LISTED
 from scheduler.alarms.policy import AlarmTargets
 from scheduler.commands.tokens.scopes import Scope
 from scheduler.commands.tokens.token_commands import TokenSpec
 from scheduler.jobs.spec import AppSpec, JobSpec
+from sql.accounts import audit_log
 from sql.accounts.idempotency import FormKey
 from sql.accounts.users import Rights, Role
 from sql.engine import Database
 from sql.registry.apps import ids_by_name
 from tests.support.acting import acting
-from tests.support.console import Clock, Visit
+from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
 
 
@@ -129,3 +134,20 @@ def test_an_entry_about_many_runs_links_the_first_of_them_and_exports_all(
     assert shown.count("3 more") == 2
     exported = admin.get("/audit?kind=run&format=json").get_json()
     assert exported[0]["after"]["runs"] == ids
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_day_of_25_hours_has_all_its_entries(database: Database, clock: Clock) -> None:
+    admin = signed_in(make_app(database, clock, cluster_zone=lambda: "Europe/Berlin"), "admin")
+    late = datetime(2026, 10, 25, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    entry = {"at": int(late.timestamp() * 1000), "who": "night", "origin": "cli", "kind": "app"}
+    entry |= {"action": "app.update", "object_id": 1, "name": "late", "before": None, "after": None}
+    database.write(lambda session: audit_log.add_many(session, [entry]))
+
+    def names(day: str) -> list[str]:
+        lines = admin.get(f"/audit?since={day}&until={day}&format=csv").text.splitlines()
+        return [line for line in lines if "late" in line]
+
+    assert len(names("2026-10-25")) == 1
+    assert names("2026-10-26") == []
+    assert admin.get("/audit?until=9999-12-31").status_code == 200
