@@ -137,4 +137,5 @@ def _record(
     for beat in sorted(heartbeats, key=_boot):
         presence.renew(session, registration(beat, now_ms))
     for bye, user in sorted(goodbyes, key=lambda one: _boot(one[0])):
-        presence.leave(session, presence.EXECUTOR, *_boot(bye), account=user)
+        if presence.leave(session, presence.EXECUTOR, *_boot(bye), account=user):
+            presence.note_departure(session, bye.app, bye.address, now_ms)

@@ -231,12 +231,14 @@ class Reaper:
         bisect(ends, self._ender.end, _skip)
 
     def _forget(self, now_ms: int) -> None:
-        """Remove what is left of executors that have been dead for a day."""
-        dead = [member for member, standing in self._roster.members() if standing is Standing.DEAD]
-        if not dead:
-            return
-        registered = self._context.database.read(_registered)
-        for member in dead:
+        """Remove what is left of executors that have been dead or departed for a day."""
+        registered, departed = self._context.database.read(_registered)
+        for (app, address), left_at in departed.items():
+            if now_ms - left_at > FORGET_SECONDS * 1000:
+                self._remove_departed(app, address, is_back=(app, address) in registered)
+        for member, standing in self._roster.members():
+            if standing is not Standing.DEAD:
+                continue
             boot_id, beat_at = registered.get((member.app, member.address), (None, 0))
             silent_seconds = (now_ms - beat_at) / 1000
             if boot_id is None:  # it said goodbye, which this scheduler has heard itself
@@ -244,11 +246,22 @@ class Reaper:
             if boot_id in (None, member.boot_id) and silent_seconds > FORGET_SECONDS:
                 self._remove(member)
 
-    def _remove(self, member: Member) -> None:
+    def _remove_departed(self, app: str, address: str, *, is_back: bool) -> None:
+        if is_back or self._delete_queue(app, address):
+            self._context.database.write(
+                lambda session: presence.forget_departure(session, app, address)
+            )
+
+    def _delete_queue(self, app: str, address: str) -> bool:
         try:
-            self._admin.delete_queue(topology.run_queue(member.app, member.address).name)
+            self._admin.delete_queue(topology.run_queue(app, address).name)
         except BrokerError as error:
-            log.warning("queue_not_deleted", address=member.address, error=str(error))
+            log.warning("queue_not_deleted", address=address, error=str(error))
+            return False
+        return True
+
+    def _remove(self, member: Member) -> None:
+        if not self._delete_queue(member.app, member.address):
             return
         self._context.database.write(
             lambda session: presence.leave(
@@ -263,11 +276,18 @@ def _skip(end: End, error: Exception) -> None:
     log.error("run_not_ended", run_id=end.run_id, error=str(error))
 
 
-def _registered(session: Session) -> dict[tuple[str, str], tuple[str, int]]:
-    return {
+def _registered(
+    session: Session,
+) -> tuple[dict[tuple[str, str], tuple[str, int]], dict[tuple[str, str], int]]:
+    """Return who holds which address and was last heard when, and who said goodbye when."""
+    held = {
         (row.app, row.address): (row.boot_id, row.beat_at)
         for row in presence.listing(session, presence.EXECUTOR)
     }
+    departed = {
+        (row.app, row.address): row.beat_at for row in presence.listing(session, presence.DEPARTED)
+    }
+    return held, departed
 
 
 def _untaken(trigger: Trigger, sent_to: SentTo, now_ms: int) -> End:

@@ -42,7 +42,10 @@ class App(Model):
 
 
 class Registration(Model):
-    """A registered process: executors under EXECUTOR, schedulers and consoles under ADMIN."""
+    """A registered process: executors under EXECUTOR, schedulers and consoles under ADMIN.
+
+    Under DEPARTED are addresses of executors that have said goodbye.
+    """
 
     __tablename__ = "xxl_job_registry"
     __table_args__ = (

@@ -20,6 +20,7 @@ from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch
 from tests.support.cluster import APP, Cluster, on_memory
+from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import triggers_in
 
@@ -328,6 +329,36 @@ def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
     assert still.connections.admin.count_messages(queue) is None
     assert still.roster.members() == []
     assert cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR)) == []
+
+
+@on_memory
+@pytest.mark.parametrize("is_back", [False, True], ids=["gone", "back"])
+def test_a_scheduler_that_never_heard_a_goodbye_removes_the_queue_after_a_day(
+    cluster: Cluster, *, is_back: bool
+) -> None:
+    cluster.scheduler()
+    FakeExecutor(cluster).join().goodbye()
+    eventually(lambda: listed(cluster, presence.DEPARTED))
+    cluster.crash(cluster.schedulers[0])
+    later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
+    still = new_still(cluster)
+    known = []
+
+    for now_ms in (later_ms - 10_000, later_ms):
+        cluster.pass_time(still, FORGETTING_SECONDS)
+        if is_back:
+            seat_at(cluster, still)()
+        still.reaper.tick(now_ms)
+        known.append(listed(cluster, presence.DEPARTED))
+
+    queue = f"warren.run.{APP}.one"
+    assert known == [["one"], []]
+    assert (still.connections.admin.count_messages(queue) is not None) is is_back
+
+
+def listed(cluster: Cluster, kind: str) -> list[str]:
+    rows = cluster.database.read(lambda session: presence.listing(session, kind))
+    return [row.address for row in rows]
 
 
 # -- reports that were sent before the end ----------------------------------------------------
