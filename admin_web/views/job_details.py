@@ -52,8 +52,8 @@ class JobDetails:
 
     @property
     def ended(self) -> list[RunLine]:
-        """The last runs that are over, newest first."""
-        return [run for run in self.runs if run.status not in OPEN]
+        """The last runs that are over, newest first; what was cancelled never began."""
+        return [run for run in self.runs if run.status not in {*OPEN, RunStatus.CANCELLED}]
 
     @property
     def succeeded(self) -> int:
