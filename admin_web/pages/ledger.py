@@ -66,7 +66,7 @@ class LedgerPages:
         """Show the tallies of a page of jobs, as far as they have been computed."""
         form, known = LedgerForm(request.args), visitor()
         form.set_apps(self._services.database.read(partial(ids_by_name, app_ids=known.app_ids)))
-        if not form.validate() or not _is_range(form):
+        if not form.validate() or not _is_range(form, self._today()):
             return render_template("pages/ledger.html", form=form, rows=[], next=None), 422
         wanted = LedgerFilter(
             app_ids=known.app_ids,
@@ -101,10 +101,12 @@ class LedgerPages:
         if form.range.data == "custom" and form.since.data and form.until.data:
             end = self._midnight_ms(form.until.data + timedelta(days=1))
             return self._midnight_ms(form.since.data) - 1, end - 1
-        now_ms, zone = self._services.now_ms(), ZoneInfo(self._services.timezone)
-        today = datetime.fromtimestamp(now_ms / 1000, zone).date()
         days = _DAYS.get(form.range.data or "", 1)
-        return self._midnight_ms(today - timedelta(days=days - 1)) - 1, None
+        return self._midnight_ms(self._today() - timedelta(days=days - 1)) - 1, None
+
+    def _today(self) -> date:
+        zone = ZoneInfo(self._services.timezone)
+        return datetime.fromtimestamp(self._services.now_ms() / 1000, zone).date()
 
     def _midnight_ms(self, day: date) -> int:
         midnight = datetime.combine(day, time(), ZoneInfo(self._services.timezone))
@@ -128,7 +130,7 @@ def _totals(answers: Iterable[CachedTally | None]) -> Counter[str]:
     return sums
 
 
-def _is_range(form: LedgerForm) -> bool:
+def _is_range(form: LedgerForm, today: date) -> bool:
     """Return whether the dates are a valid range; if not, show why beside the field."""
     if form.range.data != "custom":
         return True
@@ -140,7 +142,8 @@ def _is_range(form: LedgerForm) -> bool:
     if not timedelta() <= until - since < timedelta(days=LONGEST_DAYS):
         form.until.errors = [gettext("Choose a range of 1 to 31 days.")]
         return False
-    if since.year < 1971 or until.year > 9000:  # noqa: PLR2004 - what the clock can hold
+    # Of days to come there is nothing to reconcile; the rest is what the clock can hold.
+    if since > today or since.year < 1971 or until.year > 9000:  # noqa: PLR2004
         form.since.errors = [gettext("Choose a date.")]
         return False
     return True

@@ -65,6 +65,7 @@ class Bar:
 
     run_id: int
     status: RunStatus
+    due_ms: int
     from_ms: int
     until_ms: int
     x: int
@@ -117,6 +118,7 @@ def _bar(one: Span, window: Window, lane: int) -> Bar:
     return Bar(
         run_id=one.run.id,
         status=RunStatus(one.run.status),
+        due_ms=one.due_ms,
         from_ms=one.start_ms,
         until_ms=one.end_ms,
         x=min(start, WIDTH - STEP),
@@ -138,6 +140,7 @@ def _merged(last: Bar, fresh: Bar) -> Bar:
     return Bar(
         run_id=worst.run_id,
         status=worst.status,
+        due_ms=min(last.due_ms, fresh.due_ms),
         from_ms=last.from_ms,
         until_ms=max(last.until_ms, fresh.until_ms),
         x=last.x,

@@ -24,7 +24,7 @@ from sql.registry.apps import ids_by_name
 #: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
 ZOOMS = {"24": 4 * HOUR_MS, "6": HOUR_MS, "1": HOUR_MS // 4}
 USUAL = "24"
-#: The linked list of a bar's runs starts this much earlier and ends later: it goes by due time.
+#: The linked list of a bar's runs starts this much before the first is due, and ends later.
 _AROUND_MS = 60_000
 #: Limits for the middle of the page: 2000 to 2200.
 _FIRST_MS, _LAST_MS = 946_684_800_000, 7_258_118_400_000
@@ -122,7 +122,7 @@ class TimelinePages:
             "runs.index",
             app=row.app or None,
             job=(row.name or f"#{row.job_id}") if row.job_id else None,
-            since=self._local_times.input(bar.from_ms - _AROUND_MS),
+            since=self._local_times.input(bar.due_ms - _AROUND_MS),
             until=self._local_times.input(bar.until_ms + _AROUND_MS),
         )
 

@@ -832,6 +832,13 @@ class TestJobPage:
         assert "children: [child]" in page
         assert "Asia/Shanghai" in page
 
+    def test_a_cancelled_run_is_no_failure(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+        job_id = rows.job("nightly")
+        for number, status in enumerate(("SUCCEEDED", "CANCELLED")):
+            rows.run(job_id, clock.now - 1_000 - number, status=status)
+
+        assert "100 %" in admin.get(f"/jobs/{job_id}").text
+
     def test_a_schedule_that_cannot_be_read_breaks_no_page(self, admin: Visit, rows: Rows) -> None:
         job_id = rows.job("odd", schedule_kind="CRON", schedule_value="nonsense", is_enabled=1)
 

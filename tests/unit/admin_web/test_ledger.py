@@ -252,6 +252,7 @@ class TestPage:
             ("range=custom&since=2027-01-02&until=2027-01-01", "Choose a range of 1 to 31 days."),
             ("range=custom&since=2027-01-01&until=2027-02-01", "Choose a range of 1 to 31 days."),
             ("range=custom&since=0001-01-01&until=0001-01-02", "Choose a date."),
+            ("range=custom&since=2027-06-01&until=2027-06-02", "Choose a date."),
             ("range=custom&since=9999-12-31&until=9999-12-31", "Choose a date."),
         ],
     )

@@ -188,6 +188,20 @@ class TestLinks:
         shown = admin.get(listed[1].replace("&amp;", "&")).text
         assert len(set(re.findall(r'href="/runs/(\d+)"', shown))) == 3
 
+    def test_the_list_of_runs_that_began_late_has_them(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        crowd = rows.job("crowd")
+        for began_ms in range(clock.now - HOUR_MS, clock.now - HOUR_MS + 15_000, 5_000):
+            times = {"started_at": began_ms, "finished_at": began_ms + 1_000}
+            rows.run(crowd, began_ms - HOUR_MS // 2, status="SUCCEEDED", **times)
+
+        listed = re.search(r'href="(/runs\?[^"]+)"', admin.get("/timeline").text)
+
+        assert listed is not None
+        shown = admin.get(listed[1].replace("&amp;", "&")).text
+        assert len(set(re.findall(r'href="/runs/(\d+)"', shown))) == 3
+
 
 def run(number: int, due_ms: int, start_ms: int | None, end_ms: int | None, **more: str) -> SpanRun:
     return SpanRun(
