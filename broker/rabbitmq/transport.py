@@ -21,8 +21,9 @@ class AmqpTransport:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._settings = settings
-        # A client that is connected is kept by its thread, one that was closed by nobody.
-        self._clients = weakref.WeakSet[AmqpPublisher | AmqpConsumer | AmqpAdmin]()
+        # The thread of each keeps it until it is closed.
+        self._clients = weakref.WeakSet[AmqpPublisher | AmqpConsumer]()
+        self._admins: list[AmqpAdmin] = []
 
     def publisher(
         self, name: str, *, only_asks: bool = False, silent_seconds: float | None = None
@@ -43,7 +44,7 @@ class AmqpTransport:
     def admin(self, name: str) -> AmqpAdmin:
         """Return an admin."""
         admin = AmqpAdmin(name, self._settings)
-        self._clients.add(admin)
+        self._admins.append(admin)
         return admin
 
     def check(self) -> None:
@@ -61,9 +62,10 @@ class AmqpTransport:
 
     def close(self) -> None:
         """Close everything made by this transport."""
-        for client in list(self._clients):
+        for client in (*self._clients, *self._admins):
             client.close()
         self._clients.clear()
+        self._admins.clear()
 
 
 def connect(settings: BrokerSettings) -> AmqpTransport:
