@@ -212,6 +212,24 @@ def test_what_was_typed_is_forgotten_once_the_page_shows_it(page: Page, site: Si
     expect(page.get_by_text("What you had typed here is restored.")).to_have_count(0)
 
 
+def test_what_was_typed_about_some_runs_is_not_put_into_a_form_about_others(
+    page: Page, site: Site
+) -> None:
+    job, is_sure = page.locator("input[name=job]"), page.locator("input[name=is_sure]")
+    page.goto(f"{site.url}/runs/clear?job=reports/nightly")
+    is_sure.check()
+    job.fill("reports/weekly")
+    job.blur()
+
+    page.goto(f"{site.url}/runs/clear?job=reports/hourly")
+    expect(job).to_have_value("reports/hourly")
+    expect(is_sure).not_to_be_checked()
+
+    page.goto(f"{site.url}/runs/clear?job=reports/nightly")
+    expect(job).to_have_value("reports/weekly")
+    expect(is_sure).not_to_be_checked()
+
+
 def test_what_was_ticked_in_a_list_survives_the_end_of_the_sign_in(page: Page, site: Site) -> None:
     for name in ("hourly-sum", "hourly-mail", "weekly"):
         site.rows.job(name, schedule_kind="CRON", schedule_value="0 0 * * * ?")
