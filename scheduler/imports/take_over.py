@@ -19,7 +19,7 @@ from scheduler.problems import Problem
 from sql.imports import origins
 from sql.imports.origins import JOB
 from sql.jobs import jobs
-from sql.models import Job
+from sql.models import App, Job
 
 
 class TakeOver:
@@ -84,14 +84,15 @@ class TakeOver:
 
     def _why_not(self, session: Session, item: ImportedJob, known: dict[int, Job]) -> str:
         job = known.get(item.source_id)
-        if item.stop_reasons:
-            return f"it stays stopped: {'; '.join(map(str, item.stop_reasons))}"
+        stays = "; ".join(map(str, item.stop_reasons)) or (job.stop_reason if job else "")
+        if stays:
+            return f"it stays stopped: {stays}"
         if job is None:
             return ""
+        if session.get_one(App, job.app_id).name != item.spec.app:
+            return f"it is in app {item.spec.app} there, but not here"
         if job.is_enabled:
             return "it is already started"
-        if job.stop_reason:
-            return f"it stays stopped: {job.stop_reason}"
         if origins.started(session, [job.id]):
             return "it was started here before, and somebody has stopped it"
         return ""

@@ -50,11 +50,14 @@ class TestTakeOver:
         case.run()
         case.xxl.execute("UPDATE xxl_job_info SET job_group = 2 WHERE id = 2", ())
 
-        said = case.run()
+        said = case.run("--take-over")
+        started_in_the_old_app = case.job(2).is_enabled
         NamedCommands(case.rows.database).delete("shop-jobs/moved")
         case.run("--overwrite", "--take-over")
 
         assert "to move it, delete it here and import with --overwrite" in said
+        assert "moved: it is in app other-jobs there, but not here" in said
+        assert not started_in_the_old_app
         job = case.job(2)
         assert (case.app(job.app_id).name, job.is_enabled) == ("other-jobs", 1)
         links = case.rows.database.read(lambda session: child_links.children(session, (1, 2)))
