@@ -47,14 +47,14 @@ class BulkRunPages:
 
         The selection is in the URL, so a sign-in on the way leads back to it.
         """
-        now_ms, action = self._services.now_ms(), bulk.sent_action(ACTIONS)
-        chosen = self._chosen(action, now_ms)
+        now_ms = self._services.now_ms()
+        chosen = self._chosen(now_ms)
         if not chosen.run_ids:
             flash(gettext("No run was selected."), "error")
             return redirect(bulk.list_url("runs.index"), 303)
         return render_template(
             "pages/bulk_runs_ask.html",
-            action=action,
+            action=bulk.sent_action(ACTIONS),
             chosen=chosen,
             is_about_all=bulk.is_about_all(),
             filter=bulk.sent_filter(),
@@ -68,8 +68,7 @@ class BulkRunPages:
         """Start the work, unless this form was already sent."""
         known, key, asked_at = visitor(), bulk.sent_key(), bulk.sent_number("asked_at")
         if self._work.find(key, known.user_id) is None:
-            action = bulk.sent_action(ACTIONS)
-            chosen = self._chosen(action, asked_at)
+            chosen, action = self._chosen(asked_at), bulk.sent_action(ACTIONS)
             if len(chosen.run_ids) > bulk.sent_number("count"):
                 flash(gettext("More runs match now. Please check again."), "error")
                 query = bulk.sent_filter()
@@ -100,15 +99,15 @@ class BulkRunPages:
         self._work.resume(key, visitor())
         return redirect(url_for("bulk_runs.show", key=key), 303)
 
-    def _chosen(self, action: BulkAction, asked_at: int) -> Chosen:
+    def _chosen(self, asked_at: int) -> Chosen:
         if not bulk.is_about_all():
             return Chosen(bulk.ticked_ids(), is_all=True)
         asked = self._finder.ask(read_query(bulk.sent_filter()))
         if not asked.is_valid:
             abort(400)
         # Do not run again what running others again has created since.
-        until_ms = asked_at if action is BulkAction.RUN_AGAIN else None
-        found = self._finder.all(asked, until_ms=until_ms)
+        is_again = bulk.sent_action(ACTIONS) is BulkAction.RUN_AGAIN
+        found = self._finder.all(asked, until_ms=asked_at if is_again else None)
         return Chosen(found.run_ids, found.is_all)
 
 
