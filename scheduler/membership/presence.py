@@ -20,7 +20,7 @@ from scheduler.membership.registration import registration, stored_returns_secon
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
 from scheduler.rounds.loop import NAP_SECONDS
-from sql.registry import presence
+from sql.registry import departures, presence
 
 #: Deliveries taken in one round.
 BATCH = 500
@@ -138,4 +138,4 @@ def _record(
         presence.renew(session, registration(beat, now_ms))
     for bye, user in sorted(goodbyes, key=lambda one: _boot(one[0])):
         if presence.leave(session, presence.EXECUTOR, *_boot(bye), account=user):
-            presence.note_departure(session, bye.app, bye.address, now_ms)
+            departures.note(session, bye.app, bye.address, now_ms)

@@ -9,11 +9,10 @@ their executor reported before its end is read and stored.
 from collections.abc import Sequence
 
 import structlog
-from sqlalchemy.orm import Session
 
 from broker import topology
 from broker.boot import Boot
-from broker.errors import BadMessage, BrokerError, Expired
+from broker.errors import BadMessage, Expired
 from broker.messages.to_executor import Trigger, Triggers
 from broker.reasons.codes import Why
 from broker.signing import Direction, Sealer
@@ -22,8 +21,9 @@ from broker.trigger_packs import unpacked
 from scheduler.bisection import bisect
 from scheduler.completion.end import End, lost, never_started
 from scheduler.completion.run_ender import RunEnder
-from scheduler.membership.roster import Member, Roster, Standing
+from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
+from scheduler.recovery.executor_removal import ExecutorRemoval
 from sql.registry import presence
 from sql.run_status import RunStatus
 from sql.runs import queries
@@ -33,9 +33,6 @@ from sql.runs.successes import SentTo
 BATCH = 500
 #: Wait between two checks, shorter while a dead boot is being settled.
 POLL_SECONDS = 1.0
-#: When the queue and the registration of a dead executor are removed, and the wait between looks.
-FORGET_SECONDS = 24 * 3600.0
-FORGETTING_SECONDS = 60.0
 #: Triggers found unread that are remembered: the proof must survive a database that is away.
 PROOFS = 100_000
 
@@ -65,7 +62,7 @@ class Reaper:
         self._dead_after_ms = int(context.timeouts.dead_after * 1000)
         self._found_empty_at: dict[Boot, float] = {}
         self._proven: set[int] = set()
-        self._forgot_at = self._context.monotonic()
+        self._removal = ExecutorRemoval(context=context, admin=admin, roster=roster)
 
     def tick(self, now_ms: int) -> float:
         """Settle the runs of dead boots; return the seconds until the next look."""
@@ -74,9 +71,7 @@ class Reaper:
         dead = self._dead(now_ms)
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._settle(boot, now_ms) for boot in dead)
-        if self._context.monotonic() - self._forgot_at > FORGETTING_SECONDS:
-            self._forgot_at = self._context.monotonic()
-            self._forget(now_ms)
+        self._removal.tick(now_ms)
         if ended >= BATCH:
             return 0
         return self._settle_seconds / 2 if dead else POLL_SECONDS
@@ -230,64 +225,9 @@ class Reaper:
     def _end(self, ends: Sequence[End]) -> None:
         bisect(ends, self._ender.end, _skip)
 
-    def _forget(self, now_ms: int) -> None:
-        """Remove what is left of executors that have been dead or departed for a day."""
-        registered, departed = self._context.database.read(_registered)
-        for (app, address), left_at in departed.items():
-            if now_ms - left_at > FORGET_SECONDS * 1000:
-                self._remove_departed(app, address, is_back=(app, address) in registered)
-        for member, standing in self._roster.members():
-            if standing is not Standing.DEAD:
-                continue
-            boot_id, beat_at = registered.get((member.app, member.address), (None, 0))
-            silent_seconds = (now_ms - beat_at) / 1000
-            if boot_id is None:  # it said goodbye, which this scheduler has heard itself
-                silent_seconds = self._context.monotonic() - member.seen_at
-            if boot_id in (None, member.boot_id) and silent_seconds > FORGET_SECONDS:
-                self._remove(member)
-
-    def _remove_departed(self, app: str, address: str, *, is_back: bool) -> None:
-        if is_back or self._delete_queue(app, address):
-            self._context.database.write(
-                lambda session: presence.forget_departure(session, app, address)
-            )
-
-    def _delete_queue(self, app: str, address: str) -> bool:
-        try:
-            self._admin.delete_queue(topology.run_queue(app, address).name)
-        except BrokerError as error:
-            log.warning("queue_not_deleted", address=address, error=str(error))
-            return False
-        return True
-
-    def _remove(self, member: Member) -> None:
-        if not self._delete_queue(member.app, member.address):
-            return
-        self._context.database.write(
-            lambda session: presence.leave(
-                session, presence.EXECUTOR, member.app, member.address, member.boot_id
-            )
-        )
-        self._roster.forget(member.app, member.address, member.boot_id)
-        log.info("executor_forgotten", app=member.app, address=member.address)
-
 
 def _skip(end: End, error: Exception) -> None:
     log.error("run_not_ended", run_id=end.run_id, error=str(error))
-
-
-def _registered(
-    session: Session,
-) -> tuple[dict[tuple[str, str], tuple[str, int]], dict[tuple[str, str], int]]:
-    """Return who holds which address and was last heard when, and who said goodbye when."""
-    held = {
-        (row.app, row.address): (row.boot_id, row.beat_at)
-        for row in presence.listing(session, presence.EXECUTOR)
-    }
-    departed = {
-        (row.app, row.address): row.beat_at for row in presence.listing(session, presence.DEPARTED)
-    }
-    return held, departed
 
 
 def _untaken(trigger: Trigger, sent_to: SentTo, now_ms: int) -> End:

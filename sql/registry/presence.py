@@ -14,8 +14,6 @@ from sql.models import Registration
 from sql.updates import modify
 
 EXECUTOR = "EXECUTOR"
-#: Addresses whose last executor said goodbye: their run queues are still there.
-DEPARTED = "DEPARTED"
 ADMIN = "ADMIN"
 #: What the registrations of kind ADMIN have in place of an app.
 SCHEDULER = "scheduler"
@@ -132,17 +130,6 @@ def leave(
     if account is not None:
         held.append(or_(Registration.account.is_(None), Registration.account == account))
     return modify(session, delete(Registration).where(*held)) > 0
-
-
-def note_departure(session: Session, app: str, address: str, now_ms: int) -> None:
-    """Remember that the executor at an address has said goodbye."""
-    modify(session, delete(Registration).where(*_is(DEPARTED, app, address)))
-    hold(session, Beat(kind=DEPARTED, app=app, address=address, boot_id="", beat_at=now_ms))
-
-
-def forget_departure(session: Session, app: str, address: str) -> None:
-    """Forget that an executor has said goodbye, once its queue is gone."""
-    modify(session, delete(Registration).where(*_is(DEPARTED, app, address)))
 
 
 def forget_schedulers(session: Session, *, before_ms: int) -> None:

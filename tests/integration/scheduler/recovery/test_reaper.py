@@ -10,12 +10,13 @@ from broker.messages.to_scheduler import Knowledge
 from scheduler.connections import CALLBACK_PREFETCH
 from scheduler.membership.roster import Standing
 from scheduler.node import SchedulerNode
-from scheduler.recovery.reaper import FORGET_SECONDS, FORGETTING_SECONDS
+from scheduler.recovery.executor_removal import FORGET_SECONDS, FORGETTING_SECONDS
 from scheduler.timeouts import Timeouts
 from scheduler.triggers.messages import RoutedTrigger
 from sql.errors import DatabaseUnavailable
 from sql.models import Registration, Run
 from sql.registry import presence
+from sql.registry.departures import DEPARTED
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch
@@ -338,7 +339,7 @@ def test_a_scheduler_that_never_heard_a_goodbye_removes_the_queue_after_a_day(
 ) -> None:
     cluster.scheduler()
     FakeExecutor(cluster).join().goodbye()
-    eventually(lambda: listed(cluster, presence.DEPARTED))
+    eventually(lambda: listed(cluster, DEPARTED))
     cluster.crash(cluster.schedulers[0])
     later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
     still = new_still(cluster)
@@ -349,7 +350,7 @@ def test_a_scheduler_that_never_heard_a_goodbye_removes_the_queue_after_a_day(
         if is_back:
             seat_at(cluster, still)()
         still.reaper.tick(now_ms)
-        known.append(listed(cluster, presence.DEPARTED))
+        known.append(listed(cluster, DEPARTED))
 
     queue = f"warren.run.{APP}.one"
     assert known == [["one"], []]

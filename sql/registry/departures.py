@@ -1,0 +1,25 @@
+"""Addresses whose last executor said goodbye: their run queues are still there."""
+
+from sqlalchemy.orm import Session
+
+from sql.registry import presence
+from sql.registry.presence import Beat
+
+DEPARTED = "DEPARTED"
+
+
+def note(session: Session, app: str, address: str, now_ms: int) -> None:
+    """Remember that the executor at an address has said goodbye."""
+    beat = Beat(kind=DEPARTED, app=app, address=address, boot_id="", beat_at=now_ms)
+    presence.hold(session, beat)
+    presence.renew(session, beat)
+
+
+def read(session: Session) -> dict[tuple[str, str], int]:
+    """Return when the executor at each (app, address) said goodbye, in epoch milliseconds."""
+    return {(row.app, row.address): row.beat_at for row in presence.listing(session, DEPARTED)}
+
+
+def forget(session: Session, app: str, address: str) -> None:
+    """Forget that an executor has said goodbye, as its queue is gone or another one's."""
+    presence.leave(session, DEPARTED, app, address, "")
