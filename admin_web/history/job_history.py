@@ -92,8 +92,7 @@ def _is_visible(session: Session, visitor: Visitor, gone: AuditEntry) -> bool:
     app, _, _ = gone.name.partition("/")
     if app not in apps.ids_by_name(session, visitor.app_ids):
         return False
-    is_all = visitor.app_ids is None
-    return is_all or not audit_log.has_since(session, gone, action=Action.APP_DELETE, name=app)
+    return visitor.app_ids is None or not audit_log.is_app_deleted_since(session, app, gone)
 
 
 def _versions(entries: Sequence[AuditEntry], record: dict[str, Any]) -> list[Version]:

@@ -37,7 +37,7 @@ class Action(StrEnum):
     USER_DISABLE = "user.disable"
     USER_ENABLE = "user.enable"
     USER_DELETE = "user.delete"
-    APP_DELETE = "app.delete"
+    APP_DELETE = audit_log.APP_DELETE
     EXECUTOR_DRAIN = "executor.drain"
     GLUE_SAVE = "glue.save"
     TOKEN_ADD = "token.add"  # noqa: S105 - the name of an action

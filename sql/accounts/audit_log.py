@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 from sql.batch import chunks
 from sql.models import AuditEntry
 
+#: The action of an app's deletion.
+APP_DELETE = "app.delete"
 #: Most entries of one millisecond.
 _OF_ONE_INSTANT = 50
 
@@ -78,21 +80,20 @@ def of_job(
     ]
 
 
-def has_since(session: Session, entry: AuditEntry, *, action: str, name: str) -> bool:
-    """Whether something was done to an object of this name after an entry."""
-    kind = action.partition(".")[0]
+def is_app_deleted_since(session: Session, app: str, entry: AuditEntry) -> bool:
+    """Whether an app of this name was deleted after an entry."""
     later = select(AuditEntry.id).where(
-        AuditEntry.kind == kind,
-        AuditEntry.name == name,
+        AuditEntry.kind == "app",
+        AuditEntry.name == app,
         AuditEntry.id > entry.id,
-        AuditEntry.action == action,
+        AuditEntry.action == APP_DELETE,
     )
     return session.execute(later.limit(1)).scalar() is not None
 
 
 def deleted_app_ids(session: Session) -> Sequence[int]:
     """Return the ids of apps that were deleted."""
-    deleted = select(AuditEntry.object_id).where(AuditEntry.action == "app.delete")
+    deleted = select(AuditEntry.object_id).where(AuditEntry.action == APP_DELETE)
     return session.execute(deleted).scalars().all()
 
 
