@@ -189,7 +189,7 @@ class Code(Enum):
     USER_NAME_TAKEN = "there is already a user named %(name)r", ProblemKind.CONFLICT
     USER_CHANGED = "user %(name)s has been changed in the meantime", ProblemKind.CONFLICT
     OWN_USER = "%(name)s cannot do this to their own user", ProblemKind.CONFLICT
-    LAST_ADMINISTRATOR = "%(name)s is the only administrator", ProblemKind.CONFLICT
+    LAST_ADMINISTRATOR = "%(name)s is the only administrator who can sign in", ProblemKind.CONFLICT
     ADMINISTRATOR_WITH_APPS = "an administrator has all apps; leave them out"
     NO_APPS = "expected the apps of a new %(role)s, got none"
     VIEWER_WITH_SCRIPTS = "a viewer cannot change scripts"

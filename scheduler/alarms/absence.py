@@ -19,9 +19,7 @@ from sql.registry import presence
 
 #: Longest and shortest time between two checks; short times of absence are checked more often.
 ROUND_SECONDS, SHORT_ROUND_SECONDS = 5.0, 0.25
-_ABSENCE = "absent:"
-_RETURN = "back:"
-_SUBJECTS = (_ABSENCE, _RETURN)
+_SUBJECTS = (rate_limit.ABSENCE, rate_limit.RETURN)
 
 
 class AbsenceWatch:
@@ -79,7 +77,7 @@ class AbsenceWatch:
 
     def _has_changed(self, app: WaitingApp, last: AppAlarm | None) -> bool:
         """Return whether the last alarm about an app is out of date."""
-        if last is not None and last.subject_key.startswith(_ABSENCE):
+        if last is not None and last.subject_key.startswith(rate_limit.ABSENCE):
             return bool(self._roster.routable(app.name))
         return self._roster.absent_seconds(app.name) >= self._absence_seconds
 
@@ -92,16 +90,15 @@ class AbsenceWatch:
             last = newest.get(app.id)
             if not self._has_changed(app, last):
                 continue
-            if last is not None and last.subject_key.startswith(_ABSENCE):
-                self._add(
-                    session, app, _RETURN, Return(app=app.name, since=last.created_at), now_ms
-                )
+            if last is not None and last.subject_key.startswith(rate_limit.ABSENCE):
+                back = Return(app=app.name, since=last.created_at)
+                self._add(session, app, rate_limit.RETURN, back, now_ms)
             elif now_ms - heard.get(app.name, 0) >= self._absence_seconds * 1000:
                 # An executor that another scheduler has heard recently is not absent.
                 seconds = round(self._roster.absent_seconds(app.name))
                 jobs = recipients.count_enabled(session, app.id)
                 news = Absence(app=app.name, seconds=seconds, jobs=jobs)
-                self._add(session, app, _ABSENCE, news, now_ms)
+                self._add(session, app, rate_limit.ABSENCE, news, now_ms)
 
     def _add(
         self, session: Session, app: WaitingApp, subject: str, news: News, now_ms: int

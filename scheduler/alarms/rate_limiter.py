@@ -69,18 +69,23 @@ class AlarmRateLimiter:
         if not rate_limit.hold_lock_row(session):
             return 0  # another scheduler is doing it
         fresh = rate_limit.undecided(session, BATCH)
-        groups: dict[Group, list[Alarm]] = defaultdict(list)
+        groups: dict[tuple[Group, bool], list[Alarm]] = defaultdict(list)
         for alarm in fresh:
-            groups[Group.of(alarm)].append(alarm)
-        for group, members in groups.items():
-            self._split(session, group, members, now_ms)
+            groups[Group.of(alarm), rate_limit.is_about_absence(alarm)].append(alarm)
+        for (group, about_absence), members in groups.items():
+            before = rate_limit.let_through_since(
+                session, group, now_ms - HOUR_MS, about_absence=about_absence
+            )
+            self._split(session, before, members, now_ms)
         overdue = rate_limit.overdue_groups(session, now_ms, GROUPS)
         for group in overdue:
             _sum_up(session, group, now_ms)
         return len(fresh) + len(overdue)
 
-    def _split(self, session: Session, group: Group, members: Sequence[Alarm], now_ms: int) -> None:
-        before = rate_limit.let_through_since(session, group, now_ms - HOUR_MS)
+    def _split(
+        self, session: Session, before: Sequence[int], members: Sequence[Alarm], now_ms: int
+    ) -> None:
+        """Let as many new alarms through as there is room for after those from `before`."""
         room = max(0, self._per_hour - len(before))
         ready, held = members[:room], members[room:]
         rate_limit.change(session, [alarm.id for alarm in ready], {"status": AlarmStatus.READY})

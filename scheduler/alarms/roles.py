@@ -62,7 +62,7 @@ class AlarmRoles:
         self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
         self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
-        webhook = self._sender(post.send, MessageKind.WEBHOOK)
+        webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
         self._senders = [self._add("webhooks", webhook.tick, wake_conditions.webhooks)]
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
@@ -72,15 +72,13 @@ class AlarmRoles:
             self._add(f"run webhooks {number}", signed.tick, wake_conditions.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
-            mailer = self._sender(mail.send, MessageKind.MAIL)
+            mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
             self._senders.append(self._add("mailer", mailer.tick, wake_conditions.mailer))
 
     def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
         return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
 
-    def _sender(
-        self, send: Send, kind: MessageKind, slow: SlowTargets | None = None
-    ) -> AlarmSender:
+    def _sender(self, send: Send, kind: MessageKind, slow: SlowTargets) -> AlarmSender:
         return AlarmSender(
             kind=kind,
             database=self._database,

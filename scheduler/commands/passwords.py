@@ -8,6 +8,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from scheduler.problems import Code, Problem
+from sql.accounts.users import NO_SIGN_IN
 
 SHORTEST, LONGEST = 8, 200
 
@@ -47,6 +48,11 @@ def hash_password(password: str) -> str:
     return _HASHER.hash(password)
 
 
+def no_password() -> str:
+    """Return what a program has instead of a password's hash; checking it takes as long."""
+    return NO_SIGN_IN + hash_password(secrets.token_urlsafe())
+
+
 @cache
 def dummy_hash() -> str:
     """Return the hash of a random password, to check passwords of unknown users against."""
@@ -56,9 +62,10 @@ def dummy_hash() -> str:
 def is_password(password_hash: str, password: str) -> bool:
     """Return whether a password matches a hash; a wrong one takes equally long."""
     try:
-        return _HASHER.verify(password_hash, password)
+        is_right = _HASHER.verify(password_hash.removeprefix(NO_SIGN_IN), password)
     except (VerificationError, InvalidHashError):
         return False
+    return is_right and not password_hash.startswith(NO_SIGN_IN)
 
 
 @cache

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from scheduler.actor import Right
 from scheduler.commands.audit_log import Action
 from scheduler.commands.command_context import CommandContext
-from scheduler.commands.passwords import check_password, hash_password
+from scheduler.commands.passwords import check_password, hash_password, no_password
 from scheduler.problems import Code, Problem
 from sql.accounts import preferences, tokens, user_accounts, users
 from sql.accounts.users import Rights, Role
@@ -52,8 +52,7 @@ class UserCommands:
         check_user_name(name, PROGRAM_NAME_PATTERN if password is None else NAME_PATTERN)
         if password is not None:
             check_password(password, name)
-        # Without a password, store the hash of a random one: sign-ins then fail as slowly as usual.
-        password_hash = hash_password(password or secrets.token_urlsafe())
+        password_hash = no_password() if password is None else hash_password(password)
 
         def unit(session: Session) -> int:
             given = _checked(session, rights)
@@ -137,7 +136,7 @@ class UserCommands:
 
         Raises:
             Problem: there is no such user or app, the rights are invalid, the user is the actor,
-                or no administrator would remain.
+                or no administrator who can sign in would remain.
 
         """
 
@@ -154,7 +153,8 @@ class UserCommands:
         """Keep a user from signing in until `enable`; password, rights and apps are kept.
 
         Raises:
-            Problem: there is no such user, or it is the actor or the last administrator.
+            Problem: there is no such user, or it is the actor or the last administrator
+                who can sign in.
 
         """
         self._set_disabled(user_id, Action.USER_DISABLE, is_disabled=True)
@@ -172,7 +172,8 @@ class UserCommands:
         """Delete a user and all their sessions; their audit log entries are kept.
 
         Raises:
-            Problem: there is no such user, or it is the actor or the last administrator.
+            Problem: there is no such user, or it is the actor or the last administrator
+                who can sign in.
 
         """
 

@@ -41,7 +41,7 @@ class _Step:
             self.action is ImportAction.UPDATE
             and self.user is not None
             and users.rights_of(self.user).role is Role.ADMINISTRATOR
-            and not self.user.is_disabled
+            and users.may_sign_in(self.user)
             and self.item.role is not Role.ADMINISTRATOR
         )
 

@@ -26,7 +26,7 @@ COUNT_MS = 10_000
 #: After a count, the role rests for this many times the count's duration.
 WAIT_FACTOR = 20
 ROUND_SECONDS = 0.5
-SLICE = timedelta(minutes=5)
+SLICE, SECOND = timedelta(minutes=5), timedelta(seconds=1)
 #: A run may be inserted this long after its due time.
 INSERT_DELAY = timedelta(minutes=2)
 #: How far back to search for days without a final report.
@@ -165,11 +165,12 @@ class Reporter:
         """Return the counts of a day up to now; slices without runs are not queried."""
         unsettled: list[ByApp] = []
         start, end = self._days.start(day), self._days.end(day)
-        empty_until, until = start, min(end, now + SLICE)
+        # What is planned for later is not running yet.
+        empty_until, until = start, min(end, now.replace(microsecond=0) + SECOND)
         while start < until:
             stop = min(start + SLICE, end)
             if start not in tally.settled:
-                counted = {} if stop <= empty_until else self._count_slice(start, stop)
+                counted = {} if stop <= empty_until else self._count_slice(start, min(stop, until))
                 if not counted and stop > empty_until:
                     empty_until = self._first_due(stop, end) or end
                 if stop + INSERT_DELAY <= now and not any(one.running for one in counted.values()):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from sql.accounts.users import Role
+from sql.accounts.users import Role, may_sign_in
 from sql.errors import LookupFailure, NotFound
 from sql.models import SignIn, User
 from sql.rows import fetch, query
@@ -66,13 +66,13 @@ def by_id(session: Session, user_id: int) -> User:
 
 
 def lock_administrators(session: Session) -> list[str]:
-    """Lock all administrators; return the names of those that are not disabled.
+    """Lock all administrators; return the names of those who may sign in.
 
     Until the transaction ends, nobody else can change who is an administrator.
     """
     administrators = select(User).where(User.role == int(Role.ADMINISTRATOR)).order_by(User.id)
     locked = session.execute(administrators.with_for_update()).scalars()
-    return [user.name for user in locked if not user.is_disabled]
+    return [user.name for user in locked if may_sign_in(user)]
 
 
 def remove(session: Session, user: User) -> None:

@@ -12,6 +12,9 @@ from sql.batch import insert_or_ignore
 from sql.errors import LookupFailure, NotFound
 from sql.models import User
 
+#: What the stored password of a program begins with: nobody can sign in with it.
+NO_SIGN_IN = "!"
+
 
 class Role(IntEnum):
     """The stored roles; XXL-JOB has the first two."""
@@ -92,6 +95,11 @@ def find(session: Session, name: str) -> User:
     if user is None:
         raise NotFound(LookupFailure.NO_USER_NAMED, name=name)
     return user
+
+
+def may_sign_in(user: User) -> bool:
+    """Return whether a user is neither disabled nor a program."""
+    return not user.is_disabled and not user.password.startswith(NO_SIGN_IN)
 
 
 def set_password(user: User, password_hash: str) -> None:

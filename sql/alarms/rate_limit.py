@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
 from sql.alarms.alarms import OVER, AlarmStatus
@@ -19,6 +19,14 @@ _LOCK = "alarms"
 _LET_THROUGH = (AlarmStatus.READY, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
 #: The subject prefix of summaries, which do not count.
 SUMMARY = "held:"
+#: The subject prefixes of an app's loss of its last executor and of its return. They count apart
+#: from the app's other alarms, so that trouble of many executors does not hide an outage.
+ABSENCE, RETURN = "absent:", "back:"
+
+
+def is_about_absence(alarm: Alarm) -> bool:
+    """Return whether an alarm tells that an app has no executor, or has one again."""
+    return alarm.subject_key.startswith((ABSENCE, RETURN))
 
 
 class Group(NamedTuple):
@@ -90,8 +98,14 @@ def undecided(session: Session, limit: int) -> Sequence[Alarm]:
     )
 
 
-def let_through_since(session: Session, group: Group, since_ms: int) -> list[int]:
-    """Return the times of a group's alarms that were let through after `since_ms`, in order."""
+def let_through_since(
+    session: Session, group: Group, since_ms: int, *, about_absence: bool
+) -> list[int]:
+    """Return the times of a group's alarms that were let through after `since_ms`, in order.
+
+    Those about absence are returned, or those about all else.
+    """
+    is_about = or_(*(Alarm.subject_key.like(f"{one}%") for one in (ABSENCE, RETURN)))
     return list(
         session.execute(
             select(Alarm.created_at)
@@ -100,6 +114,7 @@ def let_through_since(session: Session, group: Group, since_ms: int) -> list[int
                 Alarm.status.in_(_LET_THROUGH),
                 Alarm.created_at > since_ms,
                 Alarm.subject_key.not_like(f"{SUMMARY}%"),
+                is_about if about_absence else not_(is_about),
             )
             .order_by(Alarm.created_at)
         ).scalars()

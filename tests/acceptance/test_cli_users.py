@@ -128,7 +128,7 @@ def test_the_last_administrator_is_not_disabled(tmp_path: Path) -> None:
     done = folder("users", "disable", "root-user")
 
     assert done.returncode == 1
-    assert done.stderr == "error: root-user is the only administrator\n"
+    assert done.stderr == "error: root-user is the only administrator who can sign in\n"
 
 
 @pytest.mark.parametrize(

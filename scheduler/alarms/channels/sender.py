@@ -42,7 +42,7 @@ class AlarmSender:
         send: sends one alarm.
         context: the time zone and console address for the texts.
         now_ms: the database's clock.
-        slow: slow receivers, shared by the threads of this kind; None = skip none.
+        slow: slow receivers, shared by the threads of this kind.
 
     """
 
@@ -54,7 +54,7 @@ class AlarmSender:
         send: Send,
         context: MessageContext,
         now_ms: Callable[[], int],
-        slow: SlowTargets | None = None,
+        slow: SlowTargets,
     ) -> None:
         self._slow = slow
         self._kind = kind
@@ -65,24 +65,23 @@ class AlarmSender:
 
     def tick(self, now_ms: int) -> float:
         """Send one alarm; return the seconds until the next round, 0 when there may be more."""
-        others = self._slow.left_alone() if self._slow else frozenset[str]()
+        slow = self._slow.left_alone()
         alarm = self._database.write(
             lambda session: alarms.claim(
                 session,
                 self._kind,
                 now_ms=now_ms,
                 until_ms=now_ms + CLAIM_MS,
-                except_targets=others,
+                except_targets=slow,
             )
         )
         if alarm is None:
             return ROUND_SECONDS
-        began = self._slow.clock() if self._slow else 0.0
+        began = self._slow.clock()
         try:
             self._send(alarm, message(from_text(alarm.content), self._context))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one holds up no other
-            if self._slow:
-                self._slow.note_failure(alarm.target_hash, began=began)
+            self._slow.note_failure(alarm.target_hash, began=began)
             self._fail(alarm, _words(error))
         else:
             self._settle(alarm, AlarmStatus.SENT, None)

@@ -18,6 +18,7 @@ from scheduler.alarms.channels.mail import Mailer
 from scheduler.alarms.channels.mail_server import MailServer
 from scheduler.alarms.channels.message import Message, MessageContext
 from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send
+from scheduler.alarms.channels.slow_targets import SlowTargets
 from scheduler.alarms.channels.webhook import Webhook
 from scheduler.alarms.policy import NOBODY, AlarmTargets
 from scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
@@ -65,6 +66,7 @@ class Desk:
             send=self._pass_on,
             context=MessageContext("UTC"),
             now_ms=lambda: self.now_ms,
+            slow=SlowTargets(),
         )
 
     def job(self, name: str = "nightly", **columns: Any) -> int:
@@ -812,6 +814,26 @@ class TestAilments:
             "reports: an executor is back",
             "reports: executor exec-1 reports trouble: disk",
             "reports: no executor online",
+        ]
+
+    def test_trouble_of_many_executors_hides_no_absence_and_no_return(
+        self, watching: "Watching"
+    ) -> None:
+        watching.desk.job()
+        watching.desk.limiter = AlarmRateLimiter(database=watching.desk.database, per_hour=2)
+        for ailments in ([Ailment.DISK], [Ailment.JOURNAL], [Ailment.DISK, Ailment.JOURNAL]):
+            watching.ail(*ailments, seconds=20)
+
+        watching.look(after=61.0)
+        watching.executor_beats()
+        watching.look(after=6.0)
+
+        subjects = [line.partition("[warren] reports: ")[2] for line in watching.told()]
+        assert subjects == [
+            "executor exec-1 reports trouble: disk",
+            "executor exec-1 reports trouble: journal",
+            "no executor online",
+            "an executor is back",
         ]
 
 

@@ -140,6 +140,18 @@ def test_a_disabled_user_keeps_everything_but_the_sessions(
     assert (user(rows).is_disabled, user(rows).generation) == (0, 2)
 
 
+def test_a_program_is_no_administrator_that_could_sign_in(rows: Rows, commands: NamedUsers) -> None:
+    commands.add("alice", PASSWORD, role=Role.ADMINISTRATOR)
+    commands.add("ci", None, role=Role.ADMINISTRATOR)
+
+    for act in (commands.disable, commands.delete):
+        with pytest.raises(Problem, match="alice is the only administrator who can sign in"):
+            act("alice")
+    commands.disable("ci")
+
+    assert not user(rows).is_disabled
+
+
 def test_disabling_twice_is_disabling_once(rows: Rows, commands: NamedUsers) -> None:
     commands.add("alice", PASSWORD, role=Role.OPERATOR, app_names=["mails"])
 

@@ -184,6 +184,21 @@ def test_what_is_due_later_today_is_counted_when_its_time_comes(
     assert report(cluster)["2026-11-20"] == (1, 0, 0)
 
 
+@on_memory
+def test_what_is_due_in_a_moment_is_not_running_yet(
+    cluster: Cluster, reporter: NewReporter
+) -> None:
+    for seconds in (0, 1, 3, 240, 299, 300, 560):
+        runs(cluster, NOW + seconds * 1_000, RunStatus.PLANNED)
+    one = reporter()
+
+    one.tick(NOW)
+    assert report(cluster)["2026-11-20"] == (1, 0, 0)
+
+    one.tick(NOW + 5 * MINUTE)
+    assert report(cluster)["2026-11-20"] == (6, 0, 0)
+
+
 def test_a_run_that_ends_hours_later_is_corrected(cluster: Cluster, reporter: NewReporter) -> None:
     [run_id, _] = runs(cluster, NOW - HOUR, RunStatus.RUNNING, SUCCEEDED)
     one = reporter()
