@@ -17,7 +17,8 @@ from executor.gateway.errors import AddressRefused
 
 LONGEST = 255
 _PORTS = {"http": 80, "https": 443}
-_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_-]+)*")
+#: Labels of up to 63 characters: resolvers take no longer ones.
+_NAME = re.compile(r"(?=.{1,253}\Z)(?!.*[^.]{64})[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_-]+)*")
 _ITEM = re.compile(
     r"(?P<host>\[[^\]]+\](?:/\d+)?|[^\[\]:]+|[0-9A-Fa-f:]+(?:/\d+)?)(?::(?P<port>\d+))?"
 )

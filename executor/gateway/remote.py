@@ -1,5 +1,6 @@
 """One registered executor: a Warren executor whose slots are at the registered URL."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -7,6 +8,7 @@ from typing import Any, Protocol
 from executor.core.agent import Executor
 from executor.core.state_folder import StateFolder
 from executor.gateway.allow_list import RemoteUrl
+from executor.gateway.liveness import REGISTERED_SECONDS
 from executor.gateway.protocol import RemoteResult
 from executor.gateway.remote_client import RemoteClient
 from executor.gateway.remote_folder import Note, RemoteFolder
@@ -44,6 +46,8 @@ class Remote:
         self._make_slots = slots
         self._slots: RemoteSlots
         self._is_draining = False
+        self._registered_until = time.monotonic() + REGISTERED_SECONDS
+        self._has_come_back = False
         self._boot_id = folder.boot_id_of(client.url.text) or new_boot_id()
         folder.save(self._note(client.appname))
         self.executor = make_executor(
@@ -69,6 +73,10 @@ class Remote:
             OSError: its version changed, and that could not be saved.
 
         """
+        now = time.monotonic()
+        if self.executor.was_drained and now > self._registered_until:
+            self._has_come_back = True
+        self._registered_until = now + REGISTERED_SECONDS
         if appname != self._client.appname:
             self._folder.save(self._note(appname))
             self._client.appname = appname
@@ -76,7 +84,15 @@ class Remote:
 
     def sign_off(self) -> None:
         """Note that it signed off."""
+        self._registered_until = 0.0
         self._slots.post(self._slots.sign_off)
+
+    @property
+    def drained_seconds(self) -> float:
+        """For how long one that was drained is not to be served; 0 if it has left since."""
+        if self._has_come_back:
+            return 0.0
+        return max(0.0, self._registered_until - time.monotonic())
 
     def has_run(self, run_id: int) -> bool:
         """Whether it has this run."""

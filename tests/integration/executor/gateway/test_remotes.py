@@ -365,6 +365,48 @@ class TestWhatOutlivesThem:
         case.register()
         assert len(case.executors) == 2
 
+    def test_one_that_signed_off_while_it_was_drained_is_served_when_it_registers(
+        self, case: Case
+    ) -> None:
+        executor = case.register()
+        executor.was_drained = True
+        case.remotes.sign_off("demo", URL)
+        case.register()
+
+        executor.end(clean=True)
+        case.remotes.tick()
+        case.register()
+
+        assert len(case.executors) == 2
+
+    def test_one_that_stayed_away_while_it_was_drained_is_served_when_it_registers(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        executor = case.register()
+        executor.was_drained = True
+        later = time.monotonic() + REGISTERED_SECONDS + 1
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        case.register()
+
+        executor.end(clean=True)
+        case.remotes.tick()
+        case.register()
+
+        assert len(case.executors) == 2
+
+    def test_one_that_registered_while_it_was_drained_is_not_served(self, case: Case) -> None:
+        executor = case.register()
+        case.remotes.sign_off("demo", URL)
+        case.register()
+        executor.was_drained = True
+        case.register()
+
+        executor.end(clean=True)
+        case.remotes.tick()
+        case.register()
+
+        assert len(case.executors) == 1
+
     def test_one_whose_address_another_holds_is_forgotten(self, case: Case) -> None:
         executor = case.register()
         executor.was_refused = True
