@@ -4,7 +4,7 @@ Every final state is entered here, except that a change of schedule cancels plan
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -17,10 +17,11 @@ from scheduler.completion.end import End
 from scheduler.completion.follow_ups import FollowUps, LastAttempt
 from scheduler.completion.plain_successes import end_plain, split
 from scheduler.completion.reported_ends import with_plausible_instants
-from scheduler.completion.retry_policy import NO_FAILURE, next_attempt
+from scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
 from scheduler.explanations import explanation
 from sql.ids import RunIds
 from sql.jobs import jobs
+from sql.jobs.jobs import JobToRun
 from sql.run_status import ENTERED_FROM, FINAL, RunStatus
 from sql.runs import planning, ticks, transitions
 from sql.runs.run_rows import LockedRun
@@ -116,25 +117,29 @@ class Completion:
     ) -> list[int]:
         unwanted = [rows[run_id] for run_id, end in winners.items() if end.status in NO_FAILURE]
         failures = ticks.failures_before(session, unwanted) if unwanted else {}
-        attempts = self._next_attempts(session, rows, winners, failures)
+        unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
+        job_ids = {rows[end.run_id].job_id for end in unsuccessful}
+        known = jobs.for_runs(session, job_ids) if job_ids else {}
+        attempts = self._next_attempts(rows, unsuccessful, known, failures)
         planned = planning.plan(session, list(attempts.values()), self._ids)
         last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
-        failure_alarms.keep(session, last, failures, self._alarm_defaults, now_ms=self._now_ms())
+        alarming = [
+            (row, end) for row, end in last if not is_withdrawn(row, known.get(row.job_id), end)
+        ]
+        failure_alarms.keep(
+            session, alarming, failures, self._alarm_defaults, now_ms=self._now_ms()
+        )
         last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
         # Last: the row of a new attempt, written by now, keeps its tick open.
         return planned + self._follow_ups.follow(session, last_attempts)
 
     def _next_attempts(
         self,
-        session: Session,
         rows: dict[int, LockedRun],
-        winners: dict[int, End],
+        unsuccessful: Sequence[End],
+        known: Mapping[int, JobToRun],
         failures: Collection[int],
     ) -> dict[int, planning.NewRun]:
-        unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
-        if not unsuccessful:
-            return {}
-        known = jobs.for_runs(session, {rows[end.run_id].job_id for end in unsuccessful})
         now_ms = self._now_ms()
         attempts: dict[int, planning.NewRun] = {}
         for end in unsuccessful:

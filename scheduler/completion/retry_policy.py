@@ -51,6 +51,11 @@ def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
     return run.origin_id == 0 and job.is_enabled == 0 and is_by_person(job)
 
 
+def is_withdrawn(run: LockedRun, job: JobToRun | None, end: End) -> bool:
+    """Whether a run never started and its job was stopped meanwhile, so that nobody misses it."""
+    return job is not None and end.never_started and was_stopped(run, job)
+
+
 def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
     """Return the same attempt again, later each time; None after the last redelivery."""
     step = max(run.redeliveries, bisect_left(REDELIVERY_SECONDS, end.least_wait_seconds))

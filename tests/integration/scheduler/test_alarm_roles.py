@@ -233,6 +233,19 @@ class TestMarks:
 
         assert desk.alarms() == []
 
+    def test_a_run_that_had_not_begun_when_its_job_was_stopped_is_not(self, desk: Desk) -> None:
+        run_id = desk.run(desk.job(is_enabled=0), status=RunStatus.SENT)
+
+        desk.end(run_id, RunStatus.UNDELIVERED, never_started=True)
+
+        assert desk.alarms() == []
+        assert desk.alarm_status(run_id) == 0
+
+    def test_a_run_that_failed_after_its_job_was_stopped_is_told(self, desk: Desk) -> None:
+        desk.end(desk.run(desk.job(is_enabled=0)), RunStatus.FAILED)
+
+        assert len(desk.alarms()) == 1
+
     def test_a_refused_retry_of_a_failure_with_retries_left_is_not(self, desk: Desk) -> None:
         last = desk.failed_before(RunStatus.FAILED, retries=2)
 
