@@ -10,9 +10,11 @@ from scheduler.jobs.fields import Field, changed
 from scheduler.jobs.script_source import normal_source
 from scheduler.jobs.spec import JobSpec
 from scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
+from scheduler.schedules.registry import ZONED_KINDS
 from sql.models import Job
 
-_SCHEDULE = frozenset({"schedule_kind", "schedule_value", "timezone"})
+_SCHEDULE = frozenset({"schedule_kind", "schedule_value"})
+_TIMEZONE = frozenset({"timezone"})
 _MISFIRE = frozenset({"misfire"})
 
 
@@ -40,7 +42,7 @@ class Edit:
     @property
     def reschedules(self) -> bool:
         """Whether the job gets another schedule."""
-        return _any_of(_SCHEDULE, self.fields)
+        return _reschedules(self.job, self.fields)
 
     @property
     def restarts(self) -> bool:
@@ -99,7 +101,13 @@ def _clears_stop(job: Job, changing: Sequence[Field]) -> bool:
     A policy may, if it is not known; but a schedule that has ended has ended with any.
     """
     may_be_policy = _any_of(_MISFIRE, changing) and not is_over(job)
-    return may_be_policy or _any_of(_SCHEDULE, changing)
+    return may_be_policy or _reschedules(job, changing)
+
+
+def _reschedules(job: Job, changing: Sequence[Field]) -> bool:
+    """Whether these fields change when the job is due; only some kinds depend on the time zone."""
+    is_in_zone = job.schedule_kind in ZONED_KINDS and _any_of(_TIMEZONE, changing)
+    return is_in_zone or _any_of(_SCHEDULE, changing)
 
 
 def _any_of(names: AbstractSet[str], fields: Sequence[Field]) -> bool:

@@ -235,6 +235,33 @@ def test_an_edit_of_the_schedule_in_the_window_cancels_the_old_and_plans_the_new
     assert is_sound(cluster)
 
 
+def test_an_edit_of_a_schedule_that_nobody_has_planned_loses_no_tick(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec(enabled=True, **EACH_SECOND))
+
+    apply(commands, spec(schedule_kind="FIX_RATE", schedule_value="5"))
+
+    assert is_sound(cluster)
+
+
+@pytest.mark.parametrize("kind", ["FIX_RATE", "FIX_DELAY"])
+def test_another_zone_moves_no_schedule_that_depends_on_none(
+    cluster: Cluster, commands: NamedCommands, kind: str
+) -> None:
+    rate = {"schedule_kind": kind, "schedule_value": "3600"}
+    apply(commands, spec(enabled=True, **rate))
+    cluster.set_job("each", next_tick_at=cluster.now_ms() + 60_000)
+    before = the_job(cluster)
+
+    done = apply(commands, spec(timezone="Europe/Berlin", **rate))
+
+    after = the_job(cluster)
+    assert done == [("update", "demo/each")]
+    assert after.timezone == "Europe/Berlin"
+    assert (after.last_tick_at, after.next_tick_at) == (before.last_tick_at, before.next_tick_at)
+
+
 def test_ticks_that_nobody_planned_before_a_stop_are_recorded_as_skipped(
     cluster: Cluster, commands: NamedCommands
 ) -> None:

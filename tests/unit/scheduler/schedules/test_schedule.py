@@ -233,13 +233,15 @@ def test_a_kind_that_is_unknown_here_can_be_shown_but_not_read() -> None:
 
 
 @pytest.mark.parametrize("start", [NOON, NOON + 1, NOON + 999])
-def test_a_rate_starts_one_period_on_and_on_a_whole_second(start: int) -> None:
-    watermark, first = rate(30).start(start)
+@pytest.mark.parametrize("seconds", [1, 30])
+def test_a_rate_starts_one_period_on_and_on_a_whole_second(start: int, seconds: int) -> None:
+    watermark, first = rate(seconds).start(start)
 
     assert first is not None
     assert first % 1_000 == 0
-    assert 30_000 <= first - start < 31_000
-    assert rate(30).next_after(watermark, first) == first
+    assert seconds - 1 < (first - start) / 1_000 <= seconds
+    assert watermark == start, "what is due until now is the old schedule's, the rest is not"
+    assert rate(seconds).next_after(watermark, first) == first
 
 
 def test_only_a_cron_that_is_over_is_refused() -> None:
