@@ -5,9 +5,17 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 #: The start of the last day of year 9999: the latest instant that is in that year in every zone.
 LATEST_MS = 253_402_214_400_000
+#: What was stored by now but is later by more dates from before the database's clock was set back;
+#: schedulers' clocks differ by less.
+AHEAD_MS = 5_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 _END_MS = LATEST_MS + DAY_MS - 1
+
+
+def is_within(instant_ms: int, now_ms: int, span_ms: int) -> bool:
+    """Return whether a stored instant is at most `span_ms` ago; not if the clock was set back."""
+    return -AHEAD_MS <= now_ms - instant_ms <= span_ms
 
 
 def moment(instant_ms: int, zone: tzinfo = UTC) -> datetime:

@@ -15,6 +15,7 @@ from scheduler.membership.roster import Roster
 from sql.alarms import alarms, rate_limit, recipients
 from sql.alarms.recipients import AppAlarm, WaitingApp
 from sql.engine import Database
+from sql.instants import is_within
 from sql.registry import presence
 
 #: Longest and shortest time between two checks; short times of absence are checked more often.
@@ -86,6 +87,7 @@ class AbsenceWatch:
             return  # another scheduler is doing this; the next check sees its alarms
         newest = recipients.newest_of_apps(session, _SUBJECTS)
         heard = presence.last_heard(session)
+        absence_ms = int(self._absence_seconds * 1000)
         for app in apps:
             last = newest.get(app.id)
             if not self._has_changed(app, last):
@@ -93,7 +95,7 @@ class AbsenceWatch:
             if last is not None and last.subject_key.startswith(rate_limit.ABSENCE):
                 back = Return(app=app.name, since=last.created_at)
                 self._add(session, app, rate_limit.RETURN, back, now_ms)
-            elif now_ms - heard.get(app.name, 0) >= self._absence_seconds * 1000:
+            elif not is_within(heard.get(app.name, 0), now_ms, absence_ms):
                 # An executor that another scheduler has heard recently is not absent.
                 seconds = round(self._roster.absent_seconds(app.name))
                 jobs = recipients.count_enabled(session, app.id)

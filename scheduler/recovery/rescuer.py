@@ -21,6 +21,7 @@ from scheduler.membership.roster import Roster, Standing
 from scheduler.node_context import NodeContext
 from scheduler.recovery.resending import Resender
 from scheduler.triggers.publisher import BatchResult, TriggerPublisher
+from sql.instants import is_within
 from sql.registry import presence
 from sql.run_status import RunStatus
 from sql.runs import queries, transitions
@@ -110,9 +111,10 @@ class Rescuer:
         with self._lock:
             noted = set(self._unknown)
             due = [run_id for run_id, unknown in self._unknown.items() if unknown.due_at <= now]
-        own = queries.by_ids(session, due[:BATCH]) if due else ()
+        due = due[:LOOK]
+        own = queries.by_ids(session, due) if due else ()
         unconfirmed = [row for row in own if self._is_own(row)]
-        self._forget(set(due[:BATCH]) - {row.id for row in unconfirmed})
+        self._forget(set(due) - {row.id for row in unconfirmed})
         others = queries.routed(
             session,
             before_ms=now_ms - YOUNGEST_MS,
@@ -128,7 +130,7 @@ class Rescuer:
 
     def _awake(self, session: Session, now_ms: int) -> set[str]:
         listed = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-        heard = {row.address for row in listed if now_ms - row.beat_at <= self._silent_ms}
+        heard = {row.address for row in listed if is_within(row.beat_at, now_ms, self._silent_ms)}
         return heard | {self._context.node}
 
     def _forget(self, run_ids: Iterable[int]) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from sql.dialects.supported import of
 from sql.errors import Ambiguous, LookupFailure, NotFound
-from sql.instants import at
+from sql.instants import AHEAD_MS, at
 from sql.models import Registration
 from sql.updates import modify
 
@@ -100,7 +100,10 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
 
 
 def renew(session: Session, beat: Beat) -> bool:
-    """Store a heartbeat; return False if another boot holds the address or it is not newer."""
+    """Store a heartbeat; return False if another boot holds the address or it is not newer.
+
+    After the clock was set back, an earlier one is newer.
+    """
     # Bypasses the ORM, which would take longer than the statement.
     renewed: Any = session.connection().execute(RENEWAL, renewal(beat))
     return bool(renewed.rowcount)
@@ -224,7 +227,10 @@ RENEWAL = (
     .where(
         *_is(bindparam("its_kind"), bindparam("its_app"), bindparam("its_address")),
         Registration.boot_id == bindparam("its_boot_id"),
-        Registration.beat_at < bindparam("its_beat_at"),
+        or_(
+            Registration.beat_at < bindparam("its_beat_at"),
+            Registration.beat_at - AHEAD_MS > bindparam("its_beat_at"),
+        ),
     )
     .values(
         beat_at=bindparam("its_beat_at"),

@@ -12,16 +12,12 @@ from sqlalchemy.orm import Session
 
 from sql.batch import chunks
 from sql.dialects.hints import use_index
-from sql.instants import DAY_MS
+from sql.instants import AHEAD_MS, DAY_MS
 from sql.models import App, Job, Run
 from sql.models.runs import BY_STATUS
 from sql.rows import fetch, query
 from sql.run_status import IN_FLIGHT, RunStatus
 from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
-
-#: A run routed so much later than now was routed before the clock was set back; schedulers' clocks
-#: differ by less.
-AHEAD_MS = 5_000
 
 
 class BusyBoot(NamedTuple):
@@ -87,7 +83,7 @@ def routed(
     So old are also those of before the clock was set back to `now_ms`. Runs that the schedulers
     `except_nodes` have routed since `except_since_ms` are left out.
     """
-    is_wanted = Run.routed_by.not_in(sorted(except_nodes)) | (Run.routed_at < except_since_ms)
+    is_wanted = Run.routed_by.not_in(sorted(except_nodes)) | _was_routed(except_since_ms, now_ms)
     return fetch(
         session,
         RoutedRun,

@@ -10,6 +10,8 @@ from broker.messages.to_scheduler import Knowledge
 from scheduler.node import SchedulerNode
 from scheduler.recovery.rescuer import AGAIN_SECONDS, BATCH, LONGEST_SECONDS
 from sql.models import Run
+from sql.registry import presence
+from sql.registry.presence import ADMIN, SCHEDULER, Beat
 from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
@@ -169,26 +171,67 @@ def test_hundreds_of_runs_for_a_dead_executor_hold_up_no_run_for_a_living_one(
     cluster.job("work")
     run_id = cluster.trigger("work")
     routed_at = cluster.now_ms() - 60_000
-    orphaned = {"status": RunStatus.ROUTED, "routed_by": "gone", "boot_id": boot_id}
-
-    def abandon(session: Session) -> None:
-        session.execute(
-            update(Run).values(address="one", routed_at=routed_at + 1 + ahead_ms, **orphaned)
-        )
-        table = Run.__table__
-        row = dict(session.execute(select(table)).mappings().one())
-        row |= {"executor_address": "dead", "routed_at": routed_at}
-        numbers = range(1, BATCH + 1)
-        session.execute(
-            insert(table),
-            [row | {"id": run_id + n, "scheduled_at": row["scheduled_at"] + n} for n in numbers],
-        )
-
-    cluster.database.write(abandon)
+    routed(cluster, run_id, boot_id, by="gone", at_ms=routed_at + 1 + ahead_ms)
+    routed_to_the_dead(cluster, run_id, at_ms=routed_at)
 
     still.rescuer.tick(cluster.now_ms())
 
     assert [copy.run_id for copy in queued(still)] == [run_id]
+
+
+@on_memory
+def test_hundreds_of_unconfirmed_runs_for_a_dead_executor_hold_up_none_for_a_living_one(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    boot_id = seat()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    routed(cluster, run_id, boot_id, by=still.name, at_ms=cluster.now_ms())
+    dead = routed_to_the_dead(cluster, run_id, at_ms=cluster.now_ms())
+    still.rescuer.note_unknown([*dead, run_id])
+
+    cluster.pass_time(still, AGAIN_SECONDS)
+    seat()
+    still.rescuer.tick(cluster.now_ms())
+
+    assert [copy.run_id for copy in queued(still)] == [run_id]
+
+
+@on_memory
+def test_a_run_of_a_scheduler_that_died_as_the_clock_was_set_back_is_sent_at_once(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    boot_id, ahead_ms = seat(), cluster.now_ms() + 3_600_000
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    routed(cluster, run_id, boot_id, by="gone", at_ms=ahead_ms)
+    beat = Beat(kind=ADMIN, app=SCHEDULER, address="gone", boot_id="g0ne", beat_at=ahead_ms)
+    cluster.database.write(lambda session: presence.hold(session, beat))
+
+    still.rescuer.tick(cluster.now_ms())
+
+    assert [copy.run_id for copy in queued(still)] == [run_id]
+
+
+def routed(cluster: Cluster, run_id: int, boot_id: str, *, by: str, at_ms: int) -> None:
+    """Let a scheduler have routed a run, of which nobody knows whether it was sent."""
+    values = {"status": RunStatus.ROUTED, "routed_by": by, "boot_id": boot_id, "routed_at": at_ms}
+    change = update(Run).where(Run.id == run_id).values(address="one", **values)
+    cluster.database.write(lambda session: session.execute(change))
+
+
+def routed_to_the_dead(cluster: Cluster, run_id: int, *, at_ms: int) -> range:
+    """Add as many runs as one round sends, like this one but to a dead executor; return the ids."""
+    table, run_ids = Run.__table__, range(run_id + 1, run_id + 1 + BATCH)
+
+    def unit(session: Session) -> None:
+        row = dict(session.execute(select(table)).mappings().one())
+        row |= {"executor_address": "dead", "routed_at": at_ms}
+        rows = [row | {"id": one, "scheduled_at": row["scheduled_at"] + one} for one in run_ids]
+        session.execute(insert(table), rows)
+
+    cluster.database.write(unit)
+    return run_ids
 
 
 def _is_sent(cluster: Cluster, run_id: int) -> bool:

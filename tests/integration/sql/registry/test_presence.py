@@ -101,6 +101,15 @@ def test_an_old_beat_or_another_boots_renews_nothing(database: Database, beat: B
     assert (row.boot_id, row.beat_at) == ("first", NOW_MS)
 
 
+def test_a_beat_is_stored_after_the_clock_was_set_back(database: Database) -> None:
+    hold(database, BEAT)
+
+    assert renew(database, replace(BEAT, beat_at=NOW_MS - 3_600_000))
+
+    [row] = database.read(lambda session: presence.listing(session, EXECUTOR))
+    assert row.beat_at == NOW_MS - 3_600_000
+
+
 def test_only_the_holder_can_leave(database: Database) -> None:
     hold(database, BEAT)
 
