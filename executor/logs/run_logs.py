@@ -10,6 +10,7 @@ import io
 import os
 import re
 import shutil
+import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -150,7 +151,7 @@ class RunLogs:
         try:
             with _open(path) as file:
                 if at_end:
-                    from_line = max(1, _count_lines(file) - limit + 1)
+                    from_line = _first_of_last(file, limit)
                 if not _skip_lines(file, from_line - 1):
                     return _nothing(from_line)
                 return _take_lines(file, path, from_line, max(0, limit), growing=growing)
@@ -229,14 +230,25 @@ def _open(path: str) -> io.BufferedReader:
     return open(path, "rb", opener=open_regular)
 
 
-def _count_lines(file: io.BufferedReader) -> int:
-    """Count the lines, including an unfinished last one, and go back to the start."""
+def _first_of_last(file: io.BufferedReader, limit: int) -> int:
+    """Return the first of the last lines, as many as one answer holds; go back to the start."""
+    before = max(0, os.fstat(file.fileno()).st_size - CHUNK_BYTES)
+    earlier, last = _count_lines(file, before)
+    first = earlier + 1 + (last != b"\n")
+    later, last = _count_lines(file)
+    count = earlier + later + (last != b"\n")
+    file.seek(0)
+    return max(1, count - limit + 1, min(first, count))
+
+
+def _count_lines(file: io.BufferedReader, size: int = sys.maxsize) -> tuple[int, bytes]:
+    """Return the number of line feeds in the next `size` bytes, and the last of these bytes."""
     count, last = 0, b"\n"
-    while data := file.read(_READ_BYTES):
+    while data := file.read(min(size, _READ_BYTES)):
+        size -= len(data)
         count += data.count(b"\n")
         last = data[-1:]
-    file.seek(0)
-    return count + (last != b"\n")
+    return count, last
 
 
 def _skip_lines(file: io.BufferedReader, count: int) -> bool:

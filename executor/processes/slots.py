@@ -110,6 +110,12 @@ class Slots(SlotPool):
         return self._supervisor.handlers
 
     @property
+    def away(self) -> Reason | None:
+        """Why no process can be started for now: the zygote has died and is not replaced soon."""
+        fault = self._supervisor.fault
+        return Why.ZYGOTE_GONE(fault=fault) if fault else None
+
+    @property
     def free(self) -> int:
         """How many runs could be started now; 0 while there is no zygote."""
         if not self._supervisor.is_ready or self._closed is not None:

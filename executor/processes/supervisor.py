@@ -25,6 +25,8 @@ from executor.processes.zygote_link import ZygoteLink
 BACKOFF_SECONDS = (0.1, 10.0)
 #: After a life this long the backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
+#: When one that is still importing the handlers counts as not coming.
+SLOW_SECONDS = 10.0
 #: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
 _POLL_SECONDS = 0.005
 
@@ -34,7 +36,7 @@ class ForkServerSupervisor:
 
     `on_died(survivors)` is called when nothing is left of a dead zygote except what could not be
     killed, `on_ready` when another one has replaced it. `handlers` are the names that the last
-    zygote loaded, `error` is why the last one could not load them.
+    zygote loaded, `error` is why the last one could not load them or be started.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class ForkServerSupervisor:
         self._names: list[str] = []
         self._backoff = BACKOFF_SECONDS[0]
         self._pinged_at = 0.0
+        self._died_at: float | None = None
         self._is_ending_orphans = False
         self._on_closed: Callable[[], None] | None = None
         self.handlers: tuple[str, ...] = ()
@@ -67,6 +70,14 @@ class ForkServerSupervisor:
         self.error = ""
 
     # -- for the slots ------------------------------------------------------------------------
+
+    @property
+    def fault(self) -> str:
+        """Why a dead zygote is not replaced soon; empty if there is one, or soon will be."""
+        if self._died_at is None or self.error:
+            return self.error
+        is_slow = time.monotonic() - self._died_at > SLOW_SECONDS
+        return f"importing the handlers takes over {SLOW_SECONDS:g} s" if is_slow else ""
 
     def open(self) -> None:
         """Start the zygote and wait until it has loaded the handlers.
@@ -123,9 +134,12 @@ class ForkServerSupervisor:
     def close(self, on_closed: Callable[[], None]) -> None:
         """End the zygote and everything it started, then call `on_closed`."""
         self._on_closed = on_closed
-        self.is_ready = False
+        was_ready, self.is_ready = self.is_ready, False
         if self._link is not None:
-            self._link.hang_up()
+            if was_ready:
+                self._link.hang_up()
+            else:  # it may be importing without end, and has no job processes yet
+                self._link.kill()
         elif not self._is_ending_orphans:
             self._loop.call_soon(on_closed)
 
@@ -138,9 +152,7 @@ class ForkServerSupervisor:
         elif isinstance(frame, frames.LoadFailed):
             raise HandlersError(frame.line, frame.traceback)
         else:
-            raise HandlersError(
-                f"the process that imports the handlers ended with exit code {link.join()}"
-            )
+            raise HandlersError(_ended(link.join()))
 
     def _listen(self, link: ZygoteLink) -> None:
         link.listen(self._take, self._on_death)
@@ -163,16 +175,20 @@ class ForkServerSupervisor:
             return
         self.handlers, self._names = tuple(self._names), []
         self.is_ready = True
-        self.error = ""
+        self.error, self._died_at = "", None
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
 
     def _on_death(self) -> None:
         link, self._link = self._link, None
         assert link is not None
-        self.is_ready = False
+        was_ready, self.is_ready = self.is_ready, False
         self._names = []
         link.kill_jobs()
         code = link.close()
+        if was_ready:
+            self._died_at = time.monotonic()
+        elif not self.error and self._on_closed is None:
+            self.error = _ended(code)
         if self._on_closed is None:
             self._log.error("zygote_died", pid=link.pid, exit_code=code, why=self.error)
         if time.monotonic() - link.started_at > GOOD_LIFE_SECONDS:
@@ -201,10 +217,15 @@ class ForkServerSupervisor:
         try:
             self._link = ZygoteLink(self._loop, self._sources, self._confinement)
         except OSError as error:
-            self._log.exception("zygote_start_failed", why=str(error))
+            self.error = str(error)
+            self._log.exception("zygote_start_failed", why=self.error)
             self._loop.call_later(self._backoff, self._restart)
         else:
             self._listen(self._link)
+
+
+def _ended(exit_code: int | None) -> str:
+    return f"the process that imports the handlers ended with exit code {exit_code}"
 
 
 def _orphans(started_ticks: int) -> list[linux.ProcessRow]:

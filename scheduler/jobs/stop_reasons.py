@@ -40,8 +40,11 @@ def is_over(job: Stopped) -> bool:
 
 
 def may_start(job: Stopped) -> bool:
-    """Whether a stopped job may be started as it is."""
-    return job.stop_reason is None or _code_of(job) is Why.SCHEDULE_CHANGED_BY
+    """Whether a stopped job may be started as it is: its schedule has not ended."""
+    return job.stop_reason is None or _code_of(job) in (
+        Why.SCHEDULE_CHANGED_BY,
+        Why.IMPORTED_IN_PART,
+    )
 
 
 def _code_of(job: Stopped) -> Sentence | None:

@@ -31,7 +31,7 @@ from scheduler.membership.registration import registration
 from scheduler.membership.roster import Roster
 from scheduler.node_context import NodeContext
 from scheduler.rounds.loop import NAP_SECONDS, WakeUp
-from sql.registry import apps, presence
+from sql.registry import apps, departures, presence
 
 #: Addresses that an app may have, those of executors that ended within a day included.
 ADDRESS_LIMIT = 1_000
@@ -229,6 +229,7 @@ def _hold(
     if app is None:
         return "", f"there is no app {beat.app}; create it with: warren apps add {beat.app}"
     holder = presence.holder(session, presence.EXECUTOR, beat.app, beat.address)
-    if holder is None and presence.count(session, presence.EXECUTOR, beat.app) >= ADDRESS_LIMIT:
+    is_known = holder is not None or departures.is_known(session, beat.app, beat.address)
+    if not is_known and departures.count_addresses(session, beat.app) >= ADDRESS_LIMIT:
         return "", f"app {beat.app} already has {ADDRESS_LIMIT} addresses"
     return holder or presence.hold(session, registration(beat, now_ms, account)), ""

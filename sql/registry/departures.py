@@ -1,7 +1,9 @@
 """Addresses whose last executor said goodbye: their run queues are still there."""
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from sql.models import Registration
 from sql.registry import presence
 from sql.registry.presence import Beat
 
@@ -18,6 +20,19 @@ def note(session: Session, app: str, address: str, now_ms: int) -> None:
 def read(session: Session) -> dict[tuple[str, str], int]:
     """Return when the executor at each (app, address) said goodbye, in epoch milliseconds."""
     return {(row.app, row.address): row.beat_at for row in presence.listing(session, DEPARTED)}
+
+
+def is_known(session: Session, app: str, address: str) -> bool:
+    """Return whether an address is remembered."""
+    return presence.holder(session, DEPARTED, app, address) is not None
+
+
+def count_addresses(session: Session, app: str) -> int:
+    """Return how many addresses of an app have a run queue, departed ones included."""
+    of_app = (Registration.kind.in_((presence.EXECUTOR, DEPARTED)), Registration.app == app)
+    return session.execute(
+        select(func.count(Registration.address.distinct())).where(*of_app)
+    ).scalar_one()
 
 
 def forget(session: Session, app: str, address: str) -> None:

@@ -141,12 +141,6 @@ def forget_schedulers(session: Session, *, before_ms: int) -> None:
     modify(session, delete(Registration).where(*old))
 
 
-def count(session: Session, kind: str, app: str) -> int:
-    """Return the number of addresses registered under an app."""
-    of_app = (Registration.kind == kind, Registration.app == app)
-    return session.execute(select(func.count()).where(*of_app)).scalar_one()
-
-
 def listing(session: Session, kind: str, app: str | None = None) -> Sequence[Registration]:
     """Return the registrations of a kind, or of one app in it, sorted by app and address."""
     statement = select(Registration).where(Registration.kind == kind)

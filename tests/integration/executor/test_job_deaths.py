@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.messages.values import Outcome
+from executor.processes import supervisor
 from tests.support.eventually import eventually
 from tests.support.processes import Process, find
 from tests.support.slot_harness import SlotHarness, processes_holding
@@ -142,10 +143,38 @@ def test_handlers_that_no_longer_load_are_tried_until_they_do(harness: SlotHarne
         kill(harness.zygote)
         harness.turn(lambda: any("SyntaxError" in event.get("why", "") for event in events))
     assert harness.slots.free == 0
+    away = str(harness.slots.away)
     harness.file.write_text(good)
 
     harness.turn(lambda: harness.slots.free == 2)
     assert harness.run("quick", "mended").message == "mended"
+    assert away.startswith("the zygote died and cannot be replaced: ")
+    assert "SyntaxError" in away
+    assert harness.slots.away is None
+
+
+def test_handlers_whose_import_ends_the_process_are_no_longer_counted_on(
+    harness: SlotHarness,
+) -> None:
+    harness.file.write_text("import os\nos._exit(3)\n")
+
+    kill(harness.zygote)
+    assert harness.slots.away is None
+    harness.turn(lambda: harness.slots.away is not None)
+
+    assert str(harness.slots.away).endswith("imports the handlers ended with exit code 3")
+
+
+def test_handlers_whose_import_hangs_are_no_longer_counted_on(
+    harness: SlotHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SLOW_SECONDS", 0.5)
+    harness.file.write_text("import time\ntime.sleep(600)\n")
+
+    kill(harness.zygote)
+    harness.turn(lambda: harness.slots.away is not None)
+
+    assert "importing the handlers takes over 0.5 s" in str(harness.slots.away)
 
 
 @pytest.mark.parametrize(

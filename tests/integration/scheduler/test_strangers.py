@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
 from broker.keys import AppKeys
@@ -26,7 +27,7 @@ from scheduler.membership import registrar
 from scheduler.node import SchedulerNode
 from sql.errors import DatabaseUnavailable
 from sql.models import Registration
-from sql.registry import apps, presence
+from sql.registry import apps, departures, presence
 from sql.registry.cluster import cluster_id
 from sql.run_status import RunStatus
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
@@ -90,6 +91,32 @@ def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluste
     assert said[7]["reason"] == "there is no app app-7; create it with: warren apps add app-7"
     assert app_names(cluster) == {APP}
     assert registered(cluster) == []
+
+
+@on_memory
+def test_addresses_that_say_goodbye_make_no_room_for_others_while_their_queues_are_there(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registrar, "ADDRESS_LIMIT", 2)
+    node = cluster.new_scheduler()
+    cluster.schedulers.append(node)
+
+    def beat(address: str, boot_id: str) -> str | None:
+        who = {"app": APP, "address": address, "boot_id": boot_id}
+        node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
+        node.registrar.tick(cluster.now_ms())
+        return node.roster.holder(APP, address)
+
+    def leave(session: Session, address: str) -> None:
+        presence.leave(session, presence.EXECUTOR, APP, address, "b")
+        departures.note(session, APP, address, cluster.now_ms())
+
+    for address in ("one", "two"):
+        assert beat(address, "b") == "b"
+        cluster.database.write(lambda session, it=address: leave(session, it))
+
+    assert beat("three", "b") is None
+    assert beat("two", "again") == "again"
 
 
 @on_memory

@@ -38,6 +38,28 @@ def test_path_is_by_the_day_of_the_due_time_in_utc(tmp_path: Path, at: int, day:
     assert RunLogs(tmp_path).path_of(at, 7) == f"{tmp_path}/{day}/7.log"
 
 
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [(f"{'x' * 999}\n", 1_000), (f"{'x' * (CHUNK_BYTES // 2 - 1)}\n", 7), ("x\n", 5_000)],
+)
+def test_last_lines_are_as_many_as_one_answer_holds(logs: RunLogs, line: str, count: int) -> None:
+    write(logs, line * (count - 1) + "the end\n")
+
+    lines = logs.read(1, DAY, 1, 1_000, at_end=True)
+
+    assert (lines.to_line, lines.is_end) == (count, True)
+    assert lines.text.endswith("\nthe end")
+    assert lines.from_line >= count - 999
+
+
+def test_last_line_is_read_however_long_it_is(logs: RunLogs) -> None:
+    write(logs, "first\n" + "x" * (CHUNK_BYTES + 1))
+
+    lines = logs.read(1, DAY, 1, at_end=True)
+
+    assert (lines.from_line, lines.to_line) == (2, 2)
+
+
 class TestReading:
     def test_lines_are_counted_from_one(self, logs: RunLogs) -> None:
         write(logs, "a\nb\nc\n")
