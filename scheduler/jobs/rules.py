@@ -52,16 +52,26 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
 def sound_specs(
     specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
 ) -> tuple[list[JobSpec], list[str]]:
-    """Return the valid jobs, and a line for each other one with the reason."""
-    sound, left_out = [], []
+    """Return the valid jobs, and a line for each other one with the reason.
+
+    There is a line too for each valid job with such a child, which it keeps.
+    """
+    sound: list[JobSpec] = []
+    lines: dict[str, str] = {}
     for spec in specs:
         wrong = problems(spec, now_ms=now_ms, added_routes=added_routes)
         if wrong:
             name = f"{spec.app}/{spec.name}"
-            left_out.append(f"job {name!r} is left out: {wrong[0]}")
+            lines[name] = f"job {name!r} is left out: {wrong[0]}"
         else:
             sound.append(spec)
-    return sound, left_out
+    parents = [
+        f"job {f'{spec.app}/{spec.name}'!r} still names its child {child!r}, which is left out"
+        for spec in sound
+        for child in (one if "/" in one else f"{spec.app}/{one}" for one in spec.children)
+        if child in lines
+    ]
+    return sound, [*lines.values(), *parents]
 
 
 def check_app_name(name: str) -> None:

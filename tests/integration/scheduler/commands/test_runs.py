@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from broker.reasons.codes import Why
 from scheduler.audit.integrity_check import audit
 from scheduler.commands.cluster import PauseOutcome
 from scheduler.commands.runs import KillOutcome
 from scheduler.completion.end import End
+from scheduler.explanations import explanation
 from scheduler.jobs.spec import JobSpec
 from scheduler.node import SchedulerNode
 from scheduler.problems import Problem
@@ -315,6 +317,19 @@ def test_an_instant_that_has_fired_stays_so_when_it_is_applied_again(
 
     assert len(cluster.runs()) == 1
     assert the_job(cluster, "once").is_enabled == 0
+
+
+def test_a_job_that_was_imported_in_part_starts_when_it_is_enabled(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec(**EACH_SECOND))
+    reason = explanation(Why.IMPORTED_IN_PART(why=("executor_route_strategy: unknown",)))
+    cluster.set_job("each", stop_reason=reason.text, stop_why=reason.why)
+
+    done = apply(commands, spec(enabled=True, route="ROUND", **EACH_SECOND))
+
+    assert done == [("update", "demo/each")]
+    assert (the_job(cluster).is_enabled, the_job(cluster).stop_reason) == (1, None)
 
 
 def test_another_misfire_policy_neither_starts_nor_stops_a_job_whose_schedule_has_ended(

@@ -248,12 +248,13 @@ def test_a_job_that_no_file_may_hold_is_left_out_and_named() -> None:
         schedule_kind="CRON",
         schedule_value="0 0 0 1 1 ? 2020",
     )
-    sound = JobSpec(name="sound", app="reports", handler="h")
+    sound = JobSpec(name="sound", app="reports", handler="h", children=("over", "mails/other"))
 
-    assert rules.sound_specs([over, sound], now_ms=NOW_MS, added_routes=()) == (
+    assert rules.sound_specs([sound, over], now_ms=NOW_MS, added_routes=()) == (
         [sound],
         [
             "job 'reports/over' is left out: cron '0 0 0 1 1 ? 2020' never fires again",
+            "job 'reports/sound' still names its child 'reports/over', which is left out",
         ],
     )
 
