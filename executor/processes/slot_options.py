@@ -1,6 +1,6 @@
 """How many job processes an executor has, how long they live, and what they may run."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from executor.fork_server.confinement import Confinement
@@ -21,6 +21,7 @@ class SlotOptions:
     process that is still there `stuck_seconds` after SIGKILL no longer holds its run open; that
     must be longer than a silent zygote may live.
     `fresh_process` applies to jobs that do not set it. Scripts in `script_languages` may run.
+    Once `is_unwanted` returns true, the handlers' first import is given up.
 
     Raises:
         ValueError: these would be too many processes, or no slot.
@@ -39,6 +40,7 @@ class SlotOptions:
     silence_seconds: float = 12.0
     script_languages: Collection[str] = ()
     confinement: Confinement = field(default_factory=Confinement)
+    is_unwanted: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         if not (self.count >= 1 and self.most_idle >= 0 and self.most_processes <= PROCESS_LIMIT):

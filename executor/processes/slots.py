@@ -79,6 +79,7 @@ class Slots(SlotPool):
             loop=loop,
             sources=sources,
             confinement=self._confinement,
+            is_unwanted=options.is_unwanted,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,
             on_exited=self._on_exited,

@@ -27,6 +27,8 @@ BACKOFF_SECONDS = (0.1, 10.0)
 GOOD_LIFE_SECONDS = 60.0
 #: When one that is still importing the handlers counts as not coming.
 SLOW_SECONDS = 10.0
+#: Seconds between two looks whether the zygote that imports the handlers is still wanted.
+_WANTED_SECONDS = 0.25
 #: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
 _POLL_SECONDS = 0.005
 
@@ -45,6 +47,7 @@ class ForkServerSupervisor:
         loop: asyncio.AbstractEventLoop,
         sources: Sequence[str],
         confinement: Confinement,
+        is_unwanted: Callable[[], bool],
         on_ready: Callable[[], None],
         on_forked: Callable[[frames.Forked], None],
         on_exited: Callable[[frames.Exited], None],
@@ -53,6 +56,7 @@ class ForkServerSupervisor:
         self._loop = loop
         self._sources = tuple(sources)
         self._confinement = confinement
+        self._is_unwanted = is_unwanted
         self._on_ready = on_ready
         self._on_forked = on_forked
         self._on_exited = on_exited
@@ -83,7 +87,7 @@ class ForkServerSupervisor:
         """Start the zygote and wait until it has loaded the handlers.
 
         Raises:
-            HandlersError: they cannot be loaded.
+            HandlersError: they cannot be loaded, or are not wanted any more.
 
         """
         linux.become_subreaper()
@@ -91,8 +95,9 @@ class ForkServerSupervisor:
         link = self._link = ZygoteLink(self._loop, self._sources, self._confinement)
         try:
             while not self.is_ready:
-                link.wait()
-                self._take_initial(link)
+                self._check_wanted()
+                if link.wait(_WANTED_SECONDS):
+                    self._take_initial(link)
         except BaseException:
             link.kill()  # it may still be importing, and our own exit would wait for it
             link.close()
@@ -144,6 +149,10 @@ class ForkServerSupervisor:
             self._loop.call_soon(on_closed)
 
     # -- the zygote's life cycle --------------------------------------------------------------
+
+    def _check_wanted(self) -> None:
+        if self._is_unwanted():
+            raise HandlersError("stopped while it imported the handlers")
 
     def _take_initial(self, link: ZygoteLink) -> None:
         frame = link.receive()

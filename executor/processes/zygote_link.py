@@ -59,12 +59,12 @@ class ZygoteLink:
         self._loop.add_reader(self._control, read)
         self._loop.add_reader(self._pidfd, read_last)
 
-    def wait(self) -> None:
-        """Block until there is a frame, or the zygote is dead."""
+    def wait(self, seconds: float) -> bool:
+        """Wait up to `seconds`; return whether there is a frame, or the zygote is dead."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._pidfd, select.POLLIN)
-        poll.poll()
+        return bool(poll.poll(seconds * 1000))
 
     def receive(self) -> frames.FromZygote | None:
         """Return the next frame; None if there is none now, or never will be."""

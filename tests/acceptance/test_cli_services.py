@@ -162,6 +162,22 @@ def test_handlers_that_do_not_import_stop_the_start(tmp_path: Path, env: dict[st
     assert done.stderr.splitlines()[-1].startswith("error: cannot load handlers from 'handlers.py'")
 
 
+def test_signal_ends_an_import_of_handlers_that_hangs(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "handlers.py").write_text(
+        "import pathlib, time\npathlib.Path('importing').touch()\ntime.sleep(600)\n"
+    )
+
+    with executor(tmp_path, env) as one:
+        eventually((tmp_path / "importing").exists)
+        below = one.tree()
+        one.send(signal.SIGTERM)
+
+        assert one.wait(20.0) == 0
+
+    assert below
+    assert not [process for process in below if process.is_alive]
+
+
 def test_default_address_holds_host_and_app(tmp_path: Path, env: dict[str, str]) -> None:
     with scheduler(tmp_path, env), executor(tmp_path, env):
         run_warren("jobs", "trigger", "quick", "--wait", folder=tmp_path, env=env)

@@ -85,7 +85,7 @@ def up(
         # Executors of an unknown app are refused.
         database.write(lambda session: apps.ensure(session, name))
         try:
-            platform.start(app=name, count=executors, sources=sources)
+            platform.start(signals, app=name, count=executors, sources=sources)
             platform.wait_until_welcome(signals)
             jobs.apply(frame, database)
             _print_summary(frame, name, executors, platform)

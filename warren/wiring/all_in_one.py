@@ -52,7 +52,7 @@ class AllInOne:
         self.api = UpApi(settings, database, self._broker.transport(), secret)
         self.finished = FinishedRuns(database)
 
-    def start(self, *, app: str, count: int, sources: Sequence[str]) -> None:
+    def start(self, signals: Signals, *, app: str, count: int, sources: Sequence[str]) -> None:
         """Start `count` executors of an app, then the scheduler, the console and the API.
 
         Raises:
@@ -61,7 +61,7 @@ class AllInOne:
 
         """
         run_logs = make_run_logs(self._settings)
-        slots = self.finished.watch(make_slots(self._settings, sources, run_logs))
+        slots = self.finished.watch(make_slots(self._settings, sources, run_logs, signals=signals))
         for number in range(1, count + 1):
             one = make_executor(
                 self._settings,

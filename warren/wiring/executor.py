@@ -20,6 +20,7 @@ from executor.processes.slots import Slots
 from scheduler.rounds.loop import Loop
 from warren.errors import SettingsError
 from warren.settings.settings import Settings
+from warren.wiring.signals import Signals
 
 #: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0
@@ -39,8 +40,13 @@ def make_confinement(settings: Settings) -> Confinement:
     return Confinement(user=user, limits=JobLimits.parse(settings.job_limits or ""))
 
 
-def make_slots(settings: Settings, sources: Sequence[str], run_logs: RunLogs) -> SlotsFactory:
-    """Return the factory of an executor's slots, which run job processes."""
+def make_slots(
+    settings: Settings, sources: Sequence[str], run_logs: RunLogs, *, signals: Signals
+) -> SlotsFactory:
+    """Return the factory of an executor's slots, which run job processes.
+
+    A signal ends the first import of the handlers.
+    """
     options = SlotOptions(
         count=settings.slots,
         idle_count=settings.idle_processes,
@@ -48,6 +54,7 @@ def make_slots(settings: Settings, sources: Sequence[str], run_logs: RunLogs) ->
         grace_seconds=settings.grace_seconds,
         script_languages=settings.script_languages,
         confinement=make_confinement(settings),
+        is_unwanted=lambda: signals.count > 0,
     )
     return partial(Slots, sources, run_logs, options)
 

@@ -259,6 +259,10 @@ class TestLoading:
         assert "importlib" not in caught.value.traceback
         assert "executor/handlers/handler_registry.py" not in caught.value.traceback
 
+    def test_import_that_hangs_can_be_given_up(self, load: Callable[..., SlotHarness]) -> None:
+        with pytest.raises(HandlersError, match="stopped while it imported the handlers"):
+            load("import time\ntime.sleep(600)", is_unwanted=lambda: True)
+
     @pytest.mark.parametrize(
         ("source", "code"), [("import os\nos._exit(4)", "4"), ("import os\nos.abort()", "-6")]
     )

@@ -14,6 +14,7 @@ import structlog
 from broker.topology import check_address, check_app
 from executor.core.state_folder import StateFolder, free_folders
 from executor.fork_server.secrecy import keep_settings_secret
+from executor.handlers.handler_registry import HandlersError
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.settings.keyring import app_keys
@@ -84,10 +85,15 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
                 address=folder.address,
                 transport=transport,
                 keys=keys,
-                slots=make_slots(settings, sources, make_run_logs(settings)),
+                slots=make_slots(settings, sources, make_run_logs(settings), signals=signals),
                 folder=folder,
             )
-            one.start()
+            try:
+                one.start()
+            except HandlersError:
+                if signals.count:
+                    return 0
+                raise
             serve(one, signals)
             if not one.was_refused or signals.count:
                 break

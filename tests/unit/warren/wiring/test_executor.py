@@ -10,13 +10,14 @@ from executor.logs.run_logs import RunLogs
 from executor.processes.slot_options import SlotOptions
 from warren.settings.settings import Settings
 from warren.wiring.executor import make_confinement, make_run_logs, make_slots
+from warren.wiring.signals import Signals
 
 GIGABYTE = 1_000_000_000
 
 
 def options_of(tmp_path: Path, **values: Any) -> SlotOptions:
     settings = Settings(**values)
-    factory = make_slots(settings, ["handlers.py"], RunLogs(tmp_path))
+    factory = make_slots(settings, ["handlers.py"], RunLogs(tmp_path), signals=Signals())
     assert isinstance(factory, partial)
     [options] = [each for each in factory.args if isinstance(each, SlotOptions)]
     return options
