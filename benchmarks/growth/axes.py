@@ -148,4 +148,4 @@ def _with_executors(stack: Stack, count: int, ids: Sequence[int], runs: int) -> 
 def _are_there(stack: Stack, count: int) -> bool:
     """Whether exactly this many are registered."""
     kind = presence.EXECUTOR
-    return stack.database.read(lambda s: presence.count(s, kind, SIMULATED)) == count
+    return len(stack.database.read(lambda s: presence.listing(s, kind, SIMULATED))) == count

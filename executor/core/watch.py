@@ -61,5 +61,8 @@ class Watch:
             return
         self._was_away = away is not None
         self._roles.heartbeats.beat_now()
-        if away is not None:
+        if away is None:
+            self._log.info("work_resumed")
+        else:
+            self._log.warning("work_suspended", why=str(away))
             self._roles.active_runs.return_waiting(away)

@@ -151,7 +151,7 @@ class RunLogs:
         try:
             with _open(path) as file:
                 if at_end:
-                    from_line = _first_of_last(file, limit)
+                    from_line = _first_of_last(file, limit, growing=growing)
                 if not _skip_lines(file, from_line - 1):
                     return _nothing(from_line)
                 return _take_lines(file, path, from_line, max(0, limit), growing=growing)
@@ -230,25 +230,31 @@ def _open(path: str) -> io.BufferedReader:
     return open(path, "rb", opener=open_regular)
 
 
-def _first_of_last(file: io.BufferedReader, limit: int) -> int:
-    """Return the first of the last lines, as many as one answer holds; go back to the start."""
-    before = max(0, os.fstat(file.fileno()).st_size - CHUNK_BYTES)
-    earlier, last = _count_lines(file, before)
-    first = earlier + 1 + (last != b"\n")
-    later, last = _count_lines(file)
-    count = earlier + later + (last != b"\n")
+def _first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
+    """Return the first of the last lines that begin in the last CHUNK_BYTES; go to the start.
+
+    That is the last line if it is longer. While the log is `growing`, an unfinished one is no line.
+    """
+    finished, end, size = _count_lines(file)
+    count = finished + (end < size)
+    start = max(0, (end if growing else size) - CHUNK_BYTES)
+    earlier, begins_at, _ = _count_lines(file, start)
+    first = earlier + 1 if begins_at == start else earlier + 2
+    return max(1, count - limit + 1, min(first, finished if growing else count))
+
+
+def _count_lines(file: io.BufferedReader, most: int = sys.maxsize) -> tuple[int, int, int]:
+    """Count the line feeds in the first `most` bytes; go back to the start.
+
+    Returns their number, how many bytes there are up to the last one, and how many in all.
+    """
+    count = end = size = 0
+    while data := file.read(min(most - size, _READ_BYTES)):
+        if found := data.count(b"\n"):
+            count, end = count + found, size + data.rindex(b"\n") + 1
+        size += len(data)
     file.seek(0)
-    return max(1, count - limit + 1, min(first, count))
-
-
-def _count_lines(file: io.BufferedReader, size: int = sys.maxsize) -> tuple[int, bytes]:
-    """Return the number of line feeds in the next `size` bytes, and the last of these bytes."""
-    count, last = 0, b"\n"
-    while data := file.read(min(size, _READ_BYTES)):
-        size -= len(data)
-        count += data.count(b"\n")
-        last = data[-1:]
-    return count, last
+    return count, end, size
 
 
 def _skip_lines(file: io.BufferedReader, count: int) -> bool:

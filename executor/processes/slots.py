@@ -79,7 +79,6 @@ class Slots(SlotPool):
             loop=loop,
             sources=sources,
             confinement=self._confinement,
-            is_unwanted=options.is_unwanted,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,
             on_exited=self._on_exited,
@@ -113,7 +112,7 @@ class Slots(SlotPool):
     @property
     def away(self) -> Reason | None:
         """Why no process can be started for now: the zygote has died and is not replaced soon."""
-        fault = self._supervisor.fault
+        fault = self._supervisor.fault(self._options.slow_seconds)
         return Why.ZYGOTE_GONE(fault=fault) if fault else None
 
     @property
@@ -137,7 +136,7 @@ class Slots(SlotPool):
         """
         self._scripts.clear()
         self._confinement.prepare_folders()
-        self._supervisor.open()
+        self._supervisor.open(self._options.is_unwanted)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         return self._supervisor.handlers
 

@@ -25,8 +25,6 @@ from executor.processes.zygote_link import ZygoteLink
 BACKOFF_SECONDS = (0.1, 10.0)
 #: After a life this long the backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
-#: When one that is still importing the handlers counts as not coming.
-SLOW_SECONDS = 10.0
 #: Seconds between two looks whether the zygote that imports the handlers is still wanted.
 _WANTED_SECONDS = 0.25
 #: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
@@ -34,7 +32,7 @@ _POLL_SECONDS = 0.005
 
 
 class ForkServerSupervisor:
-    """The fork server of one executor. Used from the thread of its event loop.
+    """The fork server of one executor. Used from the thread of its event loop, except `fault`.
 
     `on_died(survivors)` is called when nothing is left of a dead zygote except what could not be
     killed, `on_ready` when another one has replaced it. `handlers` are the names that the last
@@ -47,7 +45,6 @@ class ForkServerSupervisor:
         loop: asyncio.AbstractEventLoop,
         sources: Sequence[str],
         confinement: Confinement,
-        is_unwanted: Callable[[], bool],
         on_ready: Callable[[], None],
         on_forked: Callable[[frames.Forked], None],
         on_exited: Callable[[frames.Exited], None],
@@ -56,7 +53,6 @@ class ForkServerSupervisor:
         self._loop = loop
         self._sources = tuple(sources)
         self._confinement = confinement
-        self._is_unwanted = is_unwanted
         self._on_ready = on_ready
         self._on_forked = on_forked
         self._on_exited = on_exited
@@ -66,7 +62,7 @@ class ForkServerSupervisor:
         self._names: list[str] = []
         self._backoff = BACKOFF_SECONDS[0]
         self._pinged_at = 0.0
-        self._died_at: float | None = None
+        self._has_told_error = False
         self._is_ending_orphans = False
         self._on_closed: Callable[[], None] | None = None
         self.handlers: tuple[str, ...] = ()
@@ -75,19 +71,25 @@ class ForkServerSupervisor:
 
     # -- for the slots ------------------------------------------------------------------------
 
-    @property
-    def fault(self) -> str:
-        """Why a dead zygote is not replaced soon; empty if there is one, or soon will be."""
-        if self._died_at is None or self.error:
-            return self.error
-        is_slow = time.monotonic() - self._died_at > SLOW_SECONDS
-        return f"importing the handlers takes over {SLOW_SECONDS:g} s" if is_slow else ""
+    def fault(self, slow_seconds: float) -> str:
+        """Return why a dead zygote is not replaced soon; empty if there is one, or soon will be.
 
-    def open(self) -> None:
-        """Start the zygote and wait until it has loaded the handlers.
+        One that is still importing the handlers after `slow_seconds` is not expected soon. May be
+        called from any thread.
+        """
+        link, error = self._link, self.error
+        if self.is_ready or self._on_closed is not None:
+            return ""
+        if error or link is None:
+            return error
+        is_slow = time.monotonic() - link.started_at > slow_seconds
+        return f"importing the handlers takes over {slow_seconds:g} s" if is_slow else ""
+
+    def open(self, is_unwanted: Callable[[], bool]) -> None:
+        """Start the zygote and wait until it has loaded the handlers, or is not wanted any more.
 
         Raises:
-            HandlersError: they cannot be loaded, or are not wanted any more.
+            HandlersError: they cannot be loaded, or not soon enough.
 
         """
         linux.become_subreaper()
@@ -95,7 +97,7 @@ class ForkServerSupervisor:
         link = self._link = ZygoteLink(self._loop, self._sources, self._confinement)
         try:
             while not self.is_ready:
-                self._check_wanted()
+                _check_wanted(is_unwanted)
                 if link.wait(_WANTED_SECONDS):
                     self._take_initial(link)
         except BaseException:
@@ -150,10 +152,6 @@ class ForkServerSupervisor:
 
     # -- the zygote's life cycle --------------------------------------------------------------
 
-    def _check_wanted(self) -> None:
-        if self._is_unwanted():
-            raise HandlersError("stopped while it imported the handlers")
-
     def _take_initial(self, link: ZygoteLink) -> None:
         frame = link.receive()
         if isinstance(frame, frames.HandlerNames):
@@ -172,7 +170,7 @@ class ForkServerSupervisor:
         elif isinstance(frame, frames.Exited):
             self._on_exited(frame)
         elif isinstance(frame, frames.LoadFailed):
-            self.error = frame.line
+            self.error, self._has_told_error = frame.line, True
         elif isinstance(frame, frames.HandlerNames) and self._link is not None:
             self._take_names(self._link, frame)
             if self.is_ready:
@@ -184,7 +182,7 @@ class ForkServerSupervisor:
             return
         self.handlers, self._names = tuple(self._names), []
         self.is_ready = True
-        self.error, self._died_at = "", None
+        self.error = ""
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
 
     def _on_death(self) -> None:
@@ -194,9 +192,7 @@ class ForkServerSupervisor:
         self._names = []
         link.kill_jobs()
         code = link.close()
-        if was_ready:
-            self._died_at = time.monotonic()
-        elif not self.error and self._on_closed is None:
+        if not was_ready and not self._has_told_error:
             self.error = _ended(code)
         if self._on_closed is None:
             self._log.error("zygote_died", pid=link.pid, exit_code=code, why=self.error)
@@ -223,6 +219,7 @@ class ForkServerSupervisor:
     def _restart(self) -> None:
         if self._on_closed is not None:
             return
+        self._has_told_error = False
         try:
             self._link = ZygoteLink(self._loop, self._sources, self._confinement)
         except OSError as error:
@@ -231,6 +228,11 @@ class ForkServerSupervisor:
             self._loop.call_later(self._backoff, self._restart)
         else:
             self._listen(self._link)
+
+
+def _check_wanted(is_unwanted: Callable[[], bool]) -> None:
+    if is_unwanted():
+        raise HandlersError("stopped while it imported the handlers")
 
 
 def _ended(exit_code: int | None) -> str:

@@ -54,7 +54,7 @@ def sound_specs(
 ) -> tuple[list[JobSpec], list[str]]:
     """Return the valid jobs, and a line for each other one with the reason.
 
-    There is a line too for each valid job with such a child, which it keeps.
+    Further lines name the valid jobs that have one of the others as a child.
     """
     sound: list[JobSpec] = []
     lines: dict[str, str] = {}

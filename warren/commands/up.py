@@ -10,6 +10,7 @@ import click
 
 from broker.topology import check_app
 from executor.fork_server.secrecy import keep_settings_secret
+from executor.handlers.handler_registry import HandlersError
 from scheduler.jobs.rules import check_new_app_name
 from sql.engine import Database
 from sql.registry import apps
@@ -89,6 +90,9 @@ def up(
             platform.wait_until_welcome(signals)
             jobs.apply(frame, database)
             _print_summary(frame, name, executors, platform)
+        except HandlersError:
+            if not signals.count:
+                raise
         finally:
             _print_password(platform.console)
         _serve(platform, signals)

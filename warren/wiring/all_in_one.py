@@ -56,7 +56,7 @@ class AllInOne:
         """Start `count` executors of an app, then the scheduler, the console and the API.
 
         Raises:
-            HandlersError: the handlers cannot be loaded.
+            HandlersError: the handlers cannot be loaded, or a signal arrived meanwhile.
             CommandError: a port is taken.
 
         """

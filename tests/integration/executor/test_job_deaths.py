@@ -12,7 +12,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.messages.values import Outcome
-from executor.processes import supervisor
 from tests.support.eventually import eventually
 from tests.support.processes import Process, find
 from tests.support.slot_harness import SlotHarness, processes_holding
@@ -165,16 +164,15 @@ def test_handlers_whose_import_ends_the_process_are_no_longer_counted_on(
     assert str(harness.slots.away).endswith("imports the handlers ended with exit code 3")
 
 
-def test_handlers_whose_import_hangs_are_no_longer_counted_on(
-    harness: SlotHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "SLOW_SECONDS", 0.5)
+def test_handlers_whose_import_hangs_are_no_longer_counted_on(tmp_path: Path) -> None:
+    harness = SlotHarness(tmp_path, SOURCE, slow_seconds=0.5).open()
     harness.file.write_text("import time\ntime.sleep(600)\n")
 
     kill(harness.zygote)
     harness.turn(lambda: harness.slots.away is not None)
 
     assert "importing the handlers takes over 0.5 s" in str(harness.slots.away)
+    harness.close()
 
 
 @pytest.mark.parametrize(

@@ -95,28 +95,27 @@ def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluste
 
 @on_memory
 def test_addresses_that_say_goodbye_make_no_room_for_others_while_their_queues_are_there(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(registrar, "ADDRESS_LIMIT", 2)
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
 
-    def beat(address: str, boot_id: str) -> str | None:
-        who = {"app": APP, "address": address, "boot_id": boot_id}
+    def beat(address: str) -> str | None:
+        who = {"app": APP, "address": address, "boot_id": "b"}
         node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
         node.registrar.tick(cluster.now_ms())
         return node.roster.holder(APP, address)
 
-    def leave(session: Session, address: str) -> None:
-        presence.leave(session, presence.EXECUTOR, APP, address, "b")
-        departures.note(session, APP, address, cluster.now_ms())
+    now_ms = cluster.now_ms()
 
-    for address in ("one", "two"):
-        assert beat(address, "b") == "b"
-        cluster.database.write(lambda session, it=address: leave(session, it))
+    def depart(session: Session) -> None:
+        for number in range(registrar.ADDRESS_LIMIT):
+            departures.note(session, APP, f"one-{number}", now_ms)
 
-    assert beat("three", "b") is None
-    assert beat("two", "again") == "again"
+    cluster.database.write(depart)
+
+    assert beat("one-more") is None
+    assert beat("one-7") == "b"
 
 
 @on_memory

@@ -42,7 +42,9 @@ def test_path_is_by_the_day_of_the_due_time_in_utc(tmp_path: Path, at: int, day:
     ("line", "count"),
     [(f"{'x' * 999}\n", 1_000), (f"{'x' * (CHUNK_BYTES // 2 - 1)}\n", 7), ("x\n", 5_000)],
 )
-def test_last_lines_are_as_many_as_one_answer_holds(logs: RunLogs, line: str, count: int) -> None:
+def test_last_lines_reach_to_the_end_however_long_they_are(
+    logs: RunLogs, line: str, count: int
+) -> None:
     write(logs, line * (count - 1) + "the end\n")
 
     lines = logs.read(1, DAY, 1, 1_000, at_end=True)
@@ -50,6 +52,14 @@ def test_last_lines_are_as_many_as_one_answer_holds(logs: RunLogs, line: str, co
     assert (lines.to_line, lines.is_end) == (count, True)
     assert lines.text.endswith("\nthe end")
     assert lines.from_line >= count - 999
+
+
+def test_unfinished_line_of_a_growing_log_hides_no_line_however_long_it_is(logs: RunLogs) -> None:
+    write(logs, "line\n" * 50 + "x" * (CHUNK_BYTES + 1))
+
+    lines = logs.read(1, DAY, 1, growing=True, at_end=True)
+
+    assert (lines.from_line, lines.to_line) == (1, 50)
 
 
 def test_last_line_is_read_however_long_it_is(logs: RunLogs) -> None:
