@@ -10,46 +10,24 @@ import io
 import os
 import re
 import shutil
-import sys
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
 from broker.messages.values import LOG_TAIL_BYTES
 from executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
-from executor.logs import line_times, log_search
-from executor.logs.line_times import TimeChanges
+from executor.logs import log_lines, log_search
+from executor.logs.log_lines import Lines
 from executor.logs.log_search import FoundLines
 from executor.regular_files import misplaced, open_regular
 
 #: Most bytes of one run's log.
 CAP_BYTES = 50_000_000
-#: Most bytes of text in one answer, and in one line; longer lines are cut and marked.
-CHUNK_BYTES, LINE_BYTES = 256_000, 16_000
 
 _CAP_MARK = "\n… [the log is cut here: over {:,} bytes]\n"
-_LINE_MARK = " … [line cut]"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_READ_BYTES = 65_536
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_MS = 86_400_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """Lines `from_line` to `to_line`, 1-based; `to_line` < `from_line` if there are none.
-
-    `is_end`: there are no more lines at present. `missing`: no logs of that day are kept here.
-    `times`: from which line on which time counts.
-    """
-
-    from_line: int
-    to_line: int
-    text: str
-    is_end: bool
-    missing: bool = False
-    times: TimeChanges = ()
 
 
 class RunLogs:
@@ -151,10 +129,10 @@ class RunLogs:
         try:
             with _open(path) as file:
                 if at_end:
-                    from_line = _first_of_last(file, limit, growing=growing)
-                if not _skip_lines(file, from_line - 1):
+                    from_line = log_lines.first_of_last(file, limit, growing=growing)
+                if not log_lines.skip(file, from_line - 1):
                     return _nothing(from_line)
-                return _take_lines(file, path, from_line, max(0, limit), growing=growing)
+                return log_lines.take(file, path, from_line, max(0, limit), growing=growing)
         except OSError:
             return _nothing(from_line, missing=not (self.folder / day).is_dir())
 
@@ -165,7 +143,7 @@ class RunLogs:
             return nothing
         try:
             with _open(f"{self._prefix}{day}/{int(run_id)}.log") as file:
-                if not _skip_lines(file, max(1, from_line) - 1):
+                if not log_lines.skip(file, max(1, from_line) - 1):
                     return nothing
                 return log_search.find(file, words, max(1, from_line))
         except OSError:
@@ -228,88 +206,3 @@ def _nothing(from_line: int, *, missing: bool = False) -> Lines:
 
 def _open(path: str) -> io.BufferedReader:
     return open(path, "rb", opener=open_regular)
-
-
-def _first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
-    """Return the first of the last lines that begin in the last CHUNK_BYTES; go to the start.
-
-    That is the last line if it is longer. While the log is `growing`, an unfinished one is no line.
-    """
-    finished, end, size = _count_lines(file)
-    count = finished + (end < size)
-    start = max(0, (end if growing else size) - CHUNK_BYTES)
-    earlier, begins_at, _ = _count_lines(file, start)
-    first = earlier + 1 if begins_at == start else earlier + 2
-    return max(1, count - limit + 1, min(first, finished if growing else count))
-
-
-def _count_lines(file: io.BufferedReader, most: int = sys.maxsize) -> tuple[int, int, int]:
-    """Count the line feeds in the first `most` bytes; go back to the start.
-
-    Returns their number, how many bytes there are up to the last one, and how many in all.
-    """
-    count = end = size = 0
-    while data := file.read(min(most - size, _READ_BYTES)):
-        if found := data.count(b"\n"):
-            count, end = count + found, size + data.rindex(b"\n") + 1
-        size += len(data)
-    file.seek(0)
-    return count, end, size
-
-
-def _skip_lines(file: io.BufferedReader, count: int) -> bool:
-    """Move past `count` lines; return False if there are fewer."""
-    while count:
-        at = file.tell()
-        data = file.read(_READ_BYTES)
-        if not data:
-            return False
-        found = data.count(b"\n")
-        if found >= count:
-            end = -1
-            for _ in range(count):
-                end = data.index(b"\n", end + 1)
-            file.seek(at + end + 1)
-            return True
-        count -= found
-    return True
-
-
-def _take_lines(
-    file: io.BufferedReader, path: str, from_line: int, limit: int, *, growing: bool
-) -> Lines:
-    taken: list[str] = []
-    offsets: list[int] = []
-    size = 0
-    while len(taken) < limit and size < CHUNK_BYTES:
-        offset = file.tell()
-        line = file.readline(LINE_BYTES)
-        is_whole = line.endswith(b"\n") or _skip_rest(file, line)
-        if not line or (growing and not is_whole):
-            break
-        size += len(line)
-        taken.append(_as_text(line))
-        offsets.append(offset)
-    last_change_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-    return Lines(
-        from_line=from_line,
-        to_line=from_line + len(taken) - 1,
-        text="\n".join(taken),
-        is_end=not file.peek(1),
-        times=line_times.changes(path, offsets, from_line, last_change_ms),
-    )
-
-
-def _skip_rest(file: io.BufferedReader, line: bytes) -> bool:
-    """Move to the end of a partly read line; return False if the file ends before that."""
-    if len(line) < LINE_BYTES:
-        return False
-    while piece := file.readline(_READ_BYTES):
-        if piece.endswith(b"\n"):
-            return True
-    return False
-
-
-def _as_text(line: bytes) -> str:
-    text = line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="replace")
-    return text if len(line) < LINE_BYTES or line.endswith(b"\n") else text + _LINE_MARK
