@@ -156,7 +156,9 @@ class JobChanges:
             before = [record_of_fields(session, edit.job, edit.fields) for edit in real]
             for edit in real:
                 apply_script(session, edit.job, edit.spec, who=self._who, now_ms=now_ms)
-            rescheduled = [edit.job for edit in real if edit.reschedules]
+            rescheduled = {
+                edit.job: self._begin_of(session, edit, now_ms) for edit in real if edit.reschedules
+            }
             self._schedules.settle_old(session, rescheduled, now_ms)
             for edit, record in zip(real, before, strict=True):
                 self._carry_out(session, edit, record, now_ms)
@@ -173,10 +175,15 @@ class JobChanges:
             self._demand(Right.EDIT_GLUE)
         return edit
 
-    def _check_start(self, session: Session, edit: Edit, now_ms: int) -> None:
+    def _check_start(self, session: Session, edit: Edit, now_ms: int) -> int:
+        """Return the watermark with which an edited job's schedule would start."""
         with _naming(edit.spec):
             after_ms = max(edit.job.last_tick_at, now_ms)
-            self._schedules.check_start(session, edit.spec, after_ms)
+            return self._schedules.check_start(session, edit.spec, after_ms)[0]
+
+    def _begin_of(self, session: Session, edit: Edit, now_ms: int) -> int:
+        """Return until when the ticks of an edited job are those of its old schedule."""
+        return self._check_start(session, edit, now_ms) if edit.restarts else now_ms
 
     def _carry_out(
         self, session: Session, edit: Edit, before: Mapping[str, object], now_ms: int

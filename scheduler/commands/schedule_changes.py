@@ -117,7 +117,7 @@ class ScheduleChanges:
         """
         reason = explanation(Why.STOPPED_BY(who=self._who))
         enabled = [job for job in jobs if job.is_enabled == 1]
-        self._decide_overdue(session, enabled, now_ms, reason)
+        self._decide_overdue(session, dict.fromkeys(enabled, now_ms), now_ms, reason)
         cancelled = self._cancel(session, jobs, now_ms, reason, _TICKS_AND_RETRIES)
         ended = [job for job in jobs if has_ended(job)]
         for job in enabled:
@@ -151,12 +151,15 @@ class ScheduleChanges:
             stopping |= set(planned.values())
         return stopping
 
-    def settle_old(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
-        """Skip overdue ticks and cancel planned ones before locked jobs' schedules change."""
+    def settle_old(self, session: Session, jobs: Mapping[Job, int], now_ms: int) -> None:
+        """Skip overdue ticks and cancel planned ones before locked jobs' schedules change.
+
+        `jobs` says of each when the new schedule begins; ticks up to then are skipped.
+        """
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
-        enabled = [job for job in jobs if job.is_enabled == 1]
+        enabled = {job: until for job, until in jobs.items() if job.is_enabled == 1}
         self._decide_overdue(session, enabled, now_ms, reason)
-        self._cancel(session, jobs, now_ms, reason, BY_SCHEDULE)
+        self._cancel(session, list(jobs), now_ms, reason, BY_SCHEDULE)
 
     def start_new(self, session: Session, job: Job, now_ms: int) -> None:
         """Start a locked job's new schedule, if the job is enabled."""
@@ -189,19 +192,22 @@ class ScheduleChanges:
         return {job.id: recorded.get(job.id) or self.zone(session, job.timezone) for job in jobs}
 
     def _decide_overdue(
-        self, session: Session, jobs: Sequence[Job], now_ms: int, reason: Explanation
+        self, session: Session, until: Mapping[Job, int], now_ms: int, reason: Explanation
     ) -> None:
-        """Record the due ticks that were never planned as skipped, up to now."""
-        zones = self._zones(session, jobs)
-        skips = [self._overdue(job, zones[job.id], now_ms, reason) for job in jobs]
+        """Record the ticks of jobs that were never planned as skipped, each up to an instant."""
+        zones = self._zones(session, list(until))
+        skips = [
+            self._overdue(job, zones[job.id], until_ms, now_ms, reason)
+            for job, until_ms in until.items()
+        ]
         history.record_skips(session, [skip for skip in skips if skip is not None])
-        for job in jobs:
-            job.last_tick_at = max(job.last_tick_at, now_ms)
+        for job, until_ms in until.items():
+            job.last_tick_at = max(job.last_tick_at, until_ms)
 
     def _overdue(
-        self, job: Job, zone: str, now_ms: int, reason: Explanation
+        self, job: Job, zone: str, until_ms: int, now_ms: int, reason: Explanation
     ) -> SkippedTicks | None:
-        """Return the record of a job's due ticks that were never planned; None if there are none.
+        """Return the record of a job's ticks that were never planned; None if there are none.
 
         A schedule that cannot be read counts as having no ticks, so that its job can be stopped.
         """
@@ -212,14 +218,14 @@ class ScheduleChanges:
         except Problem:
             schedule, anchor = NoSchedule(), 0
         first = schedule.next_after(job.last_tick_at, anchor)
-        last = schedule.last_until(job.last_tick_at, now_ms, anchor)
+        last = schedule.last_until(job.last_tick_at, until_ms, anchor)
         if first is None or last is None:
             return None
         return history.skipped(
             job.id,
             first,
             last,
-            count=schedule.count(job.last_tick_at, now_ms, anchor),
+            count=schedule.count(job.last_tick_at, until_ms, anchor),
             why=reason,
             now_ms=now_ms,
         )

@@ -40,8 +40,9 @@ class FixedRate(Schedule):
         return max(0, self._rank(until_ms, anchor_ms) - self._rank(after_ms, anchor_ms))
 
     def start(self, now_ms: int) -> tuple[int, int | None]:
-        """Begin one period from now, on the whole second before."""
-        return now_ms, (now_ms + self.period_ms) // 1_000 * 1_000
+        """Begin one period from now, on a whole second."""
+        first = -(-(now_ms + self.period_ms) // 1_000) * 1_000
+        return first - self.period_ms, first
 
     def fixed_period_ms(self) -> int:
         """Return its period."""

@@ -12,7 +12,7 @@ def fires(kind: str, conf: str, zone: str = "UTC") -> list[int]:
 
 
 def test_a_fixed_rate_begins_one_period_on_at_a_whole_second() -> None:
-    assert fires("FIX_RATE", "30") == [NOW - 500 + n * 30_000 for n in (1, 2, 3)]
+    assert fires("FIX_RATE", "30") == [NOW + 500 + n * 30_000 for n in (1, 2, 3)]
 
 
 def test_a_fixed_delay_fires_at_once_and_its_further_times_are_unknown() -> None:
