@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from sql.instants import is_within
 from sql.models import Registration
 from sql.registry import presence
 
@@ -34,7 +33,7 @@ def state(row: Registration, now_ms: int) -> ProcessState:
     """Return the state of a process."""
     if not row.beat_at:
         return ProcessState.ABSENT
-    if not is_within(row.beat_at, now_ms, _limit_ms(row)):
+    if now_ms - row.beat_at > _limit_ms(row):
         return ProcessState.SILENT
     is_draining = row.draining or row.drain_asked_at
     return ProcessState.DRAINING if is_draining else ProcessState.ALIVE
