@@ -266,8 +266,8 @@ class Remotes:
             log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
         executor = remote.executor
         if executor.was_drained and not remote.has_left_runs:
-            if remote.drained_seconds:
-                self._leave_alone(key, remote.url, remote.drained_seconds)
+            if seconds := remote.drained_seconds:
+                self._leave_alone(key, remote.url, seconds)
         elif executor.was_drained or executor.failure:
             self._left_alone[key] = time.monotonic() + REFUSED_SECONDS
         log.info("remote_dropped", app=key[0], address=key[1])

@@ -157,7 +157,9 @@ class JobChanges:
             for edit in real:
                 apply_script(session, edit.job, edit.spec, who=self._who, now_ms=now_ms)
             rescheduled = {
-                edit.job: self._begin_of(session, edit, now_ms) for edit in real if edit.reschedules
+                edit.job: self._old_until(session, edit, now_ms)
+                for edit in real
+                if edit.reschedules
             }
             self._schedules.settle_old(session, rescheduled, now_ms)
             for edit, record in zip(real, before, strict=True):
@@ -181,7 +183,7 @@ class JobChanges:
             after_ms = max(edit.job.last_tick_at, now_ms)
             return self._schedules.check_start(session, edit.spec, after_ms)[0]
 
-    def _begin_of(self, session: Session, edit: Edit, now_ms: int) -> int:
+    def _old_until(self, session: Session, edit: Edit, now_ms: int) -> int:
         """Return until when the ticks of an edited job are those of its old schedule."""
         return self._check_start(session, edit, now_ms) if edit.restarts else now_ms
 
