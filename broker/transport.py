@@ -185,8 +185,12 @@ class Transport(Protocol):
         it does, the consumer tries again every half second.
         """
 
-    def admin(self, name: str) -> Admin:
-        """Return an admin."""
+    def admin(self, name: str, *, answer_seconds: float | None = None) -> Admin:
+        """Return an admin.
+
+        `answer_seconds`: how long the broker may take to answer, instead of the settings'
+        `connect_timeout_seconds`.
+        """
 
     def check(self) -> None:
         """Raise BrokerUnavailable with the reason if no broker accepts a connection."""

@@ -13,6 +13,9 @@ HEARTBEAT_PREFETCH = 1_000
 #: How long RabbitMQ may confirm nothing before no more runs are claimed. A run that was claimed is
 #: sent however late; one that was not follows its job's misfire policy.
 SILENT_SECONDS = 1.0
+#: How long RabbitMQ may take to declare a queue. While its disk stalls, that is over the five
+#: seconds of a connection, and a scheduler that gave up then would not start.
+DECLARE_SECONDS = 30.0
 
 
 class Connections:
@@ -36,7 +39,7 @@ class Connections:
     def __init__(self, transport: Transport, sealer: Sealer, node: str, *, quorum: bool) -> None:
         reports = topology.callback_queue(quorum=quorum)
         with ExitStack() as opened:
-            self.admin = transport.admin("admin")
+            self.admin = transport.admin("admin", answer_seconds=DECLARE_SECONDS)
             opened.callback(self.admin.close)
             self.admin.declare_exchanges()
             self.admin.declare_queues([reports])

@@ -216,7 +216,12 @@ class MemoryTransport:
         self._clients.append(consumer)
         return consumer
 
-    def admin(self, name: str) -> MemoryAdmin:  # noqa: ARG002 - the interface's
+    def admin(
+        self,
+        name: str,  # noqa: ARG002 - the interface's
+        *,
+        answer_seconds: float | None = None,  # noqa: ARG002 - answers come at once
+    ) -> MemoryAdmin:
         """Return an admin."""
         admin = MemoryAdmin(self._core)
         self._clients.append(admin)

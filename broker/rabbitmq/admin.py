@@ -17,8 +17,10 @@ from broker.transport import BrokerSettings, Delivery, Queue
 class AmqpAdmin:
     """Declares and inspects queues, one call at a time."""
 
-    def __init__(self, name: str, settings: BrokerSettings) -> None:
-        self._asker = Asker(name, settings)
+    def __init__(
+        self, name: str, settings: BrokerSettings, *, answer_seconds: float | None = None
+    ) -> None:
+        self._asker = Asker(name, settings, answer_seconds=answer_seconds)
         self._one_at_a_time = threading.Lock()
 
     def declare_exchanges(self) -> None:

@@ -64,10 +64,16 @@ Step = Callable[[Question], None]
 
 
 class Asker:
-    """Sends requests over its own connection, which is restored when it is lost."""
+    """Sends requests over its own connection, which is restored when it is lost.
 
-    def __init__(self, name: str, settings: BrokerSettings) -> None:
-        self._timeout_seconds = settings.connect_timeout_seconds
+    It waits `answer_seconds` for an answer, by default as long as for a connection.
+    """
+
+    def __init__(
+        self, name: str, settings: BrokerSettings, *, answer_seconds: float | None = None
+    ) -> None:
+        self._connect_seconds = settings.connect_timeout_seconds
+        self._answer_seconds = answer_seconds or settings.connect_timeout_seconds
         self._stands = threading.Event()
         self._connection: Any = None
         self._link = Link(name, settings, self)
@@ -84,7 +90,7 @@ class Asker:
             BrokerUnavailable: no connection, or no answer in time.
 
         """
-        if not self._stands.wait(self._timeout_seconds):
+        if not self._stands.wait(self._connect_seconds):
             raise BrokerUnavailable(f"{what}: {self._link.reason}")
         question = Question()
         return self._wait(what, question, lambda: self._begin(question, step))
@@ -109,11 +115,11 @@ class Asker:
         if not self._link.call(begin):
             raise BrokerUnavailable(f"{what}: {self._link.reason or 'connection lost'}")
         try:
-            return question.answer.result(self._timeout_seconds)
+            return question.answer.result(self._answer_seconds)
         except TimeoutError as error:
             self._stands.clear()  # a late answer must not reach the next question
             self._link.reset()
-            text = f"{what}: no answer within {self._timeout_seconds:g} s"
+            text = f"{what}: no answer within {self._answer_seconds:g} s"
             raise BrokerUnavailable(text) from error
         except _ChannelLost as error:
             raise BrokerUnavailable(f"{what}: {error}") from error

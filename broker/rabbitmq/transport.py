@@ -41,9 +41,9 @@ class AmqpTransport:
         self._clients.add(consumer)
         return consumer
 
-    def admin(self, name: str) -> AmqpAdmin:
-        """Return an admin."""
-        admin = AmqpAdmin(name, self._settings)
+    def admin(self, name: str, *, answer_seconds: float | None = None) -> AmqpAdmin:
+        """Return an admin; it waits that long for an answer, else as long as for a connection."""
+        admin = AmqpAdmin(name, self._settings, answer_seconds=answer_seconds)
         self._admins.append(admin)
         return admin
 

@@ -104,8 +104,8 @@ class CuttableTransport:
     def consumer(self, name: str, queues: Sequence[Any], *, prefetch: int) -> "_Consumer":
         return _Consumer(self, self._transport.consumer(name, queues, prefetch=prefetch))
 
-    def admin(self, name: str) -> Any:
-        return self._transport.admin(name)
+    def admin(self, name: str, **options: Any) -> Any:
+        return self._transport.admin(name, **options)
 
     def check(self) -> None:
         self._transport.check()

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -520,6 +521,24 @@ def test_question_that_got_no_answer_does_not_spoil_the_next(
         admin.count_messages(RUN.name)
 
     assert admin.count_messages(RUN.name) == 0
+
+
+def test_patient_admin_gets_the_late_answer_of_a_broker_that_stalled(
+    proxy: Proxy, through_proxy: AmqpTransport
+) -> None:
+    hasty, patient = through_proxy.admin("a"), through_proxy.admin("b", answer_seconds=60)
+    assert (hasty.count_messages(RUN.name), patient.count_messages(RUN.name)) == (0, 0)
+    proxy.freeze()
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(patient.count_messages, RUN.name)
+        with pytest.raises(BrokerUnavailable, match="no answer within 3 s"):
+            hasty.count_messages(RUN.name)
+        was_waiting = not answer.done()
+        proxy.thaw()
+
+        assert answer.result(60) == 0
+    assert was_waiting
 
 
 def test_publisher_goes_on_after_its_word_to_a_dying_connection_was_never_heard(
