@@ -103,8 +103,9 @@ def test_second_signal_does_not_wait_for_running_jobs(tmp_path: Path, env: dict[
 
 def test_address_of_a_living_executor_is_refused(tmp_path: Path, env: dict[str, str]) -> None:
     other = env | {"WARREN_STATE_DIR": f"{tmp_path}/other"}
-    with scheduler(tmp_path, env), executor(tmp_path, env, "--address", "shop-1") as first:
-        run_warren("jobs", "trigger", "quick", "--wait", folder=tmp_path, env=env)
+    with scheduler(tmp_path, env) as one, executor(tmp_path, env, "--address", "shop-1") as first:
+        one.wait_for("scheduler_started")
+        first.wait_for("executor_welcomed")
 
         with executor(tmp_path, other, "--address", "shop-1") as second:
             assert second.wait(30.0) == 1
