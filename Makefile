@@ -42,9 +42,7 @@ test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tes
 	@$(MAKE) --no-print-directory lint
 	@scripts/build-console --quietly
 	@echo "warren: running the tests"
-	@folder=$$(mktemp -d "$${TMPDIR:-/var/tmp}/warren-tests.XXXXXX") && \
-		CI=true $(BIN)/pytest --basetemp "$$folder/all" --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) && \
-		rm -rf "$$folder"
+	@CI=true scripts/run-tests $(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 # Unit tests wait for nothing: a worker for each core.
 test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
