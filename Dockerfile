@@ -4,7 +4,7 @@
 # Node.js 24.19
 FROM node:24-bookworm-slim@sha256:a9f5f7c91a432850b2a8a7797adf5eadb6c733ceed61167806cee7ea7fbc29df AS scripts
 WORKDIR /source
-COPY admin_web admin_web
+COPY admin_web warren/admin_web
 COPY scripts/build-console scripts/
 RUN scripts/build-console
 
@@ -14,7 +14,7 @@ FROM python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e07922
 FROM base AS wheels
 WORKDIR /source
 COPY . .
-COPY --from=scripts /source/admin_web/static/bundle admin_web/static/bundle
+COPY --from=scripts /source/warren/admin_web/static/bundle admin_web/static/bundle
 RUN pip wheel --no-cache-dir --constraint constraints.txt --wheel-dir /wheels ".[server,gateway]"
 
 FROM base

@@ -6,24 +6,24 @@ import hmac
 from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from admin_web import local_times, menu, template_globals
-from admin_web.access.form_tokens import MaskedTokens
-from admin_web.access.gate import Gate
-from admin_web.access.security import Security
-from admin_web.access.session_cookies import CookiePerPort
-from admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
-from admin_web.compression import Compression
-from admin_web.conditions.banners import ConditionPages
-from admin_web.conditions.cluster_conditions import ClusterConditions
-from admin_web.conditions.pausing import PausePages
-from admin_web.console_services import ConsoleServices
-from admin_web.downloads.places import DownloadPlaces
-from admin_web.errors import ErrorPages
-from admin_web.language import catalogues, reason_text
-from admin_web.page_cache import PageCache
-from admin_web.pages import page_groups
-from admin_web.url_ids import IdConverter
-from admin_web.url_routes import mount
+from warren.admin_web import local_times, menu, template_globals
+from warren.admin_web.access.form_tokens import MaskedTokens
+from warren.admin_web.access.gate import Gate
+from warren.admin_web.access.security import Security
+from warren.admin_web.access.session_cookies import CookiePerPort
+from warren.admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
+from warren.admin_web.compression import Compression
+from warren.admin_web.conditions.banners import ConditionPages
+from warren.admin_web.conditions.cluster_conditions import ClusterConditions
+from warren.admin_web.conditions.pausing import PausePages
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.downloads.places import DownloadPlaces
+from warren.admin_web.errors import ErrorPages
+from warren.admin_web.language import catalogues, reason_text
+from warren.admin_web.page_cache import PageCache
+from warren.admin_web.pages import page_groups
+from warren.admin_web.url_ids import IdConverter
+from warren.admin_web.url_routes import mount
 
 
 def create_app(services: ConsoleServices) -> Flask:

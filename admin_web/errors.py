@@ -9,11 +9,11 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from admin_web.links import came_from
-from admin_web.page_cache import PageCache
-from admin_web.problem_status import HTTP_STATUS
-from scheduler.problems import Refused
-from sql.errors import DatabaseUnavailable, NotFound
+from warren.admin_web.links import came_from
+from warren.admin_web.page_cache import PageCache
+from warren.admin_web.problem_status import HTTP_STATUS
+from warren.scheduler.problems import Refused
+from warren.sql.errors import DatabaseUnavailable, NotFound
 
 #: Seconds after which the page about a lost database reloads.
 RETRY_SECONDS = 5

@@ -7,8 +7,8 @@ from flask import current_app, request, url_for
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BuildError
 
-from admin_web.access.gate import local_path, parts_of
-from admin_web.url_routes import FORMS
+from warren.admin_web.access.gate import local_path, parts_of
+from warren.admin_web.url_routes import FORMS
 
 
 def link_to(endpoint: str, **values: Any) -> str:

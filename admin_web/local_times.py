@@ -9,9 +9,9 @@ from babel.dates import format_timedelta, get_day_names
 from flask import Flask, request
 from flask_babel import get_locale, gettext
 
-from admin_web.console_services import ConsoleServices
-from admin_web.visitors import known_visitor
-from sql.instants import moment
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.visitors import known_visitor
+from warren.sql.instants import moment
 
 #: Set by a script to the browser's zone; the user's own setting takes precedence.
 ZONE_COOKIE = "warren_zone"

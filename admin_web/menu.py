@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from flask import Flask
 from flask_babel import LazyString, lazy_gettext
 
-from admin_web.visitors import Visitor
-from scheduler.actor import Right
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.actor import Right
 
 
 @dataclass(frozen=True, slots=True)

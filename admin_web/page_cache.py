@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from flask import Flask, g, get_flashed_messages, render_template, request, session
 from werkzeug.wrappers import Response
 
-from admin_web.access.gate import TOKEN
-from admin_web.console_services import PageCacheLimits
-from admin_web.visitors import Visitor, known_visitor
+from warren.admin_web.access.gate import TOKEN
+from warren.admin_web.console_services import PageCacheLimits
+from warren.admin_web.visitors import Visitor, known_visitor
 
 #: Pages without forms, except the audit log.
 ENDPOINTS = frozenset(

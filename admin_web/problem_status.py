@@ -1,6 +1,6 @@
 """The HTTP status of what a command refuses, for pages and the API alike."""
 
-from scheduler.problems import ProblemKind
+from warren.scheduler.problems import ProblemKind
 
 HTTP_STATUS = {
     ProblemKind.INVALID: 422,

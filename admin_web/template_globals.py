@@ -9,11 +9,11 @@ from pathlib import Path
 from flask import Flask, request, url_for
 from markupsafe import Markup, escape
 
-from admin_web.forms.once import fresh_key
-from admin_web.language import labels
-from admin_web.language.problem_text import problem_text
-from admin_web.links import link_to, query_string, same_list
-from admin_web.visitors import known_visitor
+from warren.admin_web.forms.once import fresh_key
+from warren.admin_web.language import labels
+from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.links import link_to, query_string, same_list
+from warren.admin_web.visitors import known_visitor
 
 STATIC = Path(__file__).parent / "static"
 MANIFEST = STATIC / "bundle" / "manifest.json"

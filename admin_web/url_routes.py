@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from flask import Blueprint, Flask
 
-from scheduler.actor import Right
+from warren.scheduler.actor import Right
 
 View = TypeVar("View", bound=Callable[..., Any])
 _MARK = "warren_route"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from flask import abort, g
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Actor
-from sql.accounts.users import Role, rights_of
-from sql.models import SignIn, User
+from warren.scheduler.actor import Actor
+from warren.sql.accounts.users import Role, rights_of
+from warren.sql.models import SignIn, User
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from benchmarks.rates import Rate
 from benchmarks.servers import Servers, servers
 from benchmarks.stack import SLOTS, Stack
 from benchmarks.table import Row, Table
-from scheduler.routing.routes import Route
+from warren.scheduler.routing.routes import Route
 
 #: The file for the figures, relative to the current folder.
 JSON = Path("build/bench.json")

@@ -21,18 +21,18 @@ from benchmarks.measures import lateness_spread
 from benchmarks.servers import servers
 from benchmarks.stack import APP, Stack, none_open
 from benchmarks.table import Row, Table
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.commands.tokens.token_commands import TokenSpec
-from scheduler.jobs.spec import JobSpec
-from sql.accounts import users
-from sql.accounts.users import Rights, Role
-from sql.engine import Database
-from sql.listings import recent, tick_ends
-from sql.models import Run
-from sql.run_status import Kind
 from tests.support.acting import acting
 from tests.support.eventually import eventually
 from tests.support.service import Service
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.commands.tokens.token_commands import TokenSpec
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.engine import Database
+from warren.sql.listings import recent, tick_ends
+from warren.sql.models import Run
+from warren.sql.run_status import Kind
 
 CLIENTS = 8
 JOB, OWNER = "by-api", "bench"

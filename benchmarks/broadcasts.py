@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from benchmarks import simulated
 from benchmarks.stack import Stack, none_open
-from scheduler.jobs.spec import JobSpec
-from scheduler.routing.routes import Route
-from sql.models import Run
 from tests.support.eventually import eventually
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.routing.routes import Route
+from warren.sql.models import Run
 
 #: How many times a single broadcast is measured.
 TIMES = 5

@@ -3,8 +3,8 @@
 import statistics
 
 from benchmarks.stack import APP, Stack, none_open
-from scheduler.jobs.spec import JobSpec
-from sql.models import Run
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.models import Run
 
 
 def measure(stack: Stack, length: int, times: int) -> float:

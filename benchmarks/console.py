@@ -25,11 +25,11 @@ from sqlalchemy.orm import Session
 from benchmarks.console_rows import EXECUTORS, PASSWORD, SCRIPT_JOB, TEAMS, Size, fill
 from benchmarks.servers import Servers, servers
 from benchmarks.stack import SECRET
-from sql.engine import Database
-from sql.models import Registration, Run
 from tests.support.eventually import eventually
 from tests.support.service import Service
 from warren.database_access import now_ms
+from warren.sql.engine import Database
+from warren.sql.models import Registration, Run
 
 FULL, QUICK = Size(100_000, 10_000_000, 20), Size(2_000, 20_000, 20)
 ROUNDS, QUICK_ROUNDS = 40, 2

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Session
 
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.models import Run
-from sql.schema import migration
 from tests.support.acting import NamedUsers
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.models import Run
+from warren.sql.schema import migration
 
 PASSWORD = "only for measuring"
 EXECUTORS, DAYS = 50, 30

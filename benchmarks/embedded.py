@@ -11,15 +11,15 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from benchmarks.stack import none_open
-from broker.memory.transport import MemoryBroker
-from scheduler.jobs.spec import JobSpec
-from sql.engine import Database
-from sql.models import Run
-from sql.run_status import RunStatus
-from sql.schema import migration
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
 from tests.support.one_instant import start_all
+from warren.broker.memory.transport import MemoryBroker
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.engine import Database
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
+from warren.sql.schema import migration
 
 SLOTS = 50
 #: How long before their tick the jobs start: long enough to plan them.

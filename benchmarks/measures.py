@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from benchmarks import cpu
 from benchmarks.rates import Rate
 from benchmarks.stack import APP, Stack, count_of_tick, none_open, none_unsent
-from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.misfire import WINDOW_MS, MisfirePolicy
-from sql.models import Run
-from sql.run_status import RunStatus
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.misfire import WINDOW_MS, MisfirePolicy
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 #: How long the first ticks of jobs are left out of a measurement.
 SETTLING_SECONDS = 2.0

@@ -4,9 +4,9 @@ import json
 import time
 from random import Random
 
-from scheduler.dispatch import expansion
-from scheduler.routing import routes
-from scheduler.routing.routes import ProbeAnswer, Route, RouteRequest
+from warren.scheduler.dispatch import expansion
+from warren.scheduler.routing import routes
+from warren.scheduler.routing.routes import ProbeAnswer, Route, RouteRequest
 
 #: Jobs whose runs are routed in turn, each with its own routing memory.
 JOBS = 100

@@ -12,24 +12,24 @@ from benchmarks import cpu
 from benchmarks.servers import Servers
 from benchmarks.simulated import APP as SIMULATED
 from benchmarks.simulated import SimulatedExecutors
-from broker.boot_time import boot_seconds
-from broker.keys import ClusterKeys
-from broker.signing import Sealer
-from scheduler.audit.integrity_check import audit
-from scheduler.jobs.spec import JobSpec
-from scheduler.routing.routes import planned_shards
-from sql.clock import DatabaseClock
-from sql.engine import Database
-from sql.ids import RunIds
-from sql.models import Job, Run
-from sql.registry import apps
-from sql.registry.cluster import cluster_id
-from sql.run_status import OPEN, Kind, RunStatus
-from sql.runs import planning
-from sql.schema import migration
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.service import Service
+from warren.broker.boot_time import boot_seconds
+from warren.broker.keys import ClusterKeys
+from warren.broker.signing import Sealer
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.routing.routes import planned_shards
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
+from warren.sql.models import Job, Run
+from warren.sql.registry import apps
+from warren.sql.registry.cluster import cluster_id
+from warren.sql.run_status import OPEN, Kind, RunStatus
+from warren.sql.runs import planning
+from warren.sql.schema import migration
 
 APP = "bench"
 SLOTS = 8

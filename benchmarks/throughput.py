@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from benchmarks import cpu
 from benchmarks.rates import Rate
 from benchmarks.stack import APP, Stack, none_open
-from scheduler.jobs.spec import JobSpec
-from sql.models import Run
-from sql.run_status import OPEN
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.models import Run
+from warren.sql.run_status import OPEN
 
 #: Time allowed for planning each run before all are due; on an idle machine it takes half of it.
 PLANNING_MS_PER_RUN = 0.6

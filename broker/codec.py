@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from broker.errors import Malformed
-from broker.messages.values import Message
+from warren.broker.errors import Malformed
+from warren.broker.messages.values import Message
 
 #: Version of the wire format; messages of other versions are refused.
 VERSION = "2"

@@ -11,7 +11,7 @@ BrokerError
     └── Expired           past its time
 """
 
-from broker.messages.values import Message
+from warren.broker.messages.values import Message
 
 
 class BrokerError(Exception):

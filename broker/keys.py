@@ -14,7 +14,7 @@ import base64
 import hmac
 from typing import Protocol
 
-from broker.topology import check_app
+from warren.broker.topology import check_app
 
 #: The app of messages that schedulers send to themselves.
 NO_APP = ""

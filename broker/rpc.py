@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.boot import Boot
-from broker.errors import BadMessage
-from broker.messages.to_executor import Question
-from broker.messages.to_scheduler import Answer
-from broker.signing import Direction, Sealer, app_of
-from broker.topology import ASK_EXCHANGE, answer_key, command_queue
-from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
+from warren.broker.boot import Boot
+from warren.broker.errors import BadMessage
+from warren.broker.messages.to_executor import Question
+from warren.broker.messages.to_scheduler import Answer
+from warren.broker.signing import Direction, Sealer, app_of
+from warren.broker.topology import ASK_EXCHANGE, answer_key, command_queue
+from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 
 log = structlog.get_logger()
 

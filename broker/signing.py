@@ -15,12 +15,12 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from broker.codec import BODY_LIMIT, HEADER_LIMIT, VERSION, decode, encode
-from broker.errors import Expired, Foreign, Forged, Malformed, Oversized
-from broker.keys import NO_APP, Keys, derived_key
-from broker.messages.to_scheduler import Canary, Heartbeat
-from broker.messages.values import Message
-from broker.transport import Delivery, Outgoing
+from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT, VERSION, decode, encode
+from warren.broker.errors import Expired, Foreign, Forged, Malformed, Oversized
+from warren.broker.keys import NO_APP, Keys, derived_key
+from warren.broker.messages.to_scheduler import Canary, Heartbeat
+from warren.broker.messages.values import Message
+from warren.broker.transport import Delivery, Outgoing
 
 #: Keys kept derived; an executor more than that costs some 20 µs a message.
 KEY_CACHE_SIZE = 4_096

@@ -12,8 +12,8 @@ an account that may only write there, such as a console's, cannot give commands.
 
 import re
 
-from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, BOOT_ID_PATTERN
-from broker.transport import Queue
+from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, BOOT_ID_PATTERN
+from warren.broker.transport import Queue
 
 TRIGGER_EXCHANGE = "warren.trigger"
 ASK_EXCHANGE = "warren.ask"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from broker.codec import decode
-from broker.errors import Malformed
-from broker.messages.to_executor import Trigger, Triggers
+from warren.broker.codec import decode
+from warren.broker.errors import Malformed
+from warren.broker.messages.to_executor import Trigger, Triggers
 
 #: Triggers in one message at most, and their bytes; a longer trigger is sent alone.
 PACK_TRIGGERS = 50

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import structlog
 
-from broker.signing import Sealer
-from broker.transport import Transport
-from executor.disk import DiskWatch
-from executor.journal.group_commit import CommitPace
-from executor.journal.run_states import RunStates
-from executor.logs.run_logs import RunLogs
-from executor.messaging.heartbeat import BEAT_SECONDS
-from executor.messaging.signed_sender import Identity
-from executor.processes.interface import SlotsFactory
-from executor.scheduler_clock import SchedulerClock
+from warren.broker.signing import Sealer
+from warren.broker.transport import Transport
+from warren.executor.disk import DiskWatch
+from warren.executor.journal.group_commit import CommitPace
+from warren.executor.journal.run_states import RunStates
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging.heartbeat import BEAT_SECONDS
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.interface import SlotsFactory
+from warren.executor.scheduler_clock import SchedulerClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

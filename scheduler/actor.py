@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.problems import Code, Problem
-from sql.accounts.users import Rights, Role
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts.users import Rights, Role
 
 #: The origin of commands from the command line, in the audit log.
 CLI = "cli"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from sql.engine import Database
-from sql.registry import apps
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 
 
 class AppNames:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from sql.errors import DatabaseUnavailable
+from warren.sql.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 

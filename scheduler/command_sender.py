@@ -6,11 +6,11 @@ Commands are not durable: the role that sends one repeats it until it sees the e
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker import topology
-from broker.boot import Boot
-from broker.messages.to_executor import Command
-from broker.signing import Direction, Sealer
-from broker.transport import Batch, Outgoing, Publisher
+from warren.broker import topology
+from warren.broker.boot import Boot
+from warren.broker.messages.to_executor import Command
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Batch, Outgoing, Publisher
 
 #: How long a command is valid, by default.
 VALID_SECONDS = 60.0

@@ -2,10 +2,10 @@
 
 from contextlib import ExitStack
 
-from broker import topology
-from broker.rpc import Requester
-from broker.signing import Sealer
-from broker.transport import Transport
+from warren.broker import topology
+from warren.broker.rpc import Requester
+from warren.broker.signing import Sealer
+from warren.broker.transport import Transport
 
 #: Callbacks in hand at once; each carries up to 100 reports.
 CALLBACK_PREFETCH = 100

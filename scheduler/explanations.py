@@ -1,9 +1,9 @@
 """Converts reasons and other texts to the form that rows store."""
 
-from broker.messages.values import cut_message
-from broker.reasons.reason import Words
-from broker.reasons.stored import to_json
-from sql.explanation import Explanation
+from warren.broker.messages.values import cut_message
+from warren.broker.reasons.reason import Words
+from warren.broker.reasons.stored import to_json
+from warren.sql.explanation import Explanation
 
 
 def explanation(words: Words) -> Explanation:

@@ -8,13 +8,13 @@ import time
 
 import structlog
 
-from scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
-from scheduler.dispatch.planner import BEGIN_MS
-from scheduler.membership import load_recorder
-from scheduler.retention import cleaner, reporter
-from scheduler.roles import Roles
-from scheduler.rounds import wake_conditions
-from sql.clock import SAMPLE_SECONDS
+from warren.scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
+from warren.scheduler.dispatch.planner import BEGIN_MS
+from warren.scheduler.membership import load_recorder
+from warren.scheduler.retention import cleaner, reporter
+from warren.scheduler.roles import Roles
+from warren.scheduler.rounds import wake_conditions
+from warren.sql.clock import SAMPLE_SECONDS
 
 #: How long all stopping roles together may take to finish their rounds.
 ROUND_SECONDS = 8.0

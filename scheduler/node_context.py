@@ -6,14 +6,14 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from scheduler.app_names import AppNames
-from scheduler.claim_limits import ClaimLimits
-from scheduler.counters import Counters
-from scheduler.rounds.loop import WakeUp
-from scheduler.timeouts import Timeouts
-from sql.clock import DatabaseClock
-from sql.engine import Database
-from sql.ids import RunIds
+from warren.scheduler.app_names import AppNames
+from warren.scheduler.claim_limits import ClaimLimits
+from warren.scheduler.counters import Counters
+from warren.scheduler.rounds.loop import WakeUp
+from warren.scheduler.timeouts import Timeouts
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
 
 T = TypeVar("T")
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.alarms.policy import AlarmPolicy
-from scheduler.claim_limits import ClaimLimits
-from scheduler.completion.run_spans import SpanExporter
-from scheduler.dispatch.workload import LIMIT
-from scheduler.routing.choice import Router
-from scheduler.timeouts import Timeouts
+from warren.scheduler.alarms.policy import AlarmPolicy
+from warren.scheduler.claim_limits import ClaimLimits
+from warren.scheduler.completion.run_spans import SpanExporter
+from warren.scheduler.dispatch.workload import LIMIT
+from warren.scheduler.routing.choice import Router
+from warren.scheduler.timeouts import Timeouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, StrEnum
 from typing import Self
 
-from sql.errors import LookupFailed
+from warren.sql.errors import LookupFailed
 
 
 class ProblemKind(StrEnum):

@@ -1,10 +1,10 @@
 """Resolves names to ids for console, command line and API; commands take only ids."""
 
-from sql.accounts import tokens, users
-from sql.engine import Database
-from sql.errors import LookupFailure, NotFound
-from sql.jobs import job_names
-from sql.registry import apps, presence
+from warren.sql.accounts import tokens, users
+from warren.sql.engine import Database
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs import job_names
+from warren.sql.registry import apps, presence
 
 
 class Resolver:

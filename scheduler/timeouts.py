@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sql.registry.liveness import EXECUTOR_ALIVE_MS
+from warren.sql.registry.liveness import EXECUTOR_ALIVE_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy.orm import DeclarativeBase, Session
 
-from sql.dialects.dialect import Locking, UpdateRule
-from sql.dialects.supported import of
-from sql.models import Model
-from sql.rows import column_names
+from warren.sql.dialects.dialect import Locking, UpdateRule
+from warren.sql.dialects.supported import of
+from warren.sql.models import Model
+from warren.sql.rows import column_names
 
 T = TypeVar("T")
 R = TypeVar("R", bound=NamedTuple)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql.dialects.supported import of
-from sql.engine import Database
+from warren.sql.dialects.supported import of
+from warren.sql.engine import Database
 
 #: A larger difference between two samples is a jump, not drift.
 JUMP_MS = 1_000

@@ -18,13 +18,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from sql.dialects import failures
-from sql.dialects.database_url import parse
-from sql.dialects.dialect import Connecting
-from sql.dialects.supported import named
-from sql.fair_lock import FairLock
-from sql.outage import Outage
-from sql.writing_session import WritingSession
+from warren.sql.dialects import failures
+from warren.sql.dialects.database_url import parse
+from warren.sql.dialects.dialect import Connecting
+from warren.sql.dialects.supported import named
+from warren.sql.fair_lock import FairLock
+from warren.sql.outage import Outage
+from warren.sql.writing_session import WritingSession
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections import deque
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.models import Sequence
+from warren.sql.engine import Database
+from warren.sql.models import Sequence
 
 #: Fewest and most ids that are reserved ahead.
 SMALLEST_BLOCK = 8

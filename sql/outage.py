@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from sql.errors import DatabaseUnavailable
+from warren.sql.errors import DatabaseUnavailable
 
 #: Time between two attempts to reach an unavailable database.
 ASK_SECONDS = 0.5

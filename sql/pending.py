@@ -16,17 +16,17 @@ from sqlalchemy import (
     select,
 )
 
-from sql.alarms.alarms import MessageKind, is_ready
-from sql.alarms.rate_limit import is_undecided
-from sql.engine import Database
-from sql.jobs.due_jobs import earliest_tick
-from sql.models import Run
-from sql.registry.drains import IS_REQUESTED
-from sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
-from sql.registry.uptimes import IS_UNSETTLED, LAST_RECORD
-from sql.run_status import IN_FLIGHT, RunStatus
-from sql.runs.due_runs import next_due_of_apps
-from sql.runs.queries import is_kill_requested
+from warren.sql.alarms.alarms import MessageKind, is_ready
+from warren.sql.alarms.rate_limit import is_undecided
+from warren.sql.engine import Database
+from warren.sql.jobs.due_jobs import earliest_tick
+from warren.sql.models import Run
+from warren.sql.registry.drains import IS_REQUESTED
+from warren.sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
+from warren.sql.registry.uptimes import IS_UNSETTLED, LAST_RECORD
+from warren.sql.run_status import IN_FLIGHT, RunStatus
+from warren.sql.runs.due_runs import next_due_of_apps
+from warren.sql.runs.queries import is_kill_requested
 
 
 class Pending(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, ge
 from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session
 
-from sql.models import Model
+from warren.sql.models import Model
 
 R = TypeVar("R", bound=NamedTuple)
 Query: TypeAlias = Select[*tuple[Any, ...]]

@@ -6,9 +6,9 @@ from typing import Any, cast
 from sqlalchemy import CursorResult, Delete, Update
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.dialects.hints import PRIMARY_KEY, update_by_index
-from sql.models import Model
+from warren.sql.batch import chunks
+from warren.sql.dialects.hints import PRIMARY_KEY, update_by_index
+from warren.sql.models import Model
 
 
 def modify(session: Session, statement: Update | Delete) -> int:

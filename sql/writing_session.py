@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import event, insert
 from sqlalchemy.orm import Session
 
-from sql.models import AuditEntry, History
+from warren.sql.models import AuditEntry, History
 
 _RECORDS = (AuditEntry, History)
 

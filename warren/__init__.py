@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 __all__ = ["ApiError", "Client", "JobContext", "JobStopped", "RunFailed", "job", "main"]
 
 _OFFERED = {
-    "job": "executor.handlers.handler_registry",
-    "JobContext": "executor.handlers.context",
-    "JobStopped": "executor.handlers.context",
+    "job": "warren.executor.handlers.handler_registry",
+    "JobContext": "warren.executor.handlers.context",
+    "JobStopped": "warren.executor.handlers.context",
     "Client": "warren.client",
     "ApiError": "warren.client",
     "RunFailed": "warren.client",

@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         """Import a command, in a process whose settings others cannot read from now on."""
         if cmd_name not in COMMANDS:
             return None
-        from executor.fork_server.linux import hide_from_others  # noqa: PLC0415 - `warren --help` needs no ctypes
+        from warren.executor.fork_server.linux import hide_from_others  # noqa: PLC0415 - `warren --help` needs no ctypes
 
         hide_from_others()
         module, name, _ = COMMANDS[cmd_name]

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sql.clock import database_now_ms
-from sql.dialects.failures import is_schema_fault
-from sql.engine import Database
-from sql.schema import version
 from warren.settings.settings import Settings
+from warren.sql.clock import database_now_ms
+from warren.sql.dialects.failures import is_schema_fault
+from warren.sql.engine import Database
+from warren.sql.schema import version
 
 
 @contextmanager

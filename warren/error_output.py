@@ -6,12 +6,12 @@ from functools import singledispatch
 import click
 from click.exceptions import NoArgsIsHelpError
 
-from broker.errors import BrokerError
-from executor.errors import ExecutorError
-from executor.handlers.handler_registry import HandlersError
-from scheduler.problems import lookup_problem
-from sql.errors import LookupFailed, SqlError
+from warren.broker.errors import BrokerError
 from warren.errors import WarrenError
+from warren.executor.errors import ExecutorError
+from warren.executor.handlers.handler_registry import HandlersError
+from warren.scheduler.problems import lookup_problem
+from warren.sql.errors import LookupFailed, SqlError
 
 #: Installed by `pip install 'warren[server]'`; executors do without.
 SERVER_LIBRARIES = {

@@ -1,7 +1,7 @@
 """Routes added by other distributions: entry points of the group `warren.routes`.
 
 An entry point's name is the route's name in job files; it refers to a function
-`(RouteRequest, Random) -> Choice`, or to a `scheduler.routing.routes.Router`.
+`(RouteRequest, Random) -> Choice`, or to a `warren.routes.Router`.
 """
 
 import re
@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 import structlog
 
-from scheduler.routing.routes import BUILT_IN, Router
+from warren.scheduler.routing.routes import BUILT_IN, Router
 
 GROUP = "warren.routes"
 #: The rule for names of routes; the column has 50 characters.

@@ -6,10 +6,10 @@ from urllib.parse import SplitResult, urlsplit
 from flask import Flask, abort, g, redirect, request, session, url_for
 from werkzeug.wrappers import Response
 
-from admin_web.access import forged_cookies
-from admin_web.access.sign_ins import SignIns
-from admin_web.visitors import Visitor
-from scheduler.actor import Right
+from warren.admin_web.access import forged_cookies
+from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.actor import Right
 
 #: The key of the sign-in's token in the signed cookie.
 TOKEN = "sign_in"  # noqa: S105 - a key, not a secret

@@ -9,9 +9,9 @@ from flask import Flask, abort, request
 from werkzeug.exceptions import Forbidden
 from werkzeug.wrappers import Response
 
-from admin_web.access.gate import parts_of
-from admin_web.console_services import ConsoleServices
-from admin_web.visitors import known_visitor
+from warren.admin_web.access.gate import parts_of
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.visitors import known_visitor
 
 #: No inline script or style, nothing from other hosts, not in a frame.
 POLICY = (

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
-from admin_web.visitors import Visitor
-from scheduler.commands.audit_log import Action, AuditLog
-from scheduler.commands.passwords import dummy_hash, is_password
-from sql.accounts import sessions, sign_in_attempts, users
-from sql.engine import Database
-from sql.models import User
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.scheduler.commands.passwords import dummy_hash, is_password
+from warren.sql.accounts import sessions, sign_in_attempts, users
+from warren.sql.engine import Database
+from warren.sql.models import User
 
 #: A sign-in ends after this long without a click, and after this long in any case.
 IDLE_SECONDS = 30 * 60

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from scheduler.views.to_json import to_json
+from warren.scheduler.views.to_json import to_json
 
 
 def answer_type(

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from broker.rpc import Requester
-from scheduler.actor import Actor
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.commands import Commands
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.engine import Database
-from sql.ids import RunIds
+from warren.broker.rpc import Requester
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,21 +8,21 @@ from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Response
 
-from admin_web.api.api_services import ApiServices, JobFiles
-from admin_web.api.authentication import Authentication, too_many_requests
-from admin_web.api.bodies import parsed, read_body, read_query
-from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
-from admin_web.api.endpoints import groups
-from admin_web.api.openapi import document
-from admin_web.api.problem_answers import ProblemAnswers
-from admin_web.api.rate_limits import ConcurrencyLimits
-from admin_web.api.refusals import Refusal
-from admin_web.api.runs.held_request import ApiRequest, HeldRequest
-from admin_web.api.runs.long_polling import LongPolling
-from admin_web.api.runs.wait import Wait
-from admin_web.url_ids import IdConverter
-from sql.engine import Database
-from sql.ids import RunIds
+from warren.admin_web.api.api_services import ApiServices, JobFiles
+from warren.admin_web.api.authentication import Authentication, too_many_requests
+from warren.admin_web.api.bodies import parsed, read_body, read_query
+from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
+from warren.admin_web.api.endpoints import groups
+from warren.admin_web.api.openapi import document
+from warren.admin_web.api.problem_answers import ProblemAnswers
+from warren.admin_web.api.rate_limits import ConcurrencyLimits
+from warren.admin_web.api.refusals import Refusal
+from warren.admin_web.api.runs.held_request import ApiRequest, HeldRequest
+from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.api.runs.wait import Wait
+from warren.admin_web.url_ids import IdConverter
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",

@@ -7,17 +7,17 @@ from typing import Any
 import structlog
 from flask import request
 
-from admin_web.access.sign_ins import network_of
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call, Endpoint, OpenAccess
-from admin_web.api.rate_limits import RateLimits
-from admin_web.api.refusals import Refusal
-from scheduler.actor import Actor
-from scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
-from scheduler.commands.tokens.token_text import hash_of, is_token
-from sql.accounts import sign_in_attempts, tokens
-from sql.accounts.tokens import KnownToken, Owner
-from sql.jobs import jobs
+from warren.admin_web.access.sign_ins import network_of
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Call, Endpoint, OpenAccess
+from warren.admin_web.api.rate_limits import RateLimits
+from warren.admin_web.api.refusals import Refusal
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
+from warren.scheduler.commands.tokens.token_text import hash_of, is_token
+from warren.sql.accounts import sign_in_attempts, tokens
+from warren.sql.accounts.tokens import KnownToken, Owner
+from warren.sql.jobs import jobs
 
 #: Unknown tokens allowed from one address in a burst, and milliseconds until one more is allowed.
 #: Separate from the limit on sign-ins to the console.

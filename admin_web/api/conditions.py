@@ -6,10 +6,10 @@ import msgspec
 from flask import request
 from werkzeug.datastructures import ETags
 
-from admin_web.api.refusals import Refusal
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import fingerprint
-from scheduler.problems import Code, Problem
+from warren.admin_web.api.refusals import Refusal
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import fingerprint
+from warren.scheduler.problems import Code, Problem
 
 #: Characters of an entity tag after the job's version.
 _HASH_LENGTH = 16

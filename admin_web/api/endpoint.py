@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from scheduler.actor import Actor
-from scheduler.commands.tokens.scopes import RIGHTS, Scope
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope
 
 View = TypeVar("View", bound=Callable[..., Any])
 _MARK = "warren_endpoint"

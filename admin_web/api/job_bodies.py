@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from admin_web.api.bodies import FieldErrors
-from scheduler.alarms.channels.webhook_url import without_secret
-from scheduler.jobs.fields import Field, in_group
-from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.no_schedule import NoSchedule
-from scheduler.schedules.registry import KINDS, shown_as
-from scheduler.schedules.schedule import ValueForm
+from warren.admin_web.api.bodies import FieldErrors
+from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.jobs.fields import Field, in_group
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.no_schedule import NoSchedule
+from warren.scheduler.schedules.registry import KINDS, shown_as
+from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
 _WEBHOOK = in_group("webhook")

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, OpenAccess
-from admin_web.api.problem_answers import MEDIA, ProblemBody
+from warren.admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, OpenAccess
+from warren.admin_web.api.problem_answers import MEDIA, ProblemBody
 
 #: Raised with every change that programs see; within v1 nothing is ever removed.
 API_VERSION = "1.0.0"

@@ -11,10 +11,10 @@ from flask import Flask, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from admin_web.api.refusals import PreconditionFailed, Refusal
-from admin_web.problem_status import HTTP_STATUS
-from scheduler.problems import Code, Problem, Refused, lookup_problem
-from sql.errors import DatabaseUnavailable, LookupFailed
+from warren.admin_web.api.refusals import PreconditionFailed, Refusal
+from warren.admin_web.problem_status import HTTP_STATUS
+from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
+from warren.sql.errors import DatabaseUnavailable, LookupFailed
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = 2

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.problems import Refused
+from warren.scheduler.problems import Refused
 
 
 class Refusal(Exception):

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
-from sql.timeline import job_days
-from sql.timeline.job_days import DayOutcomes
+from warren.sql.timeline import job_days
+from warren.sql.timeline.job_days import DayOutcomes
 
 DAYS = 90
 #: The side of a square, and the distance between two squares' left edges, in pixels.

@@ -6,9 +6,9 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from sql.registry import executor_loads
-from sql.registry.executor_loads import LoadPoint
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from warren.sql.registry import executor_loads
+from warren.sql.registry.executor_loads import LoadPoint
 
 #: Width and height of a chart, and the time of a point in the chart of a day: the highest value.
 WIDTH, HEIGHT, STEP_MS = 720, 100, 10 * MINUTE_MS

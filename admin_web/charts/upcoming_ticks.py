@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from scheduler.problems import Problem
-from scheduler.schedules.registry import read_schedule
-from sql.instants import HOUR_MS, MINUTE_MS
-from sql.jobs.parked import PARKED_MS
-from sql.listings.next_ticks import DueJob
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.registry import read_schedule
+from warren.sql.instants import HOUR_MS, MINUTE_MS
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.listings.next_ticks import DueJob
 
 #: Ticks of a job that are computed exactly; further ones are spread evenly.
 ONE_BY_ONE = 12

@@ -2,10 +2,10 @@
 
 from flask import Flask, g, render_template
 
-from admin_web.conditions.cluster_conditions import ClusterConditions, Condition
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
+from warren.admin_web.conditions.cluster_conditions import ClusterConditions, Condition
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
 
 
 class ConditionPages:

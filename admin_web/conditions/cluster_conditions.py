@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from admin_web.console_services import ConsoleServices
-from scheduler.views.process_view import node_view
-from sql.registry import pauses, presence
-from sql.registry.pauses import ShownPause
+from warren.admin_web.console_services import ConsoleServices
+from warren.scheduler.views.process_view import node_view
+from warren.sql.registry import pauses, presence
+from warren.sql.registry.pauses import ShownPause
 
 
 class ConditionKind(StrEnum):

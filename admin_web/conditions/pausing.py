@@ -5,17 +5,17 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.pauses import PauseForm
-from admin_web.links import came_from
-from admin_web.local_times import LocalTimes
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.commands.cluster import PauseOutcome
-from sql.models import App
-from sql.registry import pauses
-from sql.registry.pauses import EVERY_APP, PauseRow
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.pauses import PauseForm
+from warren.admin_web.links import came_from
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.cluster import PauseOutcome
+from warren.sql.models import App
+from warren.sql.registry import pauses
+from warren.sql.registry.pauses import EVERY_APP, PauseRow
 
 
 class PausePages:

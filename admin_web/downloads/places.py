@@ -6,8 +6,8 @@ from flask import Flask, g, request
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web.downloads.file_requests import is_for_file
-from admin_web.visitors import known_visitor
+from warren.admin_web.downloads.file_requests import is_for_file
+from warren.admin_web.visitors import known_visitor
 
 #: After this many seconds, a refused download may be tried again.
 RETRY_SECONDS = 5

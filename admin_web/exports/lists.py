@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 from flask import Response
 from sqlalchemy.orm import Session
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.exports.tables import Row
-from scheduler.views.job_view import job_json, job_view
-from sql.accounts import user_accounts
-from sql.accounts.user_accounts import UserFilter
-from sql.accounts.users import rights_of
-from sql.listings import app_listing, job_search, run_search
-from sql.listings.job_search import JobFilter
-from sql.listings.run_walks import RunSearch
-from sql.registry import apps
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.exports.tables import Row
+from warren.scheduler.views.job_view import job_json, job_view
+from warren.sql.accounts import user_accounts
+from warren.sql.accounts.user_accounts import UserFilter
+from warren.sql.accounts.users import rights_of
+from warren.sql.listings import app_listing, job_search, run_search
+from warren.sql.listings.job_search import JobFilter
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.registry import apps
 
 _JOB = (
     *("id", "app", "name", "author", "tags", "enabled", "schedule", "timezone", "handler"),

@@ -12,8 +12,8 @@ from typing import Any
 
 from flask import Response, request
 
-from admin_web.downloads.file_requests import FORMAT, FORMATS
-from scheduler.views.to_json import plain
+from warren.admin_web.downloads.file_requests import FORMAT, FORMATS
+from warren.scheduler.views.to_json import plain
 
 #: Rows of a file at most, rows read before the first is sent, and rows read at a time after that.
 MOST, FIRST, AT_ONCE = 10_000, 100, 500

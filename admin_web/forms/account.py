@@ -4,11 +4,11 @@ from flask_babel import lazy_gettext
 from wtforms import PasswordField, SelectField, StringField
 from wtforms.validators import EqualTo, InputRequired, Length, Regexp
 
-from admin_web.forms.console_form import REQUIRED, ConsoleForm
-from admin_web.language.labels import PASSWORD_FLAW
-from scheduler.commands.passwords import LONGEST, SHORTEST
-from scheduler.commands.users import NAME_PATTERN
-from scheduler.problems import Code
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm
+from warren.admin_web.language.labels import PASSWORD_FLAW
+from warren.scheduler.commands.passwords import LONGEST, SHORTEST
+from warren.scheduler.commands.users import NAME_PATTERN
+from warren.scheduler.problems import Code
 
 #: The rule for user names, in the form of a new user and at sign-in.
 USER_NAME = Regexp(

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from flask_babel import lazy_gettext
 from wtforms import SelectField
 
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm
 
 
 class AppFilterForm(ConsoleForm):

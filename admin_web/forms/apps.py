@@ -6,18 +6,18 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import Field, RadioField, SelectField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, Optional, Regexp, ValidationError
 
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import REQUIRED, ConsoleForm
-from admin_web.language import job_labels
-from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
-from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
-from scheduler.alarms.channels.webhook_style import STYLES
-from scheduler.alarms.channels.webhook_url import check_webhook
-from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from scheduler.jobs.rules import check_addresses, check_title
-from scheduler.jobs.spec import AppSpec
-from sql.models import App
-from sql.registry import apps
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm
+from warren.admin_web.language import job_labels
+from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
+from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from warren.scheduler.alarms.channels.webhook_style import STYLES
+from warren.scheduler.alarms.channels.webhook_url import check_webhook
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.jobs.rules import check_addresses, check_title
+from warren.scheduler.jobs.spec import AppSpec
+from warren.sql.models import App
+from warren.sql.registry import apps
 
 AUTOMATIC, LISTED = "automatic", "listed"
 _SEPARATORS = re.compile(r"[\s,;]+")

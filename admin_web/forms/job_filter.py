@@ -7,10 +7,10 @@ from flask_babel import lazy_gettext
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import ConsoleForm
-from admin_web.visitors import Visitor
-from sql.listings.job_search import JobFilter, Order
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.visitors import Visitor
+from warren.sql.listings.job_search import JobFilter, Order
 
 #: Jobs per page.
 LINES = 50

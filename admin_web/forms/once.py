@@ -6,7 +6,7 @@ import secrets
 
 from flask import request
 
-from sql.accounts.idempotency import IdempotentRequest
+from warren.sql.accounts.idempotency import IdempotentRequest
 
 FIELD = "once"
 _KEY = re.compile(r"[\w-]{16,64}")

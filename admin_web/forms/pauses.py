@@ -8,11 +8,11 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import InputRequired, Length, Optional
 
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import REQUIRED, ConsoleForm, TimeField
-from scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
-from sql.instants import MINUTE_MS
-from sql.registry.pauses import PauseRow
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, TimeField
+from warren.scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
+from warren.sql.instants import MINUTE_MS
+from warren.sql.registry.pauses import PauseRow
 
 _LAST_YEAR = 2200
 _SPANS = [

@@ -13,15 +13,15 @@ from werkzeug.datastructures import MultiDict
 from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import Length, Optional
 
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import NO_TIME, TimeField
-from admin_web.forms.runs import TOO_LONG, RunScopeForm
-from admin_web.language import labels
-from admin_web.url_ids import LARGEST
-from sql.instants import HOUR_MS, moment
-from sql.listings import run_choices
-from sql.listings.run_walks import Place, RunSearch
-from sql.run_status import FAILURES, OPEN, RunStatus
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import NO_TIME, TimeField
+from warren.admin_web.forms.runs import TOO_LONG, RunScopeForm
+from warren.admin_web.language import labels
+from warren.admin_web.url_ids import LARGEST
+from warren.sql.instants import HOUR_MS, moment
+from warren.sql.listings import run_choices
+from warren.sql.listings.run_walks import Place, RunSearch
+from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 #: Jobs that a part of a name may match at most.
 FEW_JOBS = 50

@@ -17,12 +17,12 @@ from wtforms import (
 )
 from wtforms.validators import InputRequired, Length, Optional
 
-from admin_web.access.gate import LIVE_HEADER
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import ConsoleForm
-from scheduler.retention.clearing_criteria import ClearingPreset
-from sql.listings import run_choices
-from sql.registry.apps import ids_by_name
+from warren.admin_web.access.gate import LIVE_HEADER
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.scheduler.retention.clearing_criteria import ClearingPreset
+from warren.sql.listings import run_choices
+from warren.sql.registry.apps import ids_by_name
 
 TOO_LONG = lazy_gettext("Too long.")
 #: XXL-JOB's nine choices, in its order.

@@ -1,6 +1,6 @@
 """Templates for new scripts; they show how a script reads its arguments."""
 
-from broker.messages.values import ScriptLanguage
+from warren.broker.messages.values import ScriptLanguage
 
 _TEMPLATES = {
     ScriptLanguage.SHELL: """\

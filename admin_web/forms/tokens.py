@@ -4,8 +4,8 @@ from flask_babel import lazy_gettext
 from wtforms import IntegerField, SelectMultipleField, StringField
 from wtforms.validators import InputRequired, NumberRange, Regexp
 
-from admin_web.forms.console_form import REQUIRED, ConsoleForm
-from scheduler.commands.tokens.token_commands import MOST_DAYS, NAME_PATTERN, USUAL_DAYS
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm
+from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, NAME_PATTERN, USUAL_DAYS
 
 
 class TokenForm(ConsoleForm):

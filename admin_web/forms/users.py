@@ -4,11 +4,11 @@ from flask_babel import lazy_gettext
 from wtforms import BooleanField, PasswordField, SelectField, SelectMultipleField, StringField
 from wtforms.validators import InputRequired, Length, Optional
 
-from admin_web.forms.account import PASSWORD_LENGTH, USER_NAME
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import REQUIRED, ConsoleForm
-from admin_web.language import labels
-from sql.accounts.users import Role
+from warren.admin_web.forms.account import PASSWORD_LENGTH, USER_NAME
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm
+from warren.admin_web.language import labels
+from warren.sql.accounts.users import Role
 
 #: Viewer first, so that a careless click grants little.
 _ROLES = [

@@ -8,14 +8,14 @@ from typing import Any
 from flask import url_for
 from flask_babel import gettext
 
-from admin_web.forms.jobs import FORM_FIELDS, JobForm
-from admin_web.history import record_fields
-from admin_web.history.record_fields import Names, Shown
-from admin_web.language.job_labels import OPTIONS, label_of
-from scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN
-from scheduler.jobs.field_kinds import Choice, YesOrNo
-from scheduler.jobs.fields import Field
-from sql.models import AuditEntry
+from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.admin_web.history import record_fields
+from warren.admin_web.history.record_fields import Names, Shown
+from warren.admin_web.language.job_labels import OPTIONS, label_of
+from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN
+from warren.scheduler.jobs.field_kinds import Choice, YesOrNo
+from warren.scheduler.jobs.fields import Field
+from warren.sql.models import AuditEntry
 
 
 @dataclass(frozen=True, slots=True)

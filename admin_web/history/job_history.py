@@ -6,20 +6,20 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from admin_web.history.changes import values_of
-from admin_web.visitors import Visitor
-from scheduler.commands.audit_log import Action
-from scheduler.commands.commands import Commands
-from scheduler.jobs import past_spec
-from scheduler.jobs.audit_records import record_of
-from scheduler.jobs.past_spec import PastSpec
-from scheduler.jobs.spec import JobSpec
-from sql.accounts import audit_log
-from sql.errors import LookupFailure, NotFound
-from sql.jobs import child_links
-from sql.listings import job_search
-from sql.models import AuditEntry, Job
-from sql.registry import apps
+from warren.admin_web.history.changes import values_of
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.jobs import past_spec
+from warren.scheduler.jobs.audit_records import record_of
+from warren.scheduler.jobs.past_spec import PastSpec
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.accounts import audit_log
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs import child_links
+from warren.sql.listings import job_search
+from warren.sql.models import AuditEntry, Job
+from warren.sql.registry import apps
 
 #: Actions that change a job; triggering it does not.
 CHANGES = tuple(

@@ -10,11 +10,11 @@ from flask import url_for
 from flask_babel import format_decimal, gettext, lazy_gettext
 from sqlalchemy.orm import Session
 
-from admin_web.language import job_labels, labels
-from admin_web.visitors import Visitor
-from scheduler.jobs.audit_records import CHILDREN
-from sql.listings import job_search
-from sql.registry import apps
+from warren.admin_web.language import job_labels, labels
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.jobs.audit_records import CHILDREN
+from warren.sql.listings import job_search
+from warren.sql.registry import apps
 
 LABELS = {
     "addresses": lazy_gettext("Addresses"),

@@ -11,7 +11,7 @@ from babel.support import NullTranslations, Translations
 from flask import Flask, request
 from flask_babel import Babel, Domain, get_locale
 
-from admin_web.visitors import known_visitor
+from warren.admin_web.visitors import known_visitor
 
 FOLDER = Path(__file__).parents[1] / "translations"
 #: By BCP 47 tag: Babel's name, and the name in the language itself.

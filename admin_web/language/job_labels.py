@@ -6,16 +6,16 @@ from typing import Any
 
 from flask_babel import LazyString, gettext, lazy_gettext
 
-from admin_web.language.catalogues import language
-from admin_web.language.labels import State
-from broker.messages.values import Block, ScriptLanguage
-from scheduler.alarms.policy import FAILURE, SUCCESS
-from scheduler.jobs.script_cache import language_of
-from scheduler.routing.built_in_routes import Route
-from scheduler.schedules.misfire import MisfirePolicy
-from scheduler.schedules.registry import KINDS, has_schedule
-from sql.job_choices import DeliveryGuarantee
-from sql.listings.recent import ListedJob
+from warren.admin_web.language.catalogues import language
+from warren.admin_web.language.labels import State
+from warren.broker.messages.values import Block, ScriptLanguage
+from warren.scheduler.alarms.policy import FAILURE, SUCCESS
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.scheduler.schedules.registry import KINDS, has_schedule
+from warren.sql.job_choices import DeliveryGuarantee
+from warren.sql.listings.recent import ListedJob
 
 
 @dataclass(frozen=True, slots=True)

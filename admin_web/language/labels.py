@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from flask_babel import LazyString, lazy_gettext
 
-from broker.messages.to_scheduler import Ailment
-from scheduler.problems import Code
-from sql.accounts.users import Role
-from sql.registry.liveness import ProcessState
-from sql.run_status import Kind, RunStatus
+from warren.broker.messages.to_scheduler import Ailment
+from warren.scheduler.problems import Code
+from warren.sql.accounts.users import Role
+from warren.sql.registry.liveness import ProcessState
+from warren.sql.run_status import Kind, RunStatus
 
 
 @dataclass(frozen=True, slots=True)

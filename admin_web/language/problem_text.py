@@ -2,7 +2,7 @@
 
 from flask_babel import gettext
 
-from scheduler.problems import FieldName, Problem, Word
+from warren.scheduler.problems import FieldName, Problem, Word
 
 
 def problem_text(problem: Problem) -> str:

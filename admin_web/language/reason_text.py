@@ -7,8 +7,8 @@ inserts the facts; output of jobs, and texts without a reason, are shown unchang
 from flask import Flask
 from flask_babel import gettext
 
-from broker.reasons.reason import Fact, Reason, Words
-from broker.reasons.stored import from_json
+from warren.broker.reasons.reason import Fact, Reason, Words
+from warren.broker.reasons.stored import from_json
 
 
 def install(app: Flask) -> None:

@@ -2,7 +2,7 @@
 
 from flask_babel import lazy_gettext
 
-from sql.run_status import Kind, RunStatus
+from warren.sql.run_status import Kind, RunStatus
 
 CAUSE = {
     Kind.SCHEDULE: lazy_gettext("Triggered by its schedule."),

@@ -7,7 +7,7 @@ Only foreground colours and styles like bold are kept; other escape sequences ar
 import re
 from collections.abc import Iterator
 
-from admin_web.logs.text import last_state, shown
+from warren.admin_web.logs.text import last_state, shown
 
 #: CSS classes, separated by spaces, and the text that has them.
 Piece = tuple[str, str]

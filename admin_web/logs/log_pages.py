@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from flask import Response, get_template_attribute, jsonify, render_template, request
 from sqlalchemy.orm import Session
 
-from admin_web.console_services import ConsoleServices
-from admin_web.local_times import LocalTimes
-from admin_web.logs.colours import Piece, pieces
-from admin_web.logs.log_reader import LogMatches, LogPart, LogReader, ReadStatus
-from admin_web.logs.log_source import Source, log_source
-from admin_web.logs.text import shown_text, whole_lines
-from admin_web.visitors import Visitor
-from sql.listings import recent
-from sql.listings.recent import DetailedRun
-from sql.run_status import OPEN, RunStatus
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.logs.colours import Piece, pieces
+from warren.admin_web.logs.log_reader import LogMatches, LogPart, LogReader, ReadStatus
+from warren.admin_web.logs.log_source import Source, log_source
+from warren.admin_web.logs.text import shown_text, whole_lines
+from warren.admin_web.visitors import Visitor
+from warren.sql.listings import recent
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.run_status import OPEN, RunStatus
 
 #: Lines of one JSON answer.
 SCRIPT_LINES = 1_000

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from admin_web.logs.log_source import Source
-from broker.boot import Boot
-from broker.messages.to_executor import ReadLog
-from broker.messages.to_scheduler import LogChunk
-from broker.rpc import AddressedQuestion, Requester
-from sql.instants import moment
+from warren.admin_web.logs.log_source import Source
+from warren.broker.boot import Boot
+from warren.broker.messages.to_executor import ReadLog
+from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.rpc import AddressedQuestion, Requester
+from warren.sql.instants import moment
 
 #: How many of the console's six threads may wait for executors, and for one executor.
 AT_A_TIME, OF_ONE = 3, 2

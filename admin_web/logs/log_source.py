@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from sql.listings.recent import DetailedRun
-from sql.registry import presence
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.registry import presence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import re
 
-from broker.messages.values import LOG_TAIL_BYTES
+from warren.broker.messages.values import LOG_TAIL_BYTES
 
 #: Escape sequences of terminals: `ESC [ … letter`, `ESC ] … BEL`.
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")

@@ -1,33 +1,33 @@
 """The page groups of the console; add new ones to this list."""
 
-from admin_web.access.sign_ins import SignIns
-from admin_web.console_services import ConsoleServices
-from admin_web.pages.account import AccountPages
-from admin_web.pages.apps import AppPages
-from admin_web.pages.audit_log import AuditPages
-from admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
-from admin_web.pages.bulk.bulk_runs import BulkRunPages
-from admin_web.pages.clearing import ClearingPages
-from admin_web.pages.dashboard import DashboardPages
-from admin_web.pages.executors import ExecutorPages
-from admin_web.pages.finding.find import FindPages
-from admin_web.pages.finding.job_history import JobHistoryPages
-from admin_web.pages.finding.preferences import PreferencePages
-from admin_web.pages.finding.run_errors import RunErrorPages
-from admin_web.pages.glue import GluePages
-from admin_web.pages.health import HealthPages
-from admin_web.pages.jobs.job_actions import JobActions
-from admin_web.pages.jobs.job_form import JobFormPages
-from admin_web.pages.jobs.job_pages import JobPages
-from admin_web.pages.ledger import LedgerPages
-from admin_web.pages.runs import RunPages
-from admin_web.pages.schedulers import SchedulerPages
-from admin_web.pages.sign_in import SignInPages
-from admin_web.pages.tokens import TokenPages
-from admin_web.pages.users import UserPages
-from admin_web.timeline.page import TimelinePages
-from admin_web.url_routes import PageGroup
-from admin_web.views.bulk_work import BulkWork
+from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.pages.account import AccountPages
+from warren.admin_web.pages.apps import AppPages
+from warren.admin_web.pages.audit_log import AuditPages
+from warren.admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
+from warren.admin_web.pages.bulk.bulk_runs import BulkRunPages
+from warren.admin_web.pages.clearing import ClearingPages
+from warren.admin_web.pages.dashboard import DashboardPages
+from warren.admin_web.pages.executors import ExecutorPages
+from warren.admin_web.pages.finding.find import FindPages
+from warren.admin_web.pages.finding.job_history import JobHistoryPages
+from warren.admin_web.pages.finding.preferences import PreferencePages
+from warren.admin_web.pages.finding.run_errors import RunErrorPages
+from warren.admin_web.pages.glue import GluePages
+from warren.admin_web.pages.health import HealthPages
+from warren.admin_web.pages.jobs.job_actions import JobActions
+from warren.admin_web.pages.jobs.job_form import JobFormPages
+from warren.admin_web.pages.jobs.job_pages import JobPages
+from warren.admin_web.pages.ledger import LedgerPages
+from warren.admin_web.pages.runs import RunPages
+from warren.admin_web.pages.schedulers import SchedulerPages
+from warren.admin_web.pages.sign_in import SignInPages
+from warren.admin_web.pages.tokens import TokenPages
+from warren.admin_web.pages.users import UserPages
+from warren.admin_web.timeline.page import TimelinePages
+from warren.admin_web.url_routes import PageGroup
+from warren.admin_web.views.bulk_work import BulkWork
 
 
 def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]:

@@ -5,22 +5,22 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.access.gate import TOKEN, local_path
-from admin_web.access.sign_ins import SignIns, TooManyAttempts
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.account import PasswordForm, PreferencesForm
-from admin_web.forms.choices import select_choices
-from admin_web.language import labels
-from admin_web.language.catalogues import LANGUAGES
-from admin_web.local_times import zones
-from admin_web.template_globals import THEMES
-from admin_web.url_routes import route
-from admin_web.visitors import Visitor, visitor
-from scheduler.actor import Right
-from scheduler.commands.passwords import password_problem
-from scheduler.problems import Code, Problem
-from sql.accounts import sessions, users
-from sql.models import User
+from warren.admin_web.access.gate import TOKEN, local_path
+from warren.admin_web.access.sign_ins import SignIns, TooManyAttempts
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.account import PasswordForm, PreferencesForm
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.language import labels
+from warren.admin_web.language.catalogues import LANGUAGES
+from warren.admin_web.local_times import zones
+from warren.admin_web.template_globals import THEMES
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.passwords import password_problem
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import sessions, users
+from warren.sql.models import User
 
 _AS_BROWSER = lazy_gettext("browser default")
 _THEMES = {"light": lazy_gettext("light"), "dark": lazy_gettext("dark")}

@@ -9,21 +9,21 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.exports.lists import ListFiles
-from admin_web.forms.apps import AppForm, NewAppForm, form_of
-from admin_web.language.problem_text import problem_text
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.problems import Code, Problem
-from sql.listings import app_listing, dashboard
-from sql.listings.app_listing import ListedApp
-from sql.models import App
-from sql.registry import apps, pauses
-from sql.registry.liveness import state
-from sql.registry.pauses import ShownPause
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web.forms.apps import AppForm, NewAppForm, form_of
+from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.problems import Code, Problem
+from warren.sql.listings import app_listing, dashboard
+from warren.sql.listings.app_listing import ListedApp
+from warren.sql.models import App
+from warren.sql.registry import apps, pauses
+from warren.sql.registry.liveness import state
+from warren.sql.registry.pauses import ShownPause
 
 LINES = 50
 

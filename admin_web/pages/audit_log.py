@@ -12,22 +12,22 @@ from sqlalchemy.orm import Session
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import ConsoleForm, DayField
-from admin_web.history import changes
-from admin_web.history.changes import values_of
-from admin_web.history.record_fields import Names, names_in
-from admin_web.language import labels
-from admin_web.local_times import LocalTimes
-from admin_web.url_ids import id_argument
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.models import AuditEntry
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm, DayField
+from warren.admin_web.history import changes
+from warren.admin_web.history.changes import values_of
+from warren.admin_web.history.record_fields import Names, names_in
+from warren.admin_web.language import labels
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.url_ids import id_argument
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.models import AuditEntry
 
 LINES = 50
 _COLUMNS = ("id", "at", "who", "origin", "action", "kind", "object_id", "name", "before", "after")

@@ -4,14 +4,14 @@ from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.runs import CLEARED, ClearForm
-from admin_web.url_routes import route
-from admin_web.views.clearings import Clearings, ClearingState, Progress
-from admin_web.visitors import Visitor, visitor
-from scheduler.actor import Right
-from scheduler.retention.clearing_criteria import ClearingPreset, criteria_of
-from sql.listings import run_choices
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.runs import CLEARED, ClearForm
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.clearings import Clearings, ClearingState, Progress
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.retention.clearing_criteria import ClearingPreset, criteria_of
+from warren.sql.listings import run_choices
 
 
 class ClearingPages:

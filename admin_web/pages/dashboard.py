@@ -3,14 +3,14 @@
 from flask import render_template, request
 from sqlalchemy.orm import Session
 
-from admin_web.console_services import ConsoleServices
-from admin_web.language import job_labels
-from admin_web.url_routes import route
-from admin_web.views import day_chart
-from admin_web.views.day_chart import DayChart
-from admin_web.views.overview import Overview, OverviewReader
-from admin_web.visitors import Visitor, visitor
-from scheduler.actor import Right
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.language import job_labels
+from warren.admin_web.url_routes import route
+from warren.admin_web.views import day_chart
+from warren.admin_web.views.day_chart import DayChart
+from warren.admin_web.views.overview import Overview, OverviewReader
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
 
 
 class DashboardPages:

@@ -11,25 +11,25 @@ from werkzeug.wrappers import Response
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web.charts import load_history
-from admin_web.charts.load_history import LoadChart
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import lists, tables
-from admin_web.forms.app_filter import AppFilterForm
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.language import labels
-from admin_web.links import came_from
-from admin_web.local_times import LocalTimes
-from admin_web.url_routes import route
-from admin_web.visitors import Visitor, visitor
-from broker.reasons.reason import Reason
-from scheduler.actor import Right
-from scheduler.resolver import Resolver
-from scheduler.views import blockers
-from scheduler.views.blockers import Blockers
-from scheduler.views.process_view import ExecutorView, executor_views
-from sql.listings import app_listing, dashboard
-from sql.registry import apps
+from warren.admin_web.charts import load_history
+from warren.admin_web.charts.load_history import LoadChart
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import lists, tables
+from warren.admin_web.forms.app_filter import AppFilterForm
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.language import labels
+from warren.admin_web.links import came_from
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import Visitor, visitor
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.actor import Right
+from warren.scheduler.resolver import Resolver
+from warren.scheduler.views import blockers
+from warren.scheduler.views.blockers import Blockers
+from warren.scheduler.views.process_view import ExecutorView, executor_views
+from warren.sql.listings import app_listing, dashboard
+from warren.sql.registry import apps
 
 LINES = 100
 

@@ -7,29 +7,29 @@ from werkzeug.wrappers import Response
 from wtforms import Field, HiddenField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, ValidationError
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.console_form import ConsoleForm
-from admin_web.forms.once import sent_once
-from admin_web.url_ids import id_argument
-from admin_web.url_routes import route
-from admin_web.views.script_diff import difference, side_by_side
-from admin_web.visitors import visitor
-from broker.messages.values import ScriptLanguage
-from scheduler.actor import Right
-from scheduler.jobs.script_cache import language_of
-from scheduler.jobs.script_source import REMARK_LENGTH, check_source
-from scheduler.one_line import is_line
-from scheduler.problems import Code, Problem
-from scheduler.views.process_view import ExecutorView, executor_views
-from sql.errors import LookupFailure, NotFound
-from sql.instants import epoch_ms
-from sql.jobs import current_scripts, script_versions
-from sql.jobs.script_versions import ListedVersion, VersionSource
-from sql.listings import app_listing, recent
-from sql.listings.recent import DetailedRun
-from sql.models import Job
-from sql.registry import apps
-from sql.registry.liveness import ProcessState
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.once import sent_once
+from warren.admin_web.url_ids import id_argument
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.script_diff import difference, side_by_side
+from warren.admin_web.visitors import visitor
+from warren.broker.messages.values import ScriptLanguage
+from warren.scheduler.actor import Right
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source
+from warren.scheduler.one_line import is_line
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.views.process_view import ExecutorView, executor_views
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.instants import epoch_ms
+from warren.sql.jobs import current_scripts, script_versions
+from warren.sql.jobs.script_versions import ListedVersion, VersionSource
+from warren.sql.listings import app_listing, recent
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.models import Job
+from warren.sql.registry import apps
+from warren.sql.registry.liveness import ProcessState
 
 #: Short messages about problems with a script.
 _FLAWS = {

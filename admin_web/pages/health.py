@@ -4,13 +4,13 @@ import hmac
 
 from flask import Response, abort, jsonify, request
 
-from admin_web.console_services import ConsoleServices
-from admin_web.url_routes import route
-from admin_web.views.metrics import MetricsCollector
-from scheduler.actor import Right
-from sql.errors import DatabaseUnavailable
-from sql.registry import presence
-from sql.registry.liveness import state
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.metrics import MetricsCollector
+from warren.scheduler.actor import Right
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import state
 
 
 class HealthPages:

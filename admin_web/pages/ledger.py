@@ -12,20 +12,20 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.forms.app_filter import AppFilterForm
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import DayField
-from admin_web.url_ids import id_argument
-from admin_web.url_routes import route
-from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.audit.tally import COUNTS
-from sql.listings import ledger
-from sql.listings.ledger import LedgerFilter, LedgerJob
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.forms.app_filter import AppFilterForm
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import DayField
+from warren.admin_web.url_ids import id_argument
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.audit.tally import COUNTS
+from warren.sql.listings import ledger
+from warren.sql.listings.ledger import LedgerFilter, LedgerJob
+from warren.sql.registry.apps import ids_by_name
 
 LINES = 20
 LONGEST_DAYS = 31

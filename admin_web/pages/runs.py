@@ -7,28 +7,28 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as AnyResponse
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.exports.lists import ListFiles
-from admin_web.forms.once import sent_once
-from admin_web.forms.run_filter import PERIODS, place_of
-from admin_web.language import run_labels
-from admin_web.logs.log_pages import LogPages
-from admin_web.logs.log_reader import LogReader
-from admin_web.logs.text import shown_text, whole_lines
-from admin_web.url_routes import route
-from admin_web.views import run_timeline
-from admin_web.views.run_finder import Asked, RunFinder
-from admin_web.visitors import Visitor, visitor
-from scheduler.actor import Right
-from scheduler.commands.runs import KillOutcome
-from scheduler.problems import Code, Problem
-from sql.accounts import audit_log, preferences
-from sql.listings import recent, run_choices, run_relations, run_search
-from sql.listings.recent import DetailedRun
-from sql.listings.run_search import RunPage
-from sql.registry.apps import ids_by_name
-from sql.run_status import OPEN, Kind
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web.forms.once import sent_once
+from warren.admin_web.forms.run_filter import PERIODS, place_of
+from warren.admin_web.language import run_labels
+from warren.admin_web.logs.log_pages import LogPages
+from warren.admin_web.logs.log_reader import LogReader
+from warren.admin_web.logs.text import shown_text, whole_lines
+from warren.admin_web.url_routes import route
+from warren.admin_web.views import run_timeline
+from warren.admin_web.views.run_finder import Asked, RunFinder
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import audit_log, preferences
+from warren.sql.listings import recent, run_choices, run_relations, run_search
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.listings.run_search import RunPage
+from warren.sql.registry.apps import ids_by_name
+from warren.sql.run_status import OPEN, Kind
 
 _KILLED = {
     KillOutcome.CANCELLED: lazy_gettext("The run has been cancelled; it was not sent."),

@@ -3,13 +3,13 @@
 from flask import render_template
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import lists, tables
-from admin_web.url_routes import route
-from scheduler.actor import Right
-from scheduler.views.process_view import NodeView, node_view
-from sql.registry import pauses, presence
-from sql.registry.pauses import EVERY_APP
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import lists, tables
+from warren.admin_web.url_routes import route
+from warren.scheduler.actor import Right
+from warren.scheduler.views.process_view import NodeView, node_view
+from warren.sql.registry import pauses, presence
+from warren.sql.registry.pauses import EVERY_APP
 
 
 class SchedulerPages:

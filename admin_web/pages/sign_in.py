@@ -4,16 +4,16 @@ from flask import g, make_response, redirect, render_template, request, session,
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web import template_globals
-from admin_web.access.gate import TOKEN, local_path, origin
-from admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.account import SignInForm
-from admin_web.language import catalogues
-from admin_web.links import page_of
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
+from warren.admin_web import template_globals
+from warren.admin_web.access.gate import TOKEN, local_path, origin
+from warren.admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.account import SignInForm
+from warren.admin_web.language import catalogues
+from warren.admin_web.links import page_of
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
 
 #: How long a browser keeps its language and theme.
 COOKIE_SECONDS = 365 * 86_400

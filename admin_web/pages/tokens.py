@@ -7,21 +7,21 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import lists, tables
-from admin_web.forms.tokens import TokenForm
-from admin_web.language import labels
-from admin_web.language.problem_text import problem_text
-from admin_web.url_routes import route
-from admin_web.visitors import Visitor, visitor
-from scheduler.actor import Right
-from scheduler.commands.tokens.scopes import RIGHTS, Scope
-from scheduler.commands.tokens.token_commands import TokenSpec
-from scheduler.problems import Problem
-from scheduler.views.token_view import TokenView, token_view
-from sql.accounts import tokens
-from sql.listings import job_search
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import lists, tables
+from warren.admin_web.forms.tokens import TokenForm
+from warren.admin_web.language import labels
+from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope
+from warren.scheduler.commands.tokens.token_commands import TokenSpec
+from warren.scheduler.problems import Problem
+from warren.scheduler.views.token_view import TokenView, token_view
+from warren.sql.accounts import tokens
+from warren.sql.listings import job_search
+from warren.sql.registry.apps import ids_by_name
 
 #: Replaces an app that was just deleted. It is refused; no app at all would mean every app.
 NO_APP_ID = 0

@@ -7,23 +7,23 @@ from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.exports.lists import ListFiles
-from admin_web.forms.choices import select_choices
-from admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
-from admin_web.language import labels
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.commands.passwords import password_problem
-from scheduler.commands.users import UserCommands
-from scheduler.problems import Code, Problem
-from sql.accounts import user_accounts
-from sql.accounts.user_accounts import UserFilter
-from sql.accounts.users import Rights, Role, rights_of
-from sql.models import User
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
+from warren.admin_web.language import labels
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.passwords import password_problem
+from warren.scheduler.commands.users import UserCommands
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import user_accounts
+from warren.sql.accounts.user_accounts import UserFilter
+from warren.sql.accounts.users import Rights, Role, rights_of
+from warren.sql.models import User
+from warren.sql.registry.apps import ids_by_name
 
 Form = TypeVar("Form", bound=RightsForm)
 

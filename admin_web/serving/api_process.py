@@ -4,17 +4,17 @@ import time
 
 import structlog
 
-from admin_web.api.api_services import ApiServices
-from admin_web.api.application import create_api
-from admin_web.api.runs.long_polling import LongPolling
-from admin_web.serving import idempotency_keys
-from admin_web.serving.http_connections import ConnectionLimits
-from admin_web.serving.http_server import ConsoleServer
-from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
-from scheduler.membership.schedulers_zone import ClusterZone
-from scheduler.rounds.loop import Loop
-from sql.accounts import sign_in_attempts
-from sql.clock import DatabaseClock
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.application import create_api
+from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.serving import idempotency_keys
+from warren.admin_web.serving.http_connections import ConnectionLimits
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.membership.schedulers_zone import ClusterZone
+from warren.scheduler.rounds.loop import Loop
+from warren.sql.accounts import sign_in_attempts
+from warren.sql.clock import DatabaseClock
 
 #: Requests at a time; held requests need no thread.
 THREADS = 24

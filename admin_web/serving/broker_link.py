@@ -5,13 +5,13 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from broker import topology
-from broker.keys import ClusterKeys
-from broker.rpc import Requester
-from broker.signing import Sealer
-from broker.transport import Transport
-from sql.engine import Database
-from sql.registry import cluster
+from warren.broker import topology
+from warren.broker.keys import ClusterKeys
+from warren.broker.rpc import Requester
+from warren.broker.signing import Sealer
+from warren.broker.transport import Transport
+from warren.sql.engine import Database
+from warren.sql.registry import cluster
 
 #: Answers in memory at a time; each has up to 1 MB.
 ANSWER_PREFETCH = 20

@@ -7,17 +7,17 @@ import time
 
 import structlog
 
-from admin_web.access.sign_ins import SignIns
-from admin_web.app import create_app
-from admin_web.console_services import ConsoleServices
-from admin_web.serving import idempotency_keys
-from admin_web.serving.http_server import ConsoleServer
-from scheduler.actor import Actor
-from scheduler.membership.schedulers_zone import ClusterZone
-from scheduler.rounds.loop import Loop
-from sql.clock import DatabaseClock
-from sql.registry import presence
-from sql.registry.process_names import process_name
+from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.app import create_app
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.serving import idempotency_keys
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.scheduler.actor import Actor
+from warren.scheduler.membership.schedulers_zone import ClusterZone
+from warren.scheduler.rounds.loop import Loop
+from warren.sql.clock import DatabaseClock
+from warren.sql.registry import presence
+from warren.sql.registry.process_names import process_name
 
 #: How often a console renews its registration, and how often it deletes expired sign-ins and keys.
 BEAT_SECONDS = 5.0

@@ -18,9 +18,9 @@ from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 from waitress.utilities import Error
 
-from admin_web.access.security import HEADERS, HTTPS_ONLY
-from admin_web.serving.held_requests import HoldableChannel, HoldableRequest
-from admin_web.serving.thread_pools import HEALTH_PATHS
+from warren.admin_web.access.security import HEADERS, HTTPS_ONLY
+from warren.admin_web.serving.held_requests import HoldableChannel, HoldableRequest
+from warren.admin_web.serving.thread_pools import HEALTH_PATHS
 
 #: Extra connections that serve only health checks.
 HEALTH_CONNECTIONS = 40

@@ -12,13 +12,13 @@ from typing import Any
 from flask import Flask
 from waitress.adjustments import Adjustments
 
-from admin_web.serving.http_connections import (
+from warren.admin_web.serving.http_connections import (
     HEALTH_CONNECTIONS,
     ConnectionLimits,
     ConnectionTimeouts,
     TimedServer,
 )
-from admin_web.serving.thread_pools import PAGE_THREADS, ThreadPools
+from warren.admin_web.serving.thread_pools import PAGE_THREADS, ThreadPools
 
 HEADER_BYTES = 32_768
 #: More than a form may have, so that the application can show its own error page.

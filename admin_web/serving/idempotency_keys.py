@@ -1,8 +1,8 @@
 """Deletes idempotency keys when their time is over; consoles and API processes both store some."""
 
-from scheduler.commands.runs import KEY_MS
-from sql.accounts import idempotency
-from sql.engine import Database
+from warren.scheduler.commands.runs import KEY_MS
+from warren.sql.accounts import idempotency
+from warren.sql.engine import Database
 
 
 def delete_expired(database: Database, now_ms: int) -> None:

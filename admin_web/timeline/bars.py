@@ -7,8 +7,8 @@ runs that would overlap become one bar with their number.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sql.run_status import OPEN, RunStatus
-from sql.timeline.job_spans import TROUBLE, SpanRun
+from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.timeline.job_spans import TROUBLE, SpanRun
 
 WIDTH = 2_400
 #: Shorter runs that begin within this distance become one bar.

@@ -9,17 +9,17 @@ from flask import render_template, request, url_for
 from flask_babel import lazy_gettext
 from wtforms import SelectField
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.choices import ALL, select_choices
-from admin_web.forms.console_form import ConsoleForm
-from admin_web.local_times import LocalTimes
-from admin_web.timeline.bars import WIDTH, Bar, Window
-from admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineReader
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from sql.instants import HOUR_MS, moment
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.timeline.bars import WIDTH, Bar, Window
+from warren.admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineReader
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.sql.instants import HOUR_MS, moment
+from warren.sql.registry.apps import ids_by_name
 
 #: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
 ZOOMS = {"24": 4 * HOUR_MS, "6": HOUR_MS, "1": HOUR_MS // 4}

@@ -14,16 +14,16 @@ from itertools import groupby, islice
 
 from sqlalchemy.orm import Session
 
-from admin_web.timeline import bars
-from admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Span, Window
-from scheduler.problems import Problem
-from scheduler.schedules.registry import read_schedule
-from sql.instants import DAY_MS, HOUR_MS
-from sql.jobs.parked import PARKED_MS
-from sql.listings import next_ticks
-from sql.run_status import RunStatus
-from sql.timeline import job_spans
-from sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
+from warren.admin_web.timeline import bars
+from warren.admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Span, Window
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.registry import read_schedule
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.listings import next_ticks
+from warren.sql.run_status import RunStatus
+from warren.sql.timeline import job_spans
+from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 #: Limits: rows of a page, runs of a row, future due times of a row.
 ROWS, ROW_RUNS, ROW_TICKS = 30, 120, 60

@@ -8,15 +8,15 @@ from enum import StrEnum
 
 import structlog
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.bulk import BulkAction
-from admin_web.visitors import Visitor, has_rights_of
-from scheduler.actor import Actor
-from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
-from scheduler.commands.commands import Commands
-from scheduler.problems import Problem
-from sql.accounts.idempotency import FormKey
-from sql.errors import DatabaseUnavailable
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.bulk import BulkAction
+from warren.admin_web.visitors import Visitor, has_rights_of
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.problems import Problem
+from warren.sql.accounts.idempotency import FormKey
+from warren.sql.errors import DatabaseUnavailable
 
 log = structlog.get_logger()
 

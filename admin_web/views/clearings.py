@@ -7,11 +7,11 @@ from enum import StrEnum
 
 import structlog
 
-from admin_web.console_services import ConsoleServices
-from admin_web.visitors import has_rights_of
-from scheduler.actor import Actor
-from scheduler.retention.clearing_criteria import ClearingCriteria, ClearingPreset
-from sql.errors import DatabaseUnavailable
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.visitors import has_rights_of
+from warren.scheduler.actor import Actor
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria, ClearingPreset
+from warren.sql.errors import DatabaseUnavailable
 
 log = structlog.get_logger()
 

@@ -10,11 +10,11 @@ from werkzeug.datastructures import MultiDict
 from wtforms import Form, SelectField
 from wtforms.validators import Optional
 
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import DayField
-from scheduler.retention.calendar_days import days_between
-from sql.runs import day_reports
-from sql.runs.day_reports import Counts
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import DayField
+from warren.scheduler.retention.calendar_days import days_between
+from warren.sql.runs import day_reports
+from warren.sql.runs.day_reports import Counts
 
 #: Days in a range at most.
 LONGEST_DAYS = 366

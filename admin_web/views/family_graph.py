@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sql.listings.job_family import Family
+from warren.sql.listings.job_family import Family
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
 #: Characters of a name that fit into a box, and boxes in a column at most.

@@ -5,23 +5,23 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from admin_web.charts import heat_map
-from admin_web.charts.heat_map import HeatMap
-from admin_web.console_services import ConsoleServices
-from admin_web.language.problem_text import problem_text
-from admin_web.local_times import LocalTimes
-from admin_web.views.family_graph import FamilyGraph, draw
-from admin_web.visitors import Visitor
-from broker.reasons.reason import Reason
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Problem
-from scheduler.schedules import upcoming
-from scheduler.views import blockers
-from sql.accounts import preferences
-from sql.listings import job_family, job_search
-from sql.listings.recent import ListedJob
-from sql.listings.run_lines import RunLine
-from sql.run_status import OPEN, RunStatus
+from warren.admin_web.charts import heat_map
+from warren.admin_web.charts.heat_map import HeatMap
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.views.family_graph import FamilyGraph, draw
+from warren.admin_web.visitors import Visitor
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules import upcoming
+from warren.scheduler.views import blockers
+from warren.sql.accounts import preferences
+from warren.sql.listings import job_family, job_search
+from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.run_lines import RunLine
+from warren.sql.run_status import OPEN, RunStatus
 
 #: Runs in the list, and runs that the statistics and the chart include.
 LISTED, LOOKED_AT = 10, 100

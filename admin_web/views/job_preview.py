@@ -6,13 +6,13 @@ from zoneinfo import ZoneInfo
 
 from flask_babel import gettext
 
-from admin_web.language import job_labels
-from admin_web.language.problem_text import problem_text
-from scheduler.cron.wall_clock import load_zone
-from scheduler.problems import Problem
-from scheduler.schedules.registry import has_schedule
-from scheduler.schedules.upcoming import first_fires
-from sql.instants import moment
+from warren.admin_web.language import job_labels
+from warren.admin_web.language.problem_text import problem_text
+from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.registry import has_schedule
+from warren.scheduler.schedules.upcoming import first_fires
+from warren.sql.instants import moment
 
 #: Times shown at most.
 FIRES = 10

@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 from flask_babel import gettext
 
-from admin_web.forms.jobs import FORM_FIELDS, JobForm
-from admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
-from scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook, YesOrNo
-from scheduler.jobs.fields import Field
-from scheduler.jobs.spec import JobSpec
+from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
+from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook, YesOrNo
+from warren.scheduler.jobs.fields import Field
+from warren.scheduler.jobs.spec import JobSpec
 
 #: Fields that the page shows elsewhere.
 _ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled"})

@@ -8,14 +8,14 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from admin_web.console_services import ConsoleServices
-from admin_web.language.labels import AILMENT
-from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
-from sql.listings import dashboard
-from sql.registry import pauses, presence
-from sql.registry.liveness import ProcessState
-from sql.registry.pauses import ShownPause
-from sql.runs.queries import in_flight
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.language.labels import AILMENT
+from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.sql.listings import dashboard
+from warren.sql.registry import pauses, presence
+from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.pauses import ShownPause
+from warren.sql.runs.queries import in_flight
 
 
 class MetricsCollector(Collector):

@@ -8,18 +8,18 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
-from admin_web.charts import upcoming_ticks
-from admin_web.console_services import ConsoleServices
-from admin_web.views.cached_counts import CachedCounts
-from admin_web.visitors import Visitor
-from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
-from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from sql.listings import dashboard, next_ticks
-from sql.listings.next_ticks import NextTicks
-from sql.listings.run_lines import RunLine
-from sql.registry import presence
-from sql.runs import day_reports, lateness
-from sql.runs.day_reports import Counts
+from warren.admin_web.charts import upcoming_ticks
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.views.cached_counts import CachedCounts
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from warren.sql.listings import dashboard, next_ticks
+from warren.sql.listings.next_ticks import NextTicks
+from warren.sql.listings.run_lines import RunLine
+from warren.sql.registry import presence
+from warren.sql.runs import day_reports, lateness
+from warren.sql.runs.day_reports import Counts
 
 LINES = 8
 #: Failures that are read; several may be of the same job.

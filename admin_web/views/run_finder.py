@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.run_filter import RunFilterForm
-from admin_web.local_times import LocalTimes
-from admin_web.visitors import visitor
-from sql.listings import error_groups, run_search
-from sql.listings.error_groups import ErrorGroups
-from sql.listings.run_search import RunCount, SweepResult
-from sql.listings.run_walks import Place, RunSearch
-from sql.run_status import RunStatus
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.run_filter import RunFilterForm
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.visitors import visitor
+from warren.sql.listings import error_groups, run_search
+from warren.sql.listings.error_groups import ErrorGroups
+from warren.sql.listings.run_search import RunCount, SweepResult
+from warren.sql.listings.run_walks import Place, RunSearch
+from warren.sql.run_status import RunStatus
 
 #: Matching runs that are counted or acted on at most, and runs that are read for that.
 MOST, LOOKED_AT = 10_000, 50_000

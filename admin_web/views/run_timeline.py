@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from flask_babel import LazyString, lazy_gettext
 
-from sql.listings.recent import DetailedRun
-from sql.run_status import FINAL, RunStatus
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.run_status import FINAL, RunStatus
 
 _STEPS = (
     ("due_at", lazy_gettext("due")),

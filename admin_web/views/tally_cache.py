@@ -15,12 +15,12 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.audit.integrity_check import audit_job
-from scheduler.audit.tally import JobTally
-from sql.engine import Database
-from sql.explanation import Explanation
-from sql.instants import DAY_MS, HOUR_MS
-from sql.listings import ledger
+from warren.scheduler.audit.integrity_check import audit_job
+from warren.scheduler.audit.tally import JobTally
+from warren.sql.engine import Database
+from warren.sql.explanation import Explanation
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.listings import ledger
 
 #: How much time one transaction covers: at first, and at most. A day of a job that is due each
 #: second took 4.6 s on a busy machine, and the console limits transactions to 5 s.

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
-from broker.messages.values import Block
-from scheduler.jobs.param import check_param
-from scheduler.problems import Code, Problem
-from scheduler.views.process_view import ExecutorView, executor_views
-from sql.listings import dashboard
-from sql.listings.recent import ListedJob
-from sql.models import App
-from sql.registry import apps
-from sql.registry.liveness import ProcessState
-from sql.runs import queries
+from warren.broker.messages.values import Block
+from warren.scheduler.jobs.param import check_param
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.views.process_view import ExecutorView, executor_views
+from warren.sql.listings import dashboard
+from warren.sql.listings.recent import ListedJob
+from warren.sql.models import App
+from warren.sql.registry import apps
+from warren.sql.registry.liveness import ProcessState
+from warren.sql.runs import queries
 
 
 class Effect(StrEnum):

@@ -5,8 +5,8 @@ import threading
 
 from flask import Flask
 
-from admin_web.serving.api_process import THREADS
-from admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.serving.api_process import THREADS
+from warren.admin_web.serving.http_server import ConsoleServer
 
 
 def main() -> None:

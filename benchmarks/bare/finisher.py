@@ -8,7 +8,7 @@ import pika
 from pika.adapters.select_connection import SelectConnection
 
 from benchmarks.bare.links import ANSWERS, WINDOW, Links, connect
-from executor.fork_server import linux
+from warren.executor.fork_server import linux
 
 #: How long answers are collected for one statement.
 GATHER_SECONDS = 0.02

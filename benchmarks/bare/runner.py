@@ -12,7 +12,7 @@ import pika
 from pika.adapters.select_connection import SelectConnection
 
 from benchmarks.bare.links import ANSWERS, DURABLE, SLOTS, TRIGGERS, WINDOW, Links
-from executor.fork_server import linux
+from warren.executor.fork_server import linux
 
 #: How long answers are collected for one message, if it holds several.
 GATHER_SECONDS = 0.005

@@ -9,7 +9,7 @@ import pika
 from pika.adapters.select_connection import SelectConnection
 
 from benchmarks.bare.links import BATCH, DURABLE, TRIGGERS, WINDOW, Links, connect
-from executor.fork_server import linux
+from warren.executor.fork_server import linux
 
 
 def send(links: Links) -> None:

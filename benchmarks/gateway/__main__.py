@@ -21,12 +21,12 @@ from benchmarks.servers import servers
 from benchmarks.simulated import APP
 from benchmarks.stack import Stack
 from benchmarks.table import Row, Table
-from scheduler.jobs.spec import JobSpec
-from scheduler.routing.routes import Route
-from sql.registry import presence
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.service import Service
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.routing.routes import Route
+from warren.sql.registry import presence
 
 TOKEN = "a-token-for-measuring"
 #: At a remote executor, runs of one job follow one another; so many jobs keep each of them busy.

@@ -15,12 +15,12 @@ from benchmarks.growth.laboratory import KEEP_ALL, Laboratory
 from benchmarks.rates import Rate
 from benchmarks.simulated import APP as SIMULATED
 from benchmarks.stack import Stack
-from scheduler.jobs.spec import JobSpec
-from scheduler.routing.routes import Route
-from sql.instants import at
-from sql.models import Run
-from sql.registry import presence
 from tests.support.eventually import eventually
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.routing.routes import Route
+from warren.sql.instants import at
+from warren.sql.models import Run
+from warren.sql.registry import presence
 
 Measurement = Callable[[], Rate]
 

@@ -10,8 +10,8 @@ from benchmarks import throughput
 from benchmarks.console_rows import Size, fill_at_rest
 from benchmarks.servers import Servers
 from benchmarks.stack import Stack
-from sql.engine import Database
 from warren.database_access import now_ms
+from warren.sql.engine import Database
 
 APPS = 20
 #: Time limit of a statement that fills a table.

@@ -8,10 +8,10 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from broker.errors import BrokerUnavailable, TopologyError
-from broker.memory.queue import Mailbox, MemoryQueue, Stored
-from broker.topology import DEAD_LETTER_EXCHANGE, EXCHANGES
-from broker.transport import Confirm, Delivery, Outgoing, Queue
+from warren.broker.errors import BrokerUnavailable, TopologyError
+from warren.broker.memory.queue import Mailbox, MemoryQueue, Stored
+from warren.broker.topology import DEAD_LETTER_EXCHANGE, EXCHANGES
+from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
 
 
 class MemoryExchange:

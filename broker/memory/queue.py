@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from broker.transport import Delivery, Queue
+from warren.broker.transport import Delivery, Queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ Nothing survives the process. `MemoryBroker` can also play an unavailable or blo
 import time
 from collections.abc import Callable, Sequence
 
-from broker.errors import BrokerUnavailable
-from broker.memory.exchange import MemoryExchange
-from broker.memory.queue import Mailbox, delivery_of
-from broker.topology import DEAD_QUEUE
-from broker.transport import Confirm, Delivery, Outgoing, Queue
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.memory.exchange import MemoryExchange
+from warren.broker.memory.queue import Mailbox, delivery_of
+from warren.broker.topology import DEAD_QUEUE
+from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
 
 
 class MemoryBroker:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from broker.messages.values import Block, BootId, Message, Natural, Seconds
+from warren.broker.messages.values import Block, BootId, Message, Natural, Seconds
 
 # -- run queue ----------------------------------------------------------------------------
 

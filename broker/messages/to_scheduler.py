@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 import msgspec
 
-from broker.messages.values import (
+from warren.broker.messages.values import (
     Address,
     AppName,
     BootId,
@@ -15,7 +15,7 @@ from broker.messages.values import (
     Outcome,
     Percent,
 )
-from broker.reasons.codes import Why
+from warren.broker.reasons.codes import Why
 
 #: Lines that one answer to a search of a log names.
 FOUND_LIMIT = 500

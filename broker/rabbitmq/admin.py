@@ -6,12 +6,12 @@ from typing import Any
 
 import pika.spec  # type: ignore[import-untyped]
 
-from broker.errors import TopologyError
-from broker.rabbitmq.asker import Asker, NotFound, Question
-from broker.rabbitmq.properties import header_bytes, string_headers, user_of
-from broker.rabbitmq.queues import declare_exchanges, declare_queue
-from broker.topology import DEAD_QUEUE
-from broker.transport import BrokerSettings, Delivery, Queue
+from warren.broker.errors import TopologyError
+from warren.broker.rabbitmq.asker import Asker, NotFound, Question
+from warren.broker.rabbitmq.properties import header_bytes, string_headers, user_of
+from warren.broker.rabbitmq.queues import declare_exchanges, declare_queue
+from warren.broker.topology import DEAD_QUEUE
+from warren.broker.transport import BrokerSettings, Delivery, Queue
 
 
 class AmqpAdmin:

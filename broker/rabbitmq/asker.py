@@ -10,10 +10,10 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ChannelClosedByClient,
 )
 
-from broker.errors import BrokerUnavailable, TopologyError
-from broker.rabbitmq.link import Link
-from broker.rabbitmq.reasons import NOT_FOUND, reason_of
-from broker.transport import BrokerSettings
+from warren.broker.errors import BrokerUnavailable, TopologyError
+from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
+from warren.broker.transport import BrokerSettings
 
 #: Owned by another connection; declared with other arguments.
 _TOPOLOGY_CODES = (405, 406)

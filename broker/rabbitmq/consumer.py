@@ -5,9 +5,9 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
-from broker.rabbitmq.link import Link
-from broker.rabbitmq.subscription import Subscription, Tag
-from broker.transport import BrokerSettings, Delivery, Queue
+from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.subscription import Subscription, Tag
+from warren.broker.transport import BrokerSettings, Delivery, Queue
 
 
 class AmqpConsumer:

@@ -14,9 +14,9 @@ import pika  # type: ignore[import-untyped]
 import structlog
 from pika.adapters.select_connection import IOLoop  # type: ignore[import-untyped]
 
-from broker.rabbitmq.parameters import parameters_of
-from broker.rabbitmq.reasons import reason_of
-from broker.transport import BrokerSettings
+from warren.broker.rabbitmq.parameters import parameters_of
+from warren.broker.rabbitmq.reasons import reason_of
+from warren.broker.transport import BrokerSettings
 
 log = structlog.get_logger()
 

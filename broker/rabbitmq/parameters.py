@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import pika  # type: ignore[import-untyped]
 import structlog
 
-from broker.loopback import is_loopback
-from broker.transport import BrokerSettings
+from warren.broker.loopback import is_loopback
+from warren.broker.transport import BrokerSettings
 
 log = structlog.get_logger()
 

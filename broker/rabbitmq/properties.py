@@ -6,7 +6,7 @@ from typing import Any
 import pika  # type: ignore[import-untyped]
 import pika.spec  # type: ignore[import-untyped]
 
-from broker.transport import Outgoing
+from warren.broker.transport import Outgoing
 
 _BASIC_CLASS = 60
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from broker.transport import Confirm
+from warren.broker.transport import Confirm
 
 
 class AmqpBatch:

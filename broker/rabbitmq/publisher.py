@@ -17,12 +17,12 @@ from typing import Any
 
 import structlog
 
-from broker.rabbitmq.link import Link
-from broker.rabbitmq.properties import properties_of
-from broker.rabbitmq.publish_batch import AmqpBatch
-from broker.rabbitmq.reasons import reason_of
-from broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
-from broker.transport import BrokerSettings, Confirm, Outgoing
+from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.properties import properties_of
+from warren.broker.rabbitmq.publish_batch import AmqpBatch
+from warren.broker.rabbitmq.reasons import reason_of
+from warren.broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
+from warren.broker.transport import BrokerSettings, Confirm, Outgoing
 
 log = structlog.get_logger()
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.topology import DEAD_LETTER_EXCHANGE, EXCHANGES
-from broker.transport import Queue
+from warren.broker.topology import DEAD_LETTER_EXCHANGE, EXCHANGES
+from warren.broker.transport import Queue
 
 #: How many times a quorum queue delivers a message before it is dead-lettered. Set explicitly, as
 #: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from pika import spec  # type: ignore[import-untyped]
 
-from broker.rabbitmq.properties import header_bytes, string_headers, user_of
-from broker.rabbitmq.queues import declare_queue
-from broker.rabbitmq.reasons import NOT_FOUND, reason_of
-from broker.transport import Delivery, Queue
+from warren.broker.rabbitmq.properties import header_bytes, string_headers, user_of
+from warren.broker.rabbitmq.queues import declare_queue
+from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
+from warren.broker.transport import Delivery, Queue
 
 log = structlog.get_logger()
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pika  # type: ignore[import-untyped]
 
-from broker.errors import BrokerUnavailable
-from broker.rabbitmq.admin import AmqpAdmin
-from broker.rabbitmq.consumer import AmqpConsumer
-from broker.rabbitmq.parameters import parameters_of, warn_of_plaintext, without_password
-from broker.rabbitmq.properties import tolerate_strange_properties
-from broker.rabbitmq.publisher import AmqpPublisher
-from broker.rabbitmq.reasons import reason_of
-from broker.transport import BrokerSettings, Queue
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.rabbitmq.admin import AmqpAdmin
+from warren.broker.rabbitmq.consumer import AmqpConsumer
+from warren.broker.rabbitmq.parameters import parameters_of, warn_of_plaintext, without_password
+from warren.broker.rabbitmq.properties import tolerate_strange_properties
+from warren.broker.rabbitmq.publisher import AmqpPublisher
+from warren.broker.rabbitmq.reasons import reason_of
+from warren.broker.transport import BrokerSettings, Queue
 
 
 class AmqpTransport:

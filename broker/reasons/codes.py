@@ -3,7 +3,7 @@
 A new one needs a line here, code that gives it, and a translation in the catalogues.
 """
 
-from broker.reasons.reason import Sentence
+from warren.broker.reasons.reason import Sentence
 
 
 class Why(Sentence):

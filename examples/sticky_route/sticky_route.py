@@ -2,7 +2,7 @@
 
 from random import Random
 
-from scheduler.routing.routes import Choice, Router, RouteRequest
+from warren.routes import Choice, Router, RouteRequest
 
 
 def stay(request: RouteRequest, random: Random) -> Choice:

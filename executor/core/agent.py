@@ -10,21 +10,21 @@ from typing import Any
 
 import structlog
 
-from broker.keys import AppKeys
-from broker.signing import Sealer
-from broker.transport import Transport
-from executor.begin_notes import OldNotes
-from executor.boot_context import BootContext, Limits
-from executor.core.core import Core
-from executor.core.shutdown import Shutdown
-from executor.core.state_folder import StateFolder
-from executor.disk import DiskWatch
-from executor.journal.file import Journal
-from executor.journal.run_states import RunStates
-from executor.logs.run_logs import RunLogs
-from executor.messaging.signed_sender import Identity
-from executor.processes.interface import SlotsFactory
-from executor.scheduler_clock import SchedulerClock
+from warren.broker.keys import AppKeys
+from warren.broker.signing import Sealer
+from warren.broker.transport import Transport
+from warren.executor.begin_notes import OldNotes
+from warren.executor.boot_context import BootContext, Limits
+from warren.executor.core.core import Core
+from warren.executor.core.shutdown import Shutdown
+from warren.executor.core.state_folder import StateFolder
+from warren.executor.disk import DiskWatch
+from warren.executor.journal.file import Journal
+from warren.executor.journal.run_states import RunStates
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.interface import SlotsFactory
+from warren.executor.scheduler_clock import SchedulerClock
 
 
 @dataclass(frozen=True, slots=True)

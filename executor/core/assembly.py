@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from broker.messages.to_scheduler import Finished, Heartbeat, NotStarted
-from broker.transport import Publisher
-from executor.boot_context import BootContext
-from executor.journal.group_commit import GroupCommit
-from executor.lanes.active_runs import ActiveRuns
-from executor.lanes.readiness import Readiness
-from executor.lanes.reporting import Reporting
-from executor.messaging.contact import Contact
-from executor.messaging.heartbeat import HeartbeatThread
-from executor.messaging.inbox import Arrival, Inbox
-from executor.messaging.load import LoadMeter
-from executor.messaging.outbox import Outbox
-from executor.messaging.signed_sender import Sender
-from executor.processes.interface import SlotEvents, SlotPool
-from executor.requests.command_handler import CommandHandler
-from executor.requests.intake import EarlyKills, Intake
-from executor.requests.query_responder import QueryResponder
+from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted
+from warren.broker.transport import Publisher
+from warren.executor.boot_context import BootContext
+from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.lanes.active_runs import ActiveRuns
+from warren.executor.lanes.readiness import Readiness
+from warren.executor.lanes.reporting import Reporting
+from warren.executor.messaging.contact import Contact
+from warren.executor.messaging.heartbeat import HeartbeatThread
+from warren.executor.messaging.inbox import Arrival, Inbox
+from warren.executor.messaging.load import LoadMeter
+from warren.executor.messaging.outbox import Outbox
+from warren.executor.messaging.signed_sender import Sender
+from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.requests.command_handler import CommandHandler
+from warren.executor.requests.intake import EarlyKills, Intake
+from warren.executor.requests.query_responder import QueryResponder
 
 #: Most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
 #: where it provably never started if this host dies.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.messages.to_executor import (
+from warren.broker.messages.to_executor import (
     Command,
     Drain,
     Question,
@@ -20,17 +20,17 @@ from broker.messages.to_executor import (
     Triggers,
     Welcome,
 )
-from broker.messages.to_scheduler import Finished, Goodbye, Heartbeat, NotStarted, WhichOpen
-from broker.reasons.codes import Why
-from broker.topology import HEARTBEAT_KEY, command_queue, run_queue
-from broker.transport import Confirm
-from executor.boot_context import BootContext
-from executor.core.assembly import assemble, make_inbox
-from executor.core.heartbeat_composer import HeartbeatComposer
-from executor.core.startup import Startup
-from executor.core.watch import Watch
-from executor.errors import JournalFailed
-from executor.messaging.inbox import Arrival, deliveries_of
+from warren.broker.messages.to_scheduler import Finished, Goodbye, Heartbeat, NotStarted, WhichOpen
+from warren.broker.reasons.codes import Why
+from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
+from warren.broker.transport import Confirm
+from warren.executor.boot_context import BootContext
+from warren.executor.core.assembly import assemble, make_inbox
+from warren.executor.core.heartbeat_composer import HeartbeatComposer
+from warren.executor.core.startup import Startup
+from warren.executor.core.watch import Watch
+from warren.executor.errors import JournalFailed
+from warren.executor.messaging.inbox import Arrival, deliveries_of
 
 #: How often to check conditions that no event reports: with runs, and without any.
 TICK_SECONDS, IDLE_TICK_SECONDS = 0.25, 1.0

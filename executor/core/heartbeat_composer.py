@@ -1,10 +1,10 @@
 """Composes heartbeats: who this executor is, how busy it is, and whether it takes runs."""
 
-from broker.messages.to_scheduler import Heartbeat, Load
-from broker.trigger_packs import PACK_TRIGGERS
-from executor.boot_context import BootContext
-from executor.core.assembly import Roles
-from executor.core.watch import Watch
+from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.trigger_packs import PACK_TRIGGERS
+from warren.executor.boot_context import BootContext
+from warren.executor.core.assembly import Roles
+from warren.executor.core.watch import Watch
 
 #: How long an executor of remote runs may be away and still continue them.
 REMOTE_RETURN_SECONDS = 120

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from executor.boot_context import Limits
+from warren.executor.boot_context import Limits
 
 #: How often a step checks whether it is done.
 POLL_SECONDS = 0.02

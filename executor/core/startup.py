@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from broker.messages.to_executor import Welcome
-from executor.boot_context import BootContext
-from executor.core.assembly import Roles
-from executor.errors import JournalFailed
-from executor.messaging.inbox import Inbox
+from warren.broker.messages.to_executor import Welcome
+from warren.executor.boot_context import BootContext
+from warren.executor.core.assembly import Roles
+from warren.executor.errors import JournalFailed
+from warren.executor.messaging.inbox import Inbox
 
 #: How long to wait before another try when the journal could not be begun.
 JOURNAL_RETRY_SECONDS = 1.0

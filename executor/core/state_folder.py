@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from executor.errors import StateFolderInUse
+from warren.executor.errors import StateFolderInUse
 
 
 class StateFolder:

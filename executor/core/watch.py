@@ -2,9 +2,9 @@
 
 import structlog
 
-from broker.messages.to_scheduler import Ailment
-from executor.core.assembly import Roles
-from executor.scheduler_clock import SchedulerClock
+from warren.broker.messages.to_scheduler import Ailment
+from warren.executor.core.assembly import Roles
+from warren.executor.scheduler_clock import SchedulerClock
 
 
 class Watch:

@@ -13,8 +13,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from executor.errors import UserUnusable
-from executor.fork_server.job_limits import JobLimits
+from warren.executor.errors import UserUnusable
+from warren.executor.fork_server.job_limits import JobLimits
 
 _ROOT = 0
 _PASSABLE = 0o711

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
-from executor.fork_server.termination import Termination
-from executor.handlers.context import JobStopped
+from warren.executor.fork_server.termination import Termination
+from warren.executor.handlers.context import JobStopped
 
 
 def run(value: Awaitable[Any], termination: Termination) -> Any:

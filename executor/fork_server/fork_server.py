@@ -15,15 +15,15 @@ import time
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkProcess
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from broker.reasons.stored import to_json
-from executor.fork_server import frames, job_main, linux
-from executor.fork_server.forking import Forker, discard
-from executor.fork_server.orphans import kill_and_reap
-from executor.fork_server.output import Output
-from executor.fork_server.process_state import ProcessState
-from executor.handlers.handler_registry import Handler, Handlers
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.stored import to_json
+from warren.executor.fork_server import frames, job_main, linux
+from warren.executor.fork_server.forking import Forker, discard
+from warren.executor.fork_server.orphans import kill_and_reap
+from warren.executor.fork_server.output import Output
+from warren.executor.fork_server.process_state import ProcessState
+from warren.executor.handlers.handler_registry import Handler, Handlers
 
 #: Most job processes of one zygote: each has one byte of shared memory.
 PROCESS_LIMIT = 8_192

@@ -9,7 +9,7 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
-from executor.fork_server import linux
+from warren.executor.fork_server import linux
 
 _FORK = multiprocessing.get_context("fork")
 

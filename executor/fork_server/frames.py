@@ -7,11 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
-from broker.reasons.reason import Words
-from broker.reasons.stored import LIMIT as REASON_LIMIT
-from executor.handlers.outcomes import clean, cut, headline
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from warren.broker.reasons.reason import Words
+from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
+from warren.executor.handlers.outcomes import clean, cut, headline
 
 #: A reason as JSON; "" for none, and for words that are somebody's own.
 _Why = Annotated[str, msgspec.Meta(max_length=REASON_LIMIT)]

@@ -18,20 +18,20 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Outcome
-from broker.reasons.reason import Words
-from broker.reasons.stored import to_json
-from executor.begin_notes import BatchPermit, BeginNote
-from executor.fork_server import frames, linux
-from executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
-from executor.fork_server.output import Output
-from executor.fork_server.process_state import ProcessState
-from executor.fork_server.script_process import run_script
-from executor.fork_server.termination import Phase, Termination, WaitInterrupted
-from executor.handlers.context import JobContext, JobStopped
-from executor.handlers.handler_registry import Handler
-from executor.handlers.outcomes import describe, describe_hook, text_of
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.reason import Words
+from warren.broker.reasons.stored import to_json
+from warren.executor.begin_notes import BatchPermit, BeginNote
+from warren.executor.fork_server import frames, linux
+from warren.executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
+from warren.executor.fork_server.output import Output
+from warren.executor.fork_server.process_state import ProcessState
+from warren.executor.fork_server.script_process import run_script
+from warren.executor.fork_server.termination import Phase, Termination, WaitInterrupted
+from warren.executor.handlers.context import JobContext, JobStopped
+from warren.executor.handlers.handler_registry import Handler
+from warren.executor.handlers.outcomes import describe, describe_hook, text_of
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
@@ -215,7 +215,7 @@ class RunLoop:
         """Await what an `async def` returned; return anything else as it is."""
         if not inspect.isawaitable(value):
             return value
-        from executor.fork_server import coroutines  # noqa: PLC0415 - only a few handlers need asyncio
+        from warren.executor.fork_server import coroutines  # noqa: PLC0415 - only a few handlers need asyncio
 
         return coroutines.run(value, self._termination)
 

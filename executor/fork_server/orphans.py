@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Iterable
 
-from executor.fork_server.linux import ProcessRow
+from warren.executor.fork_server.linux import ProcessRow
 
 
 def kill_and_reap(orphans: Iterable[ProcessRow]) -> None:

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from broker.messages.values import LOG_TAIL_BYTES
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from executor.disk import space_of, stop_mark
-from executor.handlers.context import log_line
-from executor.regular_files import open_regular
+from warren.broker.messages.values import LOG_TAIL_BYTES
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.executor.disk import space_of, stop_mark
+from warren.executor.handlers.context import log_line
+from warren.executor.regular_files import open_regular
 
 T = TypeVar("T")
 

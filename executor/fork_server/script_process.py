@@ -9,14 +9,14 @@ import signal
 import socket
 from datetime import UTC, datetime
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from broker.reasons.stored import to_json
-from executor.fork_server import frames
-from executor.fork_server.output import Output
-from executor.fork_server.process_state import RUN_MARK, TRACEPARENT
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.stored import to_json
+from warren.executor.fork_server import frames
+from warren.executor.fork_server.output import Output
+from warren.executor.fork_server.process_state import RUN_MARK, TRACEPARENT
 
 _READ_BYTES = 16_384
 #: Signals that the zygote or Python ignores, and that other programs expect to have their effect.

@@ -7,7 +7,7 @@ other's environment and memory.
 
 import os
 
-from executor.fork_server import linux
+from warren.executor.fork_server import linux
 
 #: The settings. Job processes get WARREN_RUN_ID and the like later.
 _PREFIX = "WARREN_"

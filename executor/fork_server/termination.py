@@ -9,9 +9,9 @@ from enum import Enum, auto
 from types import FrameType
 from typing import Any
 
-from executor.fork_server import linux
-from executor.fork_server.process_state import ProcessState
-from executor.handlers.context import JobStopped
+from warren.executor.fork_server import linux
+from warren.executor.fork_server.process_state import ProcessState
+from warren.executor.handlers.context import JobStopped
 
 
 class Phase(Enum):

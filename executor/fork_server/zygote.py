@@ -18,14 +18,14 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing import resource_tracker
 
-from executor.errors import UserUnusable
-from executor.fork_server import frames, linux
-from executor.fork_server.confinement import Confinement
-from executor.fork_server.fork_server import ForkServer
-from executor.fork_server.output import Output
-from executor.fork_server.process_state import ProcessState, reset_signals
-from executor.handlers.handler_registry import HandlersError, load_handlers
-from executor.handlers.outcomes import clean
+from warren.executor.errors import UserUnusable
+from warren.executor.fork_server import frames, linux
+from warren.executor.fork_server.confinement import Confinement
+from warren.executor.fork_server.fork_server import ForkServer
+from warren.executor.fork_server.output import Output
+from warren.executor.fork_server.process_state import ProcessState, reset_signals
+from warren.executor.handlers.handler_registry import HandlersError, load_handlers
+from warren.executor.handlers.outcomes import clean
 
 #: Handlers' names in one packet.
 _NAMES_PER_PACKET = 100
@@ -53,7 +53,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
         _become_user(confinement)
         handlers = load_handlers(sources)
         if handlers.are_awaited:
-            importlib.import_module("executor.fork_server.coroutines")
+            importlib.import_module("warren.executor.fork_server.coroutines")
         _check_threads()
     except HandlersError as error:
         line, trace = clean(error.line[:_LINE_CHARS]), clean(error.traceback[-_TRACE_CHARS:])

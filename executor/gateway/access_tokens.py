@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Self
 
-from broker.topology import check_app
+from warren.broker.topology import check_app
 
 #: XXL-JOB's default, so what anybody would try first.
 DEFAULT_TOKEN = "default_token"  # noqa: S105 - it is refused

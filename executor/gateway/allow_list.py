@@ -12,8 +12,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
-from broker.topology import check_address
-from executor.gateway.errors import AddressRefused
+from warren.broker.topology import check_address
+from warren.executor.gateway.errors import AddressRefused
 
 LONGEST = 255
 _PORTS = {"http": 80, "https": 443}

@@ -1,11 +1,11 @@
 """Decides how a remote run ended, and words its message. Pure: no I/O, no clock."""
 
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from executor.gateway import protocol
-from executor.gateway.protocol import RemoteResult
-from executor.processes.endings import Stop, timed_out
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.executor.gateway import protocol
+from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.processes.endings import Stop, timed_out
 
 #: After this long without proof that it is still running, a run is LOST.
 PROOF_SECONDS = 120.0

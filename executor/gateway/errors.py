@@ -9,7 +9,7 @@ ExecutorError
     └── Disconnected   the connection was closed before an answer came
 """
 
-from executor.errors import ExecutorError
+from warren.executor.errors import ExecutorError
 
 
 class BadRequest(ExecutorError):

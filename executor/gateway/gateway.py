@@ -9,9 +9,9 @@ from concurrent.futures import Future
 import structlog
 from aiohttp import web
 
-from executor.gateway.access_tokens import AccessTokens
-from executor.gateway.remotes import Remotes
-from executor.gateway.server import BODY_SECONDS, Server, refusal_logger
+from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.remotes import Remotes
+from warren.executor.gateway.server import BODY_SECONDS, Server, refusal_logger
 
 TICK_SECONDS = 0.25
 #: How long open requests may take at the end.

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
 
 #: After this long without a registration it is away; executors register every 10 to 30 s.
 REGISTERED_SECONDS = 90.0

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage
-from executor.gateway.errors import BadRequest, CallFailed
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage
+from warren.executor.gateway.errors import BadRequest, CallFailed
 
 OK, FAILED, TIMED_OUT = 200, 500, 502
 #: The largest number that a Java int holds.

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from executor.core.agent import Executor
-from executor.core.state_folder import StateFolder
-from executor.gateway.allow_list import RemoteUrl
-from executor.gateway.liveness import REGISTERED_SECONDS
-from executor.gateway.protocol import RemoteResult
-from executor.gateway.remote_client import RemoteClient
-from executor.gateway.remote_folder import Note, RemoteFolder
-from executor.gateway.remote_slots import RemoteSlots
-from executor.messaging.signed_sender import new_boot_id
-from executor.processes.interface import SlotsFactory
+from warren.executor.core.agent import Executor
+from warren.executor.core.state_folder import StateFolder
+from warren.executor.gateway.allow_list import RemoteUrl
+from warren.executor.gateway.liveness import REGISTERED_SECONDS
+from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway.remote_client import RemoteClient
+from warren.executor.gateway.remote_folder import Note, RemoteFolder
+from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.messaging.signed_sender import new_boot_id
+from warren.executor.processes.interface import SlotsFactory
 
 
 class ExecutorFactory(Protocol):

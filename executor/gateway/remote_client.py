@@ -9,10 +9,10 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from executor.gateway import protocol
-from executor.gateway.allow_list import AllowList, RemoteUrl
-from executor.gateway.errors import AddressRefused, CallFailed, Disconnected, NotSent
-from executor.gateway.protocol import Answer
+from warren.executor.gateway import protocol
+from warren.executor.gateway.allow_list import AllowList, RemoteUrl
+from warren.executor.gateway.errors import AddressRefused, CallFailed, Disconnected, NotSent
+from warren.executor.gateway.protocol import Answer
 
 #: How long an idle connection is kept: until the next beat, and a little longer.
 KEPT_SECONDS = 7.0

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from executor.core.state_folder import StateFolder
+from warren.executor.core.state_folder import StateFolder
 
 log = structlog.get_logger()
 

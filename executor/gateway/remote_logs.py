@@ -12,12 +12,12 @@ from typing import Any
 
 import structlog
 
-from broker.messages.to_executor import Trigger
-from executor.gateway import protocol
-from executor.gateway.errors import CallFailed
-from executor.gateway.remote_client import RemoteClient
-from executor.logs.run_logs import RunLogs
-from executor.regular_files import open_regular
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.gateway import protocol
+from warren.executor.gateway.errors import CallFailed
+from warren.executor.gateway.remote_client import RemoteClient
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.regular_files import open_regular
 
 #: How long a reader waits for new lines.
 READER_SECONDS = 1.0

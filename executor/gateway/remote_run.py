@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from broker.messages.to_executor import Trigger
-from executor.processes.endings import Stop
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.processes.endings import Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,25 +19,25 @@ from typing import Any
 
 import structlog
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from broker.reasons.stored import to_json
-from executor.gateway import endings, protocol
-from executor.gateway.errors import CallFailed, NotSent
-from executor.gateway.liveness import Liveness
-from executor.gateway.protocol import RemoteResult
-from executor.gateway.remote_client import RemoteClient
-from executor.gateway.remote_logs import RemoteLogs
-from executor.gateway.remote_run import RemoteLimits, RemoteRun
-from executor.gateway.remote_watch import RemoteWatch
-from executor.logs.run_logs import RunLogs
-from executor.messaging import reports
-from executor.processes.endings import killed, timed_out
-from executor.processes.interface import SlotEvents, SlotPool
-from executor.processes.script_files import SETTING
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.stored import to_json
+from warren.executor.gateway import endings, protocol
+from warren.executor.gateway.errors import CallFailed, NotSent
+from warren.executor.gateway.liveness import Liveness
+from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway.remote_client import RemoteClient
+from warren.executor.gateway.remote_logs import RemoteLogs
+from warren.executor.gateway.remote_run import RemoteLimits, RemoteRun
+from warren.executor.gateway.remote_watch import RemoteWatch
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging import reports
+from warren.executor.processes.endings import killed, timed_out
+from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.processes.script_files import SETTING
 
 
 class RemoteSlots(SlotPool):

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from executor.gateway.endings import PROOF_SECONDS
-from executor.gateway.errors import CallFailed
-from executor.gateway.liveness import Liveness
-from executor.gateway.remote_client import RemoteClient
-from executor.gateway.remote_run import RemoteRun
+from warren.executor.gateway.endings import PROOF_SECONDS
+from warren.executor.gateway.errors import CallFailed
+from warren.executor.gateway.liveness import Liveness
+from warren.executor.gateway.remote_client import RemoteClient
+from warren.executor.gateway.remote_run import RemoteRun
 
 #: Seconds between two beats; every PROOF_BEATS-th one looks for proof of each run.
 BEAT_SECONDS = 5.0

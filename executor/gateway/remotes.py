@@ -10,25 +10,25 @@ from pathlib import Path
 
 import structlog
 
-from executor.errors import ExecutorError
-from executor.gateway.access_tokens import AccessTokens
-from executor.gateway.allow_list import AllowList, RemoteUrl
-from executor.gateway.endings import PROOF_SECONDS
-from executor.gateway.errors import BadRequest, NotRecorded
-from executor.gateway.liveness import REGISTERED_SECONDS
-from executor.gateway.protocol import RemoteResult
-from executor.gateway.remote import ExecutorFactory, Remote
-from executor.gateway.remote_client import RemoteClient
-from executor.gateway.remote_folder import (
+from warren.executor.errors import ExecutorError
+from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.allow_list import AllowList, RemoteUrl
+from warren.executor.gateway.endings import PROOF_SECONDS
+from warren.executor.gateway.errors import BadRequest, NotRecorded
+from warren.executor.gateway.liveness import REGISTERED_SECONDS
+from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway.remote import ExecutorFactory, Remote
+from warren.executor.gateway.remote_client import RemoteClient
+from warren.executor.gateway.remote_folder import (
     Note,
     RemoteFolder,
     forget_drained,
     note_drained,
     remembered,
 )
-from executor.gateway.remote_run import RemoteLimits
-from executor.gateway.remote_slots import RemoteSlots
-from executor.logs.run_logs import RunLogs
+from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.logs.run_logs import RunLogs
 
 #: Most executors served by one gateway; each has four connections to the broker.
 REMOTES_LIMIT = 500

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import structlog
 from aiohttp import web
 
-from executor.gateway import protocol
-from executor.gateway.access_tokens import DEFAULT_TOKEN, AccessTokens
-from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
-from executor.gateway.remote_client import APPNAME_HEADER
-from executor.gateway.remotes import Remotes
+from warren.executor.gateway import protocol
+from warren.executor.gateway.access_tokens import DEFAULT_TOKEN, AccessTokens
+from warren.executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
+from warren.executor.gateway.remote_client import APPNAME_HEADER
+from warren.executor.gateway.remotes import Remotes
 
 #: Where executors expect the admin: at the root, or below its web application's path.
 PREFIXES = ("/api", "/xxl-job-admin/api")
@@ -143,7 +143,7 @@ async def _body_of(request: web.Request, most_bytes: int, seconds: float) -> byt
 
 def refusal_logger() -> logging.Logger:
     """Return the logger for what aiohttp refuses by itself: a line each instead of a trace."""
-    logger = logging.getLogger("executor.gateway.refusals")
+    logger = logging.getLogger("warren.executor.gateway.refusals")
     logger.handlers = [_RefusalHandler(logging.WARNING)]
     logger.propagate = False
     return logger

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
-from executor.errors import ExecutorError
+from warren.executor.errors import ExecutorError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -4,10 +4,10 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.messages.values import Outcome, cut_message
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from executor.handlers.context import JobFailed, JobStopped
+from warren.broker.messages.values import Outcome, cut_message
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.executor.handlers.context import JobFailed, JobStopped
 
 #: The modules and functions of a job process that call users' code.
 _OUR_FILES = frozenset(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from executor.journal import records
-from executor.journal.finished_runs import RESULTS_LIMIT, FinishedRuns
-from executor.journal.open_run import OpenRun
+from warren.executor.journal import records
+from warren.executor.journal.finished_runs import RESULTS_LIMIT, FinishedRuns
+from warren.executor.journal.open_run import OpenRun
 
 #: Most boots kept; older ones count as unknown, like another executor's.
 BOOT_LIMIT = 1_000

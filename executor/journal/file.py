@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from executor.disk import Reserve, space_of
-from executor.errors import JournalFailed
-from executor.fork_server import linux
+from warren.executor.disk import Reserve, space_of
+from warren.executor.errors import JournalFailed
+from warren.executor.fork_server import linux
 
 #: Space allocated ahead, so that the journal can be written even when the disk is full. When half
 #: of it is used, more is allocated.

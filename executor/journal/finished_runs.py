@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from executor.journal import records
-from executor.journal.finished_ids import FinishedIds
+from warren.executor.journal import records
+from warren.executor.journal.finished_ids import FinishedIds
 
 #: How long a run is kept after the broker has its report, in milliseconds.
 MEMORY_MS = 3_600_000

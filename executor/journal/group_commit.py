@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from executor.errors import JournalFailed
-from executor.journal.run_states import RunStates
+from warren.executor.errors import JournalFailed
+from warren.executor.journal.run_states import RunStates
 
 Effect = Callable[[], None]
 

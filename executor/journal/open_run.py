@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from executor.journal import records
-from executor.journal.records import Final
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.executor.journal import records
+from warren.executor.journal.records import Final
 
 
 @dataclass(slots=True)

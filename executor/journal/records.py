@@ -2,8 +2,8 @@
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
 
 #: The last report about a run.
 Final = Finished | NotStarted

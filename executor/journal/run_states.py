@@ -16,19 +16,19 @@ from enum import Enum, auto
 
 import structlog
 
-from broker.messages.to_scheduler import Finished
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from executor.begin_notes import OldNotes
-from executor.errors import JournalFailed
-from executor.fork_server import linux
-from executor.journal import records
-from executor.journal.contents import Contents
-from executor.journal.file import Journal
-from executor.journal.finished_runs import RESULTS_LIMIT
-from executor.journal.open_run import OpenRun
-from executor.journal.records import Final
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.executor.begin_notes import OldNotes
+from warren.executor.errors import JournalFailed
+from warren.executor.fork_server import linux
+from warren.executor.journal import records
+from warren.executor.journal.contents import Contents
+from warren.executor.journal.file import Journal
+from warren.executor.journal.finished_runs import RESULTS_LIMIT
+from warren.executor.journal.open_run import OpenRun
+from warren.executor.journal.records import Final
 
 #: Bytes by which the journal may grow before it is compacted.
 GROWTH_LIMIT = 64_000_000

@@ -5,9 +5,9 @@ from enum import Enum, auto
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from executor.journal.records import Starting
-from executor.processes.endings import Stop
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.journal.records import Starting
+from warren.executor.processes.endings import Stop
 
 
 class Phase(Enum):

@@ -7,23 +7,23 @@ admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING
 
 from collections.abc import Callable
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from executor.boot_context import BootContext
-from executor.journal.group_commit import GroupCommit
-from executor.lanes.active_run import ActiveRun, Phase
-from executor.lanes.admission import Cover, Full, Refuse
-from executor.lanes.lanes import Lanes
-from executor.lanes.launcher import Launcher
-from executor.lanes.readiness import Readiness
-from executor.lanes.reporting import Reporting
-from executor.lanes.reservations import Reservations
-from executor.lanes.start_reports import StartReports
-from executor.messaging.contact import Contact
-from executor.processes.endings import Stop, cut_off, killed
-from executor.processes.interface import SlotPool
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.executor.boot_context import BootContext
+from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.lanes.active_run import ActiveRun, Phase
+from warren.executor.lanes.admission import Cover, Full, Refuse
+from warren.executor.lanes.lanes import Lanes
+from warren.executor.lanes.launcher import Launcher
+from warren.executor.lanes.readiness import Readiness
+from warren.executor.lanes.reporting import Reporting
+from warren.executor.lanes.reservations import Reservations
+from warren.executor.lanes.start_reports import StartReports
+from warren.executor.messaging.contact import Contact
+from warren.executor.processes.endings import Stop, cut_off, killed
+from warren.executor.processes.interface import SlotPool
 
 
 class ActiveRuns:

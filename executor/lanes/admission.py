@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Block
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Block
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
 
 #: Orders the runs of a job: by tick, then by id.
 Age = tuple[int, int]

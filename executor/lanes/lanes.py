@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from broker.messages.to_executor import Trigger
-from executor.lanes.admission import Age, Decision, Full, LaneState, Refuse, age_of, decide
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.lanes.admission import Age, Decision, Full, LaneState, Refuse, age_of, decide
 
 
 @dataclass(slots=True)

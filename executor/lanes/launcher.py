@@ -7,17 +7,17 @@ reserved ──STARTING is written──> slot, with the next runs of its job ha
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from executor.boot_context import BootContext
-from executor.errors import JournalFailed
-from executor.journal.group_commit import GroupCommit
-from executor.lanes.active_run import ActiveRun, Phase
-from executor.lanes.lanes import Lanes
-from executor.lanes.reporting import Reporting
-from executor.lanes.reservations import Reservations
-from executor.processes.interface import SlotPool
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.executor.boot_context import BootContext
+from warren.executor.errors import JournalFailed
+from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.lanes.active_run import ActiveRun, Phase
+from warren.executor.lanes.lanes import Lanes
+from warren.executor.lanes.reporting import Reporting
+from warren.executor.lanes.reservations import Reservations
+from warren.executor.processes.interface import SlotPool
 
 
 class Launcher:

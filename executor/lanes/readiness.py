@@ -1,14 +1,14 @@
 """Whether runs may be taken and started now, and if not, why not."""
 
-from broker.messages.to_scheduler import Ailment
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from executor.disk import DiskWatch
-from executor.journal.group_commit import GroupCommit
-from executor.messaging.contact import Contact
-from executor.messaging.outbox import Outbox
-from executor.processes.interface import SlotPool
-from executor.scheduler_clock import SchedulerClock
+from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.executor.disk import DiskWatch
+from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.messaging.contact import Contact
+from warren.executor.messaging.outbox import Outbox
+from warren.executor.processes.interface import SlotPool
+from warren.executor.scheduler_clock import SchedulerClock
 
 
 class Readiness:

@@ -2,17 +2,17 @@
 
 from functools import partial
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, Started
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from executor.boot_context import BootContext
-from executor.journal.group_commit import GroupCommit
-from executor.journal.records import Final
-from executor.messaging import reports
-from executor.messaging.outbox import Outbox
-from executor.processes.endings import Stop
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, Started
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.executor.boot_context import BootContext
+from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.journal.records import Final
+from warren.executor.messaging import reports
+from warren.executor.messaging.outbox import Outbox
+from warren.executor.processes.endings import Stop
 
 #: About how large a Started is, in bytes.
 _STARTED_BYTES = 100

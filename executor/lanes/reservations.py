@@ -5,9 +5,9 @@ After a crash of the host, and only then, reserved runs that had not started cou
 
 from functools import partial
 
-from executor.journal.group_commit import GroupCommit
-from executor.journal.run_states import RunStates
-from executor.lanes.lanes import Lanes
+from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.journal.run_states import RunStates
+from warren.executor.lanes.lanes import Lanes
 
 #: The most reserved runs of one lane.
 RESERVED_DEPTH = 8

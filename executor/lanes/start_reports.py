@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 
-from executor.lanes.active_run import ActiveRun
-from executor.lanes.reporting import Reporting
-from executor.processes.interface import SlotPool
-from executor.scheduler_clock import SchedulerClock
+from warren.executor.lanes.active_run import ActiveRun
+from warren.executor.lanes.reporting import Reporting
+from warren.executor.processes.interface import SlotPool
+from warren.executor.scheduler_clock import SchedulerClock
 
 #: A run that ends sooner than this sends no Started.
 STARTED_SECONDS = 0.5

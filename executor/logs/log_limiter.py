@@ -7,11 +7,11 @@ programs that a job starts does not, so logs that have grown too long are cut he
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from broker.messages.values import LOG_TAIL_BYTES
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from executor.disk import stop_mark
-from executor.logs.run_logs import RunLogs
+from warren.broker.messages.values import LOG_TAIL_BYTES
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.executor.disk import stop_mark
+from warren.executor.logs.run_logs import RunLogs
 
 
 @dataclass(frozen=True, slots=True)

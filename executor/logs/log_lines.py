@@ -5,8 +5,8 @@ import os
 import sys
 from dataclasses import dataclass
 
-from executor.logs import line_times
-from executor.logs.line_times import TimeChanges
+from warren.executor.logs import line_times
+from warren.executor.logs.line_times import TimeChanges
 
 #: Most bytes of text in one answer, and in one line; longer lines are cut and marked.
 CHUNK_BYTES, LINE_BYTES = 256_000, 16_000

@@ -3,7 +3,7 @@
 import io
 from dataclasses import dataclass
 
-from broker.messages.to_scheduler import FOUND_LIMIT
+from warren.broker.messages.to_scheduler import FOUND_LIMIT
 
 #: What one answer looks at.
 SEARCH_BYTES = 8_000_000

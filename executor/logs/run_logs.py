@@ -14,12 +14,12 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from broker.messages.values import LOG_TAIL_BYTES
-from executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
-from executor.logs import log_lines, log_search
-from executor.logs.log_lines import Lines
-from executor.logs.log_search import FoundLines
-from executor.regular_files import misplaced, open_regular
+from warren.broker.messages.values import LOG_TAIL_BYTES
+from warren.executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
+from warren.executor.logs import log_lines, log_search
+from warren.executor.logs.log_lines import Lines
+from warren.executor.logs.log_search import FoundLines
+from warren.executor.regular_files import misplaced, open_regular
 
 #: Most bytes of one run's log.
 CAP_BYTES = 50_000_000

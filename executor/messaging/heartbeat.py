@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.messages.to_scheduler import Heartbeat
-from broker.topology import HEARTBEAT_KEY
-from broker.transport import Confirm
-from executor.messaging.signed_sender import Sender
-from executor.scheduler_clock import SchedulerClock
+from warren.broker.messages.to_scheduler import Heartbeat
+from warren.broker.topology import HEARTBEAT_KEY
+from warren.broker.transport import Confirm
+from warren.executor.messaging.signed_sender import Sender
+from warren.executor.scheduler_clock import SchedulerClock
 
 #: Between two heartbeats: normally, and while the executor is not welcomed or gets no answer.
 BEAT_SECONDS = 5.0

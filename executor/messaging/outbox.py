@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from broker.messages.to_scheduler import Callback, Report, Started
-from broker.transport import Confirm
-from executor.messaging.signed_sender import Sender
+from warren.broker.messages.to_scheduler import Callback, Report, Started
+from warren.broker.transport import Confirm
+from warren.executor.messaging.signed_sender import Sender
 
 #: Reports and bytes in one callback.
 MESSAGE_REPORTS = 100

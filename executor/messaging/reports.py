@@ -2,11 +2,11 @@
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import LOG_TAIL_BYTES, Outcome, cut_message
-from broker.reasons.reason import Words
-from broker.reasons.stored import to_json
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import LOG_TAIL_BYTES, Outcome, cut_message
+from warren.broker.reasons.reason import Words
+from warren.broker.reasons.stored import to_json
 
 
 def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finished:

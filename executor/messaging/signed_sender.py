@@ -4,10 +4,10 @@ import secrets
 from dataclasses import dataclass
 from typing import Self
 
-from broker.messages.values import Message
-from broker.signing import Direction, Sealer
-from broker.topology import CALLBACK_KEY, REPLY_EXCHANGE, check_address, check_app
-from broker.transport import Batch, Outgoing, Publisher
+from warren.broker.messages.values import Message
+from warren.broker.signing import Direction, Sealer
+from warren.broker.topology import CALLBACK_KEY, REPLY_EXCHANGE, check_address, check_app
+from warren.broker.transport import Batch, Outgoing, Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

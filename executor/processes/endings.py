@@ -3,11 +3,11 @@
 import signal
 from dataclasses import dataclass
 
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from broker.reasons.stored import from_json
-from executor.fork_server.frames import Result
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.stored import from_json
+from warren.executor.fork_server.frames import Result
 
 
 @dataclass(frozen=True, slots=True)

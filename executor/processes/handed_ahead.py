@@ -10,8 +10,8 @@ and only what has not begun by that note is taken back.
 import time
 from collections.abc import Callable
 
-from executor.processes.job_process import JobProcess, SlotRun
-from executor.processes.look_ahead import Batch
+from warren.executor.processes.job_process import JobProcess, SlotRun
+from warren.executor.processes.look_ahead import Batch
 
 
 class HandedAhead:

@@ -2,7 +2,7 @@
 
 import time
 
-from executor.processes.job_process import JobProcess, Owner
+from warren.executor.processes.job_process import JobProcess, Owner
 
 
 class IdleProcesses:

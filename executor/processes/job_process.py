@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.reasons.reason import Reason
-from executor.fork_server import frames
-from executor.processes.endings import Stop
-from executor.processes.look_ahead import Batch
-from executor.processes.process_channel import ProcessChannel
-from executor.processes.supervisor import ForkServerSupervisor
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.reasons.reason import Reason
+from warren.executor.fork_server import frames
+from warren.executor.processes.endings import Stop
+from warren.executor.processes.look_ahead import Batch
+from warren.executor.processes.process_channel import ProcessChannel
+from warren.executor.processes.supervisor import ForkServerSupervisor
 
 #: Seconds until SIGCONT is sent again after SIGTERM, and how many times as long each next time.
 NUDGE_SECONDS = 0.1

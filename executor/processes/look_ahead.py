@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from executor import begin_notes
+from warren.executor import begin_notes
 
 #: The most runs that a job process is handed at once.
 BATCH_RUNS = 8

@@ -5,13 +5,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from executor.processes.idle_processes import IdleProcesses
-from executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
-from executor.processes.look_ahead import LookAhead
-from executor.processes.slot_options import SlotOptions
-from executor.processes.supervisor import ForkServerSupervisor
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.executor.processes.idle_processes import IdleProcesses
+from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
+from warren.executor.processes.look_ahead import LookAhead
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.supervisor import ForkServerSupervisor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

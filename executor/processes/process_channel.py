@@ -4,9 +4,9 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from executor.fork_server import frames
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.executor.fork_server import frames
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384

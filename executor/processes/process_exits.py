@@ -4,11 +4,11 @@ import signal
 
 import structlog
 
-from broker.reasons.codes import Why
-from broker.reasons.stored import from_json
-from executor.fork_server import frames, linux
-from executor.processes.endings import Exit
-from executor.processes.job_process import JobProcess
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import from_json
+from warren.executor.fork_server import frames, linux
+from warren.executor.processes.endings import Exit
+from warren.executor.processes.job_process import JobProcess
 
 
 class ProcessExits:

@@ -11,11 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import ScriptLanguage
-from broker.reasons.codes import Why
-from executor.errors import ScriptRefused
-from executor.fork_server.confinement import Confinement
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import ScriptLanguage
+from warren.broker.reasons.codes import Why
+from warren.executor.errors import ScriptRefused
+from warren.executor.fork_server.confinement import Confinement
 
 #: The setting that says which languages an executor runs.
 SETTING = "WARREN_GLUE"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from executor.fork_server.confinement import Confinement
-from executor.fork_server.fork_server import PROCESS_LIMIT
+from warren.executor.fork_server.confinement import Confinement
+from warren.executor.fork_server.fork_server import PROCESS_LIMIT
 
 #: Idle processes kept for each slot by default.
 IDLE_PER_SLOT = 4

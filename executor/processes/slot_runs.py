@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, KeysView
 
-from broker.messages.to_scheduler import Finished
-from broker.reasons.stored import to_json
-from executor.handlers.outcomes import cut
-from executor.logs.log_limiter import FinishedLog, LogLimiter
-from executor.processes.endings import Exit, Stop, conclude, timed_out
-from executor.processes.interface import SlotEvents
-from executor.processes.job_process import SlotRun
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.reasons.stored import to_json
+from warren.executor.handlers.outcomes import cut
+from warren.executor.logs.log_limiter import FinishedLog, LogLimiter
+from warren.executor.processes.endings import Exit, Stop, conclude, timed_out
+from warren.executor.processes.interface import SlotEvents
+from warren.executor.processes.job_process import SlotRun
 
 
 class SlotRuns:

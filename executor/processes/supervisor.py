@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from executor.fork_server import frames, linux
-from executor.fork_server.confinement import Confinement
-from executor.fork_server.fork_server import SURVIVOR_SECONDS
-from executor.fork_server.orphans import kill_and_reap
-from executor.fork_server.secrecy import keep_settings_secret
-from executor.handlers.handler_registry import HandlersError
-from executor.processes.zygote_link import ZygoteLink
+from warren.executor.fork_server import frames, linux
+from warren.executor.fork_server.confinement import Confinement
+from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS
+from warren.executor.fork_server.orphans import kill_and_reap
+from warren.executor.fork_server.secrecy import keep_settings_secret
+from warren.executor.handlers.handler_registry import HandlersError
+from warren.executor.processes.zygote_link import ZygoteLink
 
 #: Seconds before a dead zygote is replaced: at first, and at most.
 BACKOFF_SECONDS = (0.1, 10.0)

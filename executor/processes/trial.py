@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from executor.logs.run_logs import RunLogs
-from executor.processes.interface import SlotEvents
-from executor.processes.slot_options import SlotOptions
-from executor.processes.slots import Slots
-from executor.regular_files import open_regular
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.processes.interface import SlotEvents
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.slots import Slots
+from warren.executor.regular_files import open_regular
 
 #: Seconds between two reads of the run's output.
 _POLL_SECONDS = 0.05

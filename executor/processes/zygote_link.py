@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker, util
 from multiprocessing.context import SpawnProcess
 
-from executor.fork_server import frames, linux, zygote
-from executor.fork_server.confinement import Confinement
+from warren.executor.fork_server import frames, linux, zygote
+from warren.executor.fork_server.confinement import Confinement
 
 
 class ZygoteLink:

@@ -6,16 +6,16 @@ from functools import partial
 
 import msgspec
 
-from broker.errors import Malformed
-from broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, StillOpen
-from broker.messages.to_scheduler import LogChunk
-from broker.messages.values import Message
-from broker.reasons.stored import from_json
-from executor.boot_context import BootContext
-from executor.lanes.active_runs import ActiveRuns
-from executor.messaging.contact import Contact
-from executor.requests.intake import EarlyKills, Intake
-from executor.requests.query_responder import QueryResponder
+from warren.broker.errors import Malformed
+from warren.broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, StillOpen
+from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.messages.values import Message
+from warren.broker.reasons.stored import from_json
+from warren.executor.boot_context import BootContext
+from warren.executor.lanes.active_runs import ActiveRuns
+from warren.executor.messaging.contact import Contact
+from warren.executor.requests.intake import EarlyKills, Intake
+from warren.executor.requests.query_responder import QueryResponder
 
 #: Most lines in one answer, whatever the question says.
 LINE_LIMIT = 10_000

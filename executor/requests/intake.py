@@ -9,17 +9,17 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from executor.boot_context import BootContext
-from executor.journal.run_states import Stage
-from executor.lanes.active_runs import ActiveRuns
-from executor.lanes.readiness import Readiness
-from executor.lanes.reporting import Reporting
-from executor.messaging.inbox import Arrival
-from executor.messaging.outbox import Outbox
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
+from warren.executor.boot_context import BootContext
+from warren.executor.journal.run_states import Stage
+from warren.executor.lanes.active_runs import ActiveRuns
+from warren.executor.lanes.readiness import Readiness
+from warren.executor.lanes.reporting import Reporting
+from warren.executor.messaging.inbox import Arrival
+from warren.executor.messaging.outbox import Outbox
 
 #: Most early kills kept, and for how long.
 EARLY_KILL_LIMIT = 10_000

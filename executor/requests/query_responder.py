@@ -3,25 +3,25 @@
 import re
 from collections.abc import Collection
 
-from broker.messages.to_executor import Beat, IdleBeat, Know, RunKey
-from broker.messages.to_scheduler import (
+from warren.broker.messages.to_executor import Beat, IdleBeat, Know, RunKey
+from warren.broker.messages.to_scheduler import (
     BeatAnswer,
     IdleBeatAnswer,
     KnowAnswer,
     Knowledge,
     NotStarted,
 )
-from broker.messages.values import ADDRESS_PATTERN, Message
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from broker.reasons.stored import to_json
-from executor.boot_context import BootContext
-from executor.journal.run_states import Stage
-from executor.lanes.active_runs import ActiveRuns
-from executor.lanes.readiness import Readiness
-from executor.messaging.load import LoadMeter
-from executor.messaging.signed_sender import Sender
-from executor.requests.intake import Intake
+from warren.broker.messages.values import ADDRESS_PATTERN, Message
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.stored import to_json
+from warren.executor.boot_context import BootContext
+from warren.executor.journal.run_states import Stage
+from warren.executor.lanes.active_runs import ActiveRuns
+from warren.executor.lanes.readiness import Readiness
+from warren.executor.messaging.load import LoadMeter
+from warren.executor.messaging.signed_sender import Sender
+from warren.executor.requests.intake import Intake
 
 #: The queues that answers may be sent to: only those that carry nothing but answers.
 REPLY_TO_PATTERN = re.compile(rf"answer\.{ADDRESS_PATTERN}")

@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import Absence, News, Return
-from scheduler.alarms.policy import AlarmTargets
-from scheduler.alarms.targets import alarms_to, app_targets
-from scheduler.membership.roster import Roster
-from sql.alarms import alarms, rate_limit, recipients
-from sql.alarms.recipients import AppAlarm, WaitingApp
-from sql.engine import Database
-from sql.instants import is_within
-from sql.registry import presence
+from warren.scheduler.alarms.events import Absence, News, Return
+from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.targets import alarms_to, app_targets
+from warren.scheduler.membership.roster import Roster
+from warren.sql.alarms import alarms, rate_limit, recipients
+from warren.sql.alarms.recipients import AppAlarm, WaitingApp
+from warren.sql.engine import Database
+from warren.sql.instants import is_within
+from warren.sql.registry import presence
 
 #: Longest and shortest time between two checks; short times of absence are checked more often.
 ROUND_SECONDS, SHORT_ROUND_SECONDS = 5.0, 0.25

@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable, Iterator
 
-from scheduler.alarms.events import Ailing
-from scheduler.alarms.policy import AlarmTargets
-from scheduler.alarms.targets import alarms_to, app_targets
-from scheduler.membership.roster import Roster
-from sql.alarms import alarms, recipients
-from sql.alarms.alarms import NewAlarm
-from sql.alarms.recipients import WaitingApp
-from sql.engine import Database
-from sql.instants import HOUR_MS
+from warren.scheduler.alarms.events import Ailing
+from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.targets import alarms_to, app_targets
+from warren.scheduler.membership.roster import Roster
+from warren.sql.alarms import alarms, recipients
+from warren.sql.alarms.alarms import NewAlarm
+from warren.sql.alarms.recipients import WaitingApp
+from warren.sql.engine import Database
+from warren.sql.instants import HOUR_MS
 
 ROUND_SECONDS = 5.0
 #: How long trouble must last before it raises an alarm, so that brief trouble raises none.

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import Overdue
-from scheduler.alarms.policy import AlarmTargets
-from scheduler.alarms.targets import alarms_to, job_targets
-from sql.alarms import alarms, recipients
-from sql.alarms.alarms import NewAlarm
-from sql.alarms.recipients import JobRecipients
-from sql.instants import HOUR_MS
-from sql.models import SkippedTicks
+from warren.scheduler.alarms.events import Overdue
+from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.targets import alarms_to, job_targets
+from warren.sql.alarms import alarms, recipients
+from warren.sql.alarms.alarms import NewAlarm
+from warren.sql.alarms.recipients import JobRecipients
+from warren.sql.instants import HOUR_MS
+from warren.sql.models import SkippedTicks
 
 _SUBJECT = "overdue:"
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
+from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import Failure, Overdue, Summary, bare, from_text, to_text
-from sql.alarms import alarms, rate_limit
-from sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
-from sql.alarms.rate_limit import Group
-from sql.engine import Database
-from sql.instants import DAY_MS, HOUR_MS
-from sql.models import Alarm
+from warren.scheduler.alarms.events import Failure, Overdue, Summary, bare, from_text, to_text
+from warren.sql.alarms import alarms, rate_limit
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
+from warren.sql.alarms.rate_limit import Group
+from warren.sql.engine import Database
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.models import Alarm
 
 #: An alarm that cannot be sent for this long is given up.
 GIVE_UP_MS = DAY_MS

@@ -6,24 +6,24 @@ completion ─> rows ─> run webhooks
 
 from collections.abc import Callable
 
-from broker.keys import ClusterKeys
-from scheduler.alarms.absence import AbsenceWatch
-from scheduler.alarms.ailments import AilmentWatch
-from scheduler.alarms.channels.mail import Mailer
-from scheduler.alarms.channels.message import MessageContext
-from scheduler.alarms.channels.run_webhook import SignedWebhook
-from scheduler.alarms.channels.sender import AlarmSender, Send
-from scheduler.alarms.channels.slow_targets import SlowTargets
-from scheduler.alarms.channels.webhook import Webhook
-from scheduler.alarms.policy import AlarmPolicy
-from scheduler.alarms.rate_limiter import AlarmRateLimiter
-from scheduler.membership.roster import Roster
-from scheduler.rounds import wake_conditions
-from scheduler.rounds.loop import Loop
-from scheduler.rounds.pending_work import PendingWork, WakeCondition
-from scheduler.rounds.role_loops import RoleLoops
-from sql.alarms.alarms import MessageKind
-from sql.engine import Database
+from warren.broker.keys import ClusterKeys
+from warren.scheduler.alarms.absence import AbsenceWatch
+from warren.scheduler.alarms.ailments import AilmentWatch
+from warren.scheduler.alarms.channels.mail import Mailer
+from warren.scheduler.alarms.channels.message import MessageContext
+from warren.scheduler.alarms.channels.run_webhook import SignedWebhook
+from warren.scheduler.alarms.channels.sender import AlarmSender, Send
+from warren.scheduler.alarms.channels.slow_targets import SlowTargets
+from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.scheduler.alarms.policy import AlarmPolicy
+from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.rounds import wake_conditions
+from warren.scheduler.rounds.loop import Loop
+from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
+from warren.scheduler.rounds.role_loops import RoleLoops
+from warren.sql.alarms.alarms import MessageKind
+from warren.sql.engine import Database
 
 LONGEST_SECONDS = 5.0
 #: There may be a message for every run, and each occupies a thread while it is sent.

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
-from scheduler.alarms.channels.webhook_style import STYLES
-from scheduler.alarms.channels.webhook_url import check_webhook
-from scheduler.alarms.policy import WHENS, AlarmTargets, RunWebhook
-from scheduler.problems import Code, Problem, Word, found, unknown_word
+from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from warren.scheduler.alarms.channels.webhook_style import STYLES
+from warren.scheduler.alarms.channels.webhook_url import check_webhook
+from warren.scheduler.alarms.policy import WHENS, AlarmTargets, RunWebhook
+from warren.scheduler.problems import Code, Problem, Word, found, unknown_word
 
 
 def problems(targets: AlarmTargets) -> Iterator[Problem]:

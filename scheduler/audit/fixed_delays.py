@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.audit.late_starts import LateStartRule
-from scheduler.audit.tally import JobTally, Tallies
-from sql.jobs import parked
-from sql.run_status import RunStatus
-from sql.runs import tick_rows
-from sql.runs.tick_rows import DelayedTick
+from warren.broker.reasons.codes import Why
+from warren.scheduler.audit.late_starts import LateStartRule
+from warren.scheduler.audit.tally import JobTally, Tallies
+from warren.sql.jobs import parked
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import tick_rows
+from warren.sql.runs.tick_rows import DelayedTick
 
 
 @dataclass(frozen=True, slots=True)

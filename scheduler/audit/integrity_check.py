@@ -16,22 +16,22 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from scheduler.audit.fixed_delays import DelaySpan, audit_delays, audit_waiting
-from scheduler.audit.late_starts import LateStartRule
-from scheduler.audit.related_runs import audit_children, audit_shards
-from scheduler.audit.tally import JobTally, Tallies
-from scheduler.schedules.registry import read_schedule
-from scheduler.schedules.schedule import Schedule
-from sql.clock import database_now_ms
-from sql.engine import Database
-from sql.jobs import child_links, history
-from sql.models import History, SkippedTicks
-from sql.registry import pauses, uptimes
-from sql.registry.pauses import EVERY_APP
-from sql.registry.uptimes import Downtime
-from sql.run_status import RunStatus
-from sql.runs import tick_rows
-from sql.runs.tick_rows import JobRange
+from warren.scheduler.audit.fixed_delays import DelaySpan, audit_delays, audit_waiting
+from warren.scheduler.audit.late_starts import LateStartRule
+from warren.scheduler.audit.related_runs import audit_children, audit_shards
+from warren.scheduler.audit.tally import JobTally, Tallies
+from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.schedule import Schedule
+from warren.sql.clock import database_now_ms
+from warren.sql.engine import Database
+from warren.sql.jobs import child_links, history
+from warren.sql.models import History, SkippedTicks
+from warren.sql.registry import pauses, uptimes
+from warren.sql.registry.pauses import EVERY_APP
+from warren.sql.registry.uptimes import Downtime
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import tick_rows
+from warren.sql.runs.tick_rows import JobRange
 
 #: Due times compared at once. The server would close a connection that is idle for as long as a
 #: few hundred thousand of them take.

@@ -7,10 +7,10 @@ or its app was paused, and the policy is to skip missed runs, it must not start 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.membership.uptime import due_times
-from scheduler.schedules.misfire import MisfirePolicy
-from sql.registry.uptimes import Downtime
-from sql.runs.tick_rows import DelayedTick, TickRow
+from warren.scheduler.membership.uptime import due_times
+from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.sql.registry.uptimes import Downtime
+from warren.sql.runs.tick_rows import DelayedTick, TickRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.audit.tally import JobTally, Tallies
-from scheduler.completion.tick_end import TickEnd, tick_end
-from sql.batch import chunks
-from sql.runs import tick_rows
-from sql.runs.tick_rows import JobRange
-from sql.runs.ticks import Tick, tick_of
+from warren.broker.reasons.codes import Why
+from warren.scheduler.audit.tally import JobTally, Tallies
+from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.sql.batch import chunks
+from warren.sql.runs import tick_rows
+from warren.sql.runs.tick_rows import JobRange
+from warren.sql.runs.ticks import Tick, tick_of
 
 #: Longest time from a transaction's first read to its commit.
 LONGEST_TRANSACTION_MS = 30_000

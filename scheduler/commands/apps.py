@@ -4,21 +4,26 @@ from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.alarms import target_rules
-from scheduler.alarms.targets import columns_of
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.jobs.rules import check_addresses, check_app_name, check_new_app_name, check_title
-from scheduler.jobs.spec import AppSpec
-from scheduler.problems import Code, Problem
-from sql.accounts import user_accounts
-from sql.alarms import recipients
-from sql.jobs import child_links
-from sql.listings import app_listing
-from sql.models import App
-from sql.registry import apps
-from sql.registry.liveness import ProcessState, state
+from warren.scheduler.actor import Right
+from warren.scheduler.alarms import target_rules
+from warren.scheduler.alarms.targets import columns_of
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.jobs.rules import (
+    check_addresses,
+    check_app_name,
+    check_new_app_name,
+    check_title,
+)
+from warren.scheduler.jobs.spec import AppSpec
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import user_accounts
+from warren.sql.alarms import recipients
+from warren.sql.jobs import child_links
+from warren.sql.listings import app_listing
+from warren.sql.models import App
+from warren.sql.registry import apps
+from warren.sql.registry.liveness import ProcessState, state
 
 #: Most jobs that a refusal names.
 JOBS_NAMED = 5

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import CLI
-from scheduler.jobs.audit_records import HIDDEN, SECRETS, cut
-from sql.accounts import audit_log
-from sql.models import AuditEntry
+from warren.scheduler.actor import CLI
+from warren.scheduler.jobs.audit_records import HIDDEN, SECRETS, cut
+from warren.sql.accounts import audit_log
+from warren.sql.models import AuditEntry
 
 
 class Action(StrEnum):

@@ -4,15 +4,15 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.jobs import dependencies
-from scheduler.jobs.audit_records import record_of_children
-from scheduler.jobs.dependencies import Family, KnownJobs, Link
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Code, Problem
-from sql.instants import at
-from sql.jobs import child_links, job_names, jobs
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.jobs import dependencies
+from warren.scheduler.jobs.audit_records import record_of_children
+from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Code, Problem
+from warren.sql.instants import at
+from warren.sql.jobs import child_links, job_names, jobs
 
 
 class ChildChanges:

@@ -7,15 +7,15 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.one_line import is_line
-from scheduler.problems import Code, Problem
-from sql.instants import LATEST_MS, iso, moment
-from sql.models import App
-from sql.registry import apps, drains, pauses, presence
-from sql.registry.pauses import EVERY_APP
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.one_line import is_line
+from warren.scheduler.problems import Code, Problem
+from warren.sql.instants import LATEST_MS, iso, moment
+from warren.sql.models import App
+from warren.sql.registry import apps, drains, pauses, presence
+from warren.sql.registry.pauses import EVERY_APP
 
 #: The end of a pause that does not end by itself; no time that anybody enters is before 0.
 NEVER = -1

@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Actor, Right
-from scheduler.commands.audit_log import Action, AuditLog
-from scheduler.problems import Code, Problem
-from sql.engine import Database
-from sql.ids import RunIds
-from sql.jobs import jobs
-from sql.models import App, Job
+from warren.scheduler.actor import Actor, Right
+from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.scheduler.problems import Code, Problem
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
+from warren.sql.jobs import jobs
+from warren.sql.models import App, Job
 
 T = TypeVar("T")
 

@@ -1,16 +1,16 @@
 """All commands, for console, command line and API alike."""
 
-from scheduler.commands.apps import AppCommands
-from scheduler.commands.bulk.bulk_jobs import BulkJobCommands
-from scheduler.commands.bulk.bulk_runs import BulkRunCommands
-from scheduler.commands.cluster import ClusterCommands
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_files.job_file import JobFileCommands
-from scheduler.commands.jobs import JobCommands
-from scheduler.commands.runs import RunCommands
-from scheduler.commands.scripts import ScriptCommands
-from scheduler.commands.tokens.token_commands import TokenCommands
-from scheduler.commands.users import UserCommands
+from warren.scheduler.commands.apps import AppCommands
+from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
+from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
+from warren.scheduler.commands.cluster import ClusterCommands
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_files.job_file import JobFileCommands
+from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.commands.runs import RunCommands
+from warren.scheduler.commands.scripts import ScriptCommands
+from warren.scheduler.commands.tokens.token_commands import TokenCommands
+from warren.scheduler.commands.users import UserCommands
 
 
 class Commands:

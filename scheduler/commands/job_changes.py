@@ -8,25 +8,25 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_edits import Edit, edit_of, is_to_start
-from scheduler.commands.new_jobs import new_row
-from scheduler.commands.schedule_changes import ScheduleChanges
-from scheduler.commands.script_changes import apply_script
-from scheduler.explanations import explanation
-from scheduler.jobs.audit_records import record_of, record_of_fields
-from scheduler.jobs.fields import columns_of
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Problem
-from sql.accounts import preferences
-from sql.instants import at
-from sql.jobs import changed_jobs, child_links, jobs, script_versions
-from sql.models import Job, RouteMemory
-from sql.run_status import BY_SCHEDULE, Kind
-from sql.runs import planned_runs, transitions
+from warren.broker.reasons.codes import Why
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_edits import Edit, edit_of, is_to_start
+from warren.scheduler.commands.new_jobs import new_row
+from warren.scheduler.commands.schedule_changes import ScheduleChanges
+from warren.scheduler.commands.script_changes import apply_script
+from warren.scheduler.explanations import explanation
+from warren.scheduler.jobs.audit_records import record_of, record_of_fields
+from warren.scheduler.jobs.fields import columns_of
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Problem
+from warren.sql.accounts import preferences
+from warren.sql.instants import at
+from warren.sql.jobs import changed_jobs, child_links, jobs, script_versions
+from warren.sql.models import Job, RouteMemory
+from warren.sql.run_status import BY_SCHEDULE, Kind
+from warren.sql.runs import planned_runs, transitions
 
 
 class ChangeAction(StrEnum):

@@ -6,21 +6,21 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.schedule_changes import ScheduleChanges
-from scheduler.jobs.audit_records import record_of_new
-from scheduler.jobs.fields import columns_of
-from scheduler.jobs.script_cache import script_type
-from scheduler.jobs.script_source import normal_source
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Problem
-from sql.accounts import audit_log
-from sql.batch import chunks
-from sql.instants import at
-from sql.jobs import history, jobs, script_versions
-from sql.models import Job
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.schedule_changes import ScheduleChanges
+from warren.scheduler.jobs.audit_records import record_of_new
+from warren.scheduler.jobs.fields import columns_of
+from warren.scheduler.jobs.script_cache import script_type
+from warren.scheduler.jobs.script_source import normal_source
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Problem
+from warren.sql.accounts import audit_log
+from warren.sql.batch import chunks
+from warren.sql.instants import at
+from warren.sql.jobs import history, jobs, script_versions
+from warren.sql.models import Job
 
 
 @dataclass(frozen=True, slots=True)

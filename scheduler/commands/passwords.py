@@ -7,8 +7,8 @@ from importlib import resources
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from scheduler.problems import Code, Problem
-from sql.accounts.users import NO_SIGN_IN
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts.users import NO_SIGN_IN
 
 SHORTEST, LONGEST = 8, 200
 
@@ -71,6 +71,10 @@ def is_password(password_hash: str, password: str) -> bool:
 @cache
 def common_passwords() -> frozenset[str]:
     """Return the 8,000 most common passwords of an allowed length, in lower case."""
-    text = resources.files("scheduler.commands").joinpath("common_passwords.txt").read_text("utf-8")
+    text = (
+        resources.files("warren.scheduler.commands")
+        .joinpath("common_passwords.txt")
+        .read_text("utf-8")
+    )
     _origin, _, words = text.partition("\n\n")
     return frozenset(words.split("\n")) - {""}

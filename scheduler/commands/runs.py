@@ -9,30 +9,30 @@ from enum import Enum
 
 from sqlalchemy.orm import Session
 
-from broker import trace_context
-from broker.reasons.codes import Why
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.completion.completion import Completion
-from scheduler.completion.end import cancelled
-from scheduler.jobs.new_run import run_of
-from scheduler.jobs.param import check_param
-from scheduler.membership.schedulers_zone import cluster_zone
-from scheduler.problems import Code, Problem
-from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing, clear_all
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from sql.accounts import idempotency
-from sql.accounts.idempotency import IdempotentRequest
-from sql.ids import RunIds
-from sql.instants import DAY_MS
-from sql.jobs import jobs
-from sql.jobs.jobs import JobToTrigger
-from sql.models import App, Job
-from sql.registry import apps, presence
-from sql.run_status import OPEN, Kind, RunStatus
-from sql.runs import planning, transitions
+from warren.broker import trace_context
+from warren.broker.reasons.codes import Why
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.completion.end import cancelled
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.param import check_param
+from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.retention.calendar_days import CalendarDays
+from warren.scheduler.retention.clearing import Clearing, clear_all
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.sql.accounts import idempotency
+from warren.sql.accounts.idempotency import IdempotentRequest
+from warren.sql.ids import RunIds
+from warren.sql.instants import DAY_MS
+from warren.sql.jobs import jobs
+from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.models import App, Job
+from warren.sql.registry import apps, presence
+from warren.sql.run_status import OPEN, Kind, RunStatus
+from warren.sql.runs import planning, transitions
 
 #: How long an idempotency key is remembered.
 KEY_MS = DAY_MS

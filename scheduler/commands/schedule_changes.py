@@ -8,22 +8,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.commands.command_context import CommandContext
-from scheduler.explanations import explanation
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stop_reasons import has_ended, is_by_person
-from scheduler.membership.schedulers_zone import cluster_zone
-from scheduler.problems import Code, Problem
-from scheduler.schedules.no_schedule import NoSchedule
-from scheduler.schedules.registry import read_schedule
-from scheduler.schedules.schedule import Schedule
-from sql.explanation import Explanation
-from sql.jobs import history
-from sql.jobs.parked import PARKED_MS
-from sql.models import Job, SkippedTicks
-from sql.run_status import BY_SCHEDULE, OPEN, Kind
-from sql.runs import planned_runs, ticks, transitions
+from warren.broker.reasons.codes import Why
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.explanations import explanation
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stop_reasons import has_ended, is_by_person
+from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.no_schedule import NoSchedule
+from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.schedule import Schedule
+from warren.sql.explanation import Explanation
+from warren.sql.jobs import history
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.models import Job, SkippedTicks
+from warren.sql.run_status import BY_SCHEDULE, OPEN, Kind
+from warren.sql.runs import planned_runs, ticks, transitions
 
 #: Stopping a job cancels the retries of its schedule's runs too.
 _TICKS_AND_RETRIES = (*BY_SCHEDULE, Kind.RETRY)

@@ -2,11 +2,11 @@
 
 from sqlalchemy.orm import Session
 
-from scheduler.jobs.script_cache import language_of, script_type
-from scheduler.jobs.script_source import normal_source
-from scheduler.jobs.spec import JobSpec
-from sql.jobs import script_versions
-from sql.models import Job
+from warren.scheduler.jobs.script_cache import language_of, script_type
+from warren.scheduler.jobs.script_source import normal_source
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.jobs import script_versions
+from warren.sql.models import Job
 
 
 def has_script(job: Job, spec: JobSpec) -> bool:

@@ -2,16 +2,16 @@
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.jobs.script_cache import language_of
-from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
-from scheduler.one_line import is_line
-from scheduler.problems import Code, Problem, Word
-from sql.instants import at
-from sql.jobs import script_versions
-from sql.models import Job
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
+from warren.scheduler.one_line import is_line
+from warren.scheduler.problems import Code, Problem, Word
+from warren.sql.instants import at
+from warren.sql.jobs import script_versions
+from warren.sql.models import Job
 
 
 class ScriptCommands:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.passwords import check_password, hash_password, no_password
-from scheduler.problems import Code, Problem
-from sql.accounts import preferences, tokens, user_accounts, users
-from sql.accounts.users import Rights, Role
-from sql.models import App, User
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.passwords import check_password, hash_password, no_password
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import preferences, tokens, user_accounts, users
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.models import App, User
 
 #: The administrator that the first start creates, with a password of 16 characters (96 bits).
 FIRST_NAME = "admin"

@@ -12,29 +12,29 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.boot import Boot
-from broker.errors import BadMessage, Oversized
-from broker.messages.to_executor import StillOpen
-from broker.messages.to_scheduler import Callback, Report, Started, WhichOpen
-from broker.reasons.codes import Why
-from broker.signing import Direction, Sealer, app_of
-from broker.transport import Consumer, Delivery
-from scheduler.bisection import bisect
-from scheduler.command_sender import AddressedCommand, CommandSender
-from scheduler.completion.completion import Tally
-from scheduler.completion.end import End
-from scheduler.completion.reported_ends import end_of, plausible_instant
-from scheduler.completion.run_ender import RunEnder
-from scheduler.explanations import fault_of
-from scheduler.membership.boot_accounts import BootAccounts
-from scheduler.node_context import NodeContext
-from scheduler.rounds.loop import NAP_SECONDS
-from sql.errors import DatabaseUnavailable
-from sql.registry import presence
-from sql.run_status import IN_FLIGHT, RunStatus
-from sql.runs import queries, transitions
-from sql.runs.run_rows import RoutedRun
-from sql.runs.successes import SentTo
+from warren.broker.boot import Boot
+from warren.broker.errors import BadMessage, Oversized
+from warren.broker.messages.to_executor import StillOpen
+from warren.broker.messages.to_scheduler import Callback, Report, Started, WhichOpen
+from warren.broker.reasons.codes import Why
+from warren.broker.signing import Direction, Sealer, app_of
+from warren.broker.transport import Consumer, Delivery
+from warren.scheduler.bisection import bisect
+from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.completion.completion import Tally
+from warren.scheduler.completion.end import End
+from warren.scheduler.completion.reported_ends import end_of, plausible_instant
+from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.explanations import fault_of
+from warren.scheduler.membership.boot_accounts import BootAccounts
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.registry import presence
+from warren.sql.run_status import IN_FLIGHT, RunStatus
+from warren.sql.runs import queries, transitions
+from warren.sql.runs.run_rows import RoutedRun
+from warren.sql.runs.successes import SentTo
 
 #: Deliveries per round, each of an executor's carries up to 100 reports, and reports per round:
 #: one transaction, whose locks others wait for.

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.completion import failure_alarms
-from scheduler.completion.end import End
-from scheduler.completion.follow_ups import FollowUps, LastAttempt
-from scheduler.completion.plain_successes import end_plain, split
-from scheduler.completion.reported_ends import with_plausible_instants
-from scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
-from scheduler.explanations import explanation
-from sql.ids import RunIds
-from sql.jobs import jobs
-from sql.jobs.jobs import JobToRun
-from sql.run_status import ENTERED_FROM, FINAL, RunStatus
-from sql.runs import planning, ticks, transitions
-from sql.runs.run_rows import LockedRun
+from warren.broker.reasons.codes import Why
+from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
+from warren.scheduler.completion import failure_alarms
+from warren.scheduler.completion.end import End
+from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
+from warren.scheduler.completion.plain_successes import end_plain, split
+from warren.scheduler.completion.reported_ends import with_plausible_instants
+from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
+from warren.scheduler.explanations import explanation
+from warren.sql.ids import RunIds
+from warren.sql.jobs import jobs
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.run_status import ENTERED_FROM, FINAL, RunStatus
+from warren.sql.runs import planning, ticks, transitions
+from warren.sql.runs.run_rows import LockedRun
 
 log = structlog.get_logger()
 

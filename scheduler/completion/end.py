@@ -5,9 +5,9 @@ The functions make the ends that several roles decide.
 
 from dataclasses import dataclass
 
-from broker.reasons.reason import Words
-from sql.run_status import RunStatus
-from sql.runs.successes import SentTo
+from warren.broker.reasons.reason import Words
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.successes import SentTo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

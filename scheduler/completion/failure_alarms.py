@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import MESSAGE_LENGTH, TAIL_LENGTH, Failure
-from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.alarms.targets import alarms_to, job_targets
-from scheduler.completion.end import End
-from sql.alarms import alarms, recipients
-from sql.alarms.alarms import NewAlarm, RunAlarm
-from sql.alarms.recipients import JobRecipients
-from sql.run_status import FAILURES
-from sql.runs.run_rows import FailedRun, LockedRun
+from warren.scheduler.alarms.events import MESSAGE_LENGTH, TAIL_LENGTH, Failure
+from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
+from warren.scheduler.alarms.targets import alarms_to, job_targets
+from warren.scheduler.completion.end import End
+from warren.sql.alarms import alarms, recipients
+from warren.sql.alarms.alarms import NewAlarm, RunAlarm
+from warren.sql.alarms.recipients import JobRecipients
+from warren.sql.run_status import FAILURES
+from warren.sql.runs.run_rows import FailedRun, LockedRun
 
 
 def keep(

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.completion import run_webhooks
-from scheduler.completion.tick_end import TickEnd, tick_end
-from scheduler.jobs.new_run import run_of
-from scheduler.schedules.registry import WAITING_KINDS, read_schedule
-from sql.ids import RunIds
-from sql.jobs import child_links, due_jobs, parked
-from sql.jobs.child_links import Followed
-from sql.jobs.due_jobs import JobToPlan
-from sql.jobs.parked import ParkedJob
-from sql.run_status import Kind, RunStatus
-from sql.runs import planning, queries, ticks, transitions
-from sql.runs.run_rows import LockedRun
-from sql.runs.ticks import Tick, tick_of
+from warren.scheduler.completion import run_webhooks
+from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.schedules.registry import WAITING_KINDS, read_schedule
+from warren.sql.ids import RunIds
+from warren.sql.jobs import child_links, due_jobs, parked
+from warren.sql.jobs.child_links import Followed
+from warren.sql.jobs.due_jobs import JobToPlan
+from warren.sql.jobs.parked import ParkedJob
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs import planning, queries, ticks, transitions
+from warren.sql.runs.run_rows import LockedRun
+from warren.sql.runs.ticks import Tick, tick_of
 
 log = structlog.get_logger()
 

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from broker.messages.values import cut_message
-from scheduler.completion.end import End
-from scheduler.completion.follow_ups import FollowUps, LastAttempt
-from scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS
-from scheduler.schedules.registry import WAITING_KINDS
-from sql.jobs import child_links
-from sql.run_status import RunStatus
-from sql.runs import successes, transitions
-from sql.runs.successes import SentTo, Success
+from warren.broker.messages.values import cut_message
+from warren.scheduler.completion.end import End
+from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
+from warren.scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS
+from warren.scheduler.schedules.registry import WAITING_KINDS
+from warren.sql.jobs import child_links
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import successes, transitions
+from warren.sql.runs.successes import SentTo, Success
 
 
 class PlainSuccess(NamedTuple):

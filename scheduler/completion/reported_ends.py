@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.stored import from_json
-from scheduler.completion.end import End, never_started
-from sql.instants import DAY_MS, HOUR_MS
-from sql.run_status import RunStatus
-from sql.runs.successes import SentTo
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.stored import from_json
+from warren.scheduler.completion.end import End, never_started
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.successes import SentTo
 
 _STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
 #: Seconds before a run for which an executor had no room is sent again.

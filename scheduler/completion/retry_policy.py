@@ -2,13 +2,13 @@
 
 from bisect import bisect_left
 
-from scheduler.completion.end import End
-from scheduler.jobs.stop_reasons import is_by_person
-from sql.job_choices import DeliveryGuarantee
-from sql.jobs.jobs import JobToRun
-from sql.run_status import Kind, RunStatus
-from sql.runs.planning import NewRun
-from sql.runs.run_rows import LockedRun, PlannedRun
+from warren.scheduler.completion.end import End
+from warren.scheduler.jobs.stop_reasons import is_by_person
+from warren.sql.job_choices import DeliveryGuarantee
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs.planning import NewRun
+from warren.sql.runs.run_rows import LockedRun, PlannedRun
 
 #: Seconds before each redelivery of a trigger that provably never started; after the last, the run
 #: counts as a failed attempt.

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.completion.completion import Completion, Tally
-from scheduler.completion.end import End
-from scheduler.node_context import NodeContext
-from sql.errors import NotAllWon
+from warren.scheduler.completion.completion import Completion, Tally
+from warren.scheduler.completion.end import End
+from warren.scheduler.node_context import NodeContext
+from warren.sql.errors import NotAllWon
 
 
 class RunEnder:

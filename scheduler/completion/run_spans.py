@@ -10,12 +10,12 @@ from typing import Protocol
 
 import msgspec
 
-from broker.messages.to_executor import Trigger
-from broker.trace_context import RunTraces, TraceContext, parsed
-from sql.engine import Database
-from sql.run_status import RunStatus
-from sql.runs import queries
-from sql.runs.run_rows import TracedRun
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.trace_context import RunTraces, TraceContext, parsed
+from warren.sql.engine import Database
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import queries
+from warren.sql.runs.run_rows import TracedRun
 
 #: Runs that wait to be exported; beyond that the oldest are dropped.
 MOST_WAITING = 10_000

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.events import MESSAGE_LENGTH, TickNews, to_text
-from scheduler.alarms.policy import RunWebhook
-from scheduler.completion.tick_end import TickEnd
-from sql.alarms import alarms, recipients
-from sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm
-from sql.alarms.recipients import JobRecipients
-from sql.jobs.child_links import Followed
-from sql.runs import queries
-from sql.runs.run_rows import EndedRun
+from warren.scheduler.alarms.events import MESSAGE_LENGTH, TickNews, to_text
+from warren.scheduler.alarms.policy import RunWebhook
+from warren.scheduler.completion.tick_end import TickEnd
+from warren.sql.alarms import alarms, recipients
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm
+from warren.sql.alarms.recipients import JobRecipients
+from warren.sql.jobs.child_links import Followed
+from warren.sql.runs import queries
+from warren.sql.runs.run_rows import EndedRun
 
 #: Unsent messages of one job at most; further ones are dropped.
 MOST_UNSENT = 1_000

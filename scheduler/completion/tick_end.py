@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sql.run_status import FINAL, RunStatus
-from sql.runs.ticks import Tick
+from warren.sql.run_status import FINAL, RunStatus
+from warren.sql.runs.ticks import Tick
 
 
 class Attempt(Protocol):

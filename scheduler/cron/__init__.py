@@ -1,5 +1,5 @@
 """Cron expressions, by Quartz's syntax and semantics: when they fire, and what they mean."""
 
-from scheduler.cron.expression import next_fires
+from warren.scheduler.cron.expression import next_fires
 
 __all__ = ["next_fires"]

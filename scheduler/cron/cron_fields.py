@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scheduler.problems import Code, Problem, Word
+from warren.scheduler.problems import Code, Problem, Word
 
 #: Longest piece of a user's text that an error message repeats, in characters.
 _ECHO_LIMIT = 60

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler.cron.cron_fields import DAY_OF_MONTH, DAY_OF_WEEK, echo, number, spans
-from scheduler.problems import Code, Problem
+from warren.scheduler.cron.cron_fields import DAY_OF_MONTH, DAY_OF_WEEK, echo, number, spans
+from warren.scheduler.problems import Code, Problem
 
 _SUNDAY, _SATURDAY, _WEEK = 1, 7, 7
 #: `L-30` is the first of a month of 31 days.

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from croniter import croniter
 
-from scheduler.cron.cron_fields import (
+from warren.scheduler.cron.cron_fields import (
     DAY_OF_MONTH,
     DAY_OF_WEEK,
     HOUR,
@@ -25,10 +25,10 @@ from scheduler.cron.cron_fields import (
     echo,
     spans,
 )
-from scheduler.cron.days import DayRule, MonthDays, month_rule, week_rule
-from scheduler.cron.pattern import Days, DayTimes, Pattern
-from scheduler.cron.wall_clock import WallClock, load_zone
-from scheduler.problems import Code, Problem
+from warren.scheduler.cron.days import DayRule, MonthDays, month_rule, week_rule
+from warren.scheduler.cron.pattern import Days, DayTimes, Pattern
+from warren.scheduler.cron.wall_clock import WallClock, load_zone
+from warren.scheduler.problems import Code, Problem
 
 #: Longest expression, in characters; all seven fields written out as lists need about 600.
 LONGEST_EXPRESSION = 1_000

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
-from scheduler.cron.days import DayRule
+from warren.scheduler.cron.days import DayRule
 
 DAY_SECONDS = 86_400
 #: The ordinal (`date.toordinal`) of 1970-01-01.

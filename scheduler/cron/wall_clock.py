@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from scheduler.cron.cron_fields import echo
-from scheduler.problems import Code, Problem
+from warren.scheduler.cron.cron_fields import echo
+from warren.scheduler.problems import Code, Problem
 
 #: No zone has changed its offset twice within a day.
 _SAMPLE_SECONDS = 86_400

@@ -6,7 +6,7 @@ Pure. The words of each language are in `languages`.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scheduler.cron.cron_fields import (
+from warren.scheduler.cron.cron_fields import (
     DAY_OF_MONTH,
     DAY_OF_WEEK,
     HOUR,
@@ -18,8 +18,8 @@ from scheduler.cron.cron_fields import (
     Span,
     spans,
 )
-from scheduler.cron.expression import Cron
-from scheduler.cron.languages import CHINESE, ENGLISH, TRADITIONAL_CHINESE, Language
+from warren.scheduler.cron.expression import Cron
+from warren.scheduler.cron.languages import CHINESE, ENGLISH, TRADITIONAL_CHINESE, Language
 
 #: Most times of day that are listed one by one.
 LISTED_TIMES = 6

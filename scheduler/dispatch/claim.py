@@ -4,19 +4,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.messages.to_scheduler import Ailment
-from broker.reasons.reason import Words
-from scheduler.completion.end import End
-from scheduler.dispatch.jobs_aside import Place
-from scheduler.jobs.script_cache import Script
-from scheduler.routing.added_routes import Asked, Decision
-from scheduler.routing.choice import Memory
-from scheduler.routing.probes import Undecided
-from scheduler.triggers.messages import RoutedTrigger
-from sql.explanation import Explanation
-from sql.run_status import RunStatus
-from sql.runs import transitions
-from sql.runs.shards import Shard
+from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.reasons.reason import Words
+from warren.scheduler.completion.end import End
+from warren.scheduler.dispatch.jobs_aside import Place
+from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.routing.added_routes import Asked, Decision
+from warren.scheduler.routing.choice import Memory
+from warren.scheduler.routing.probes import Undecided
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.sql.explanation import Explanation
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import transitions
+from warren.sql.runs.shards import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

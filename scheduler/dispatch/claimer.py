@@ -12,23 +12,23 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from scheduler.completion.completion import Completion
-from scheduler.dispatch import expansion
-from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
-from scheduler.dispatch.route_resolver import RouteResolver
-from scheduler.dispatch.run_routing import RunRouting
-from scheduler.dispatch.workload import Workload
-from scheduler.jobs.script_cache import Scripts
-from scheduler.membership.roster import Roster
-from scheduler.membership.uptime import SendingUptime
-from scheduler.node_context import NodeContext
-from scheduler.routing.built_in_routes import memory_of_underway, underway
-from scheduler.routing.choice import Memory
-from scheduler.routing.probe_answers import UNDERWAY_SECONDS
-from sql.jobs import jobs, route_memory
-from sql.jobs.jobs import JobToRun
-from sql.runs import queries, transitions
-from sql.runs.run_rows import PlannedRun
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.dispatch import expansion
+from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
+from warren.scheduler.dispatch.route_resolver import RouteResolver
+from warren.scheduler.dispatch.run_routing import RunRouting
+from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.jobs.script_cache import Scripts
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.uptime import SendingUptime
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.routing.built_in_routes import memory_of_underway, underway
+from warren.scheduler.routing.choice import Memory
+from warren.scheduler.routing.probe_answers import UNDERWAY_SECONDS
+from warren.sql.jobs import jobs, route_memory
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs import queries, transitions
+from warren.sql.runs.run_rows import PlannedRun
 
 UNDERWAY_MS = round(UNDERWAY_SECONDS * 1000)
 

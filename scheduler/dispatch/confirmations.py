@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.completion.end import End, never_started
-from scheduler.completion.run_ender import RunEnder
-from scheduler.node_context import NodeContext
-from scheduler.rounds.loop import NAP_SECONDS, WakeUp
-from scheduler.triggers.messages import RoutedTrigger
-from scheduler.triggers.publisher import BatchResult, TriggerBatch
-from sql.errors import DatabaseUnavailable
-from sql.run_status import RunStatus
-from sql.runs import transitions
+from warren.broker.reasons.codes import Why
+from warren.scheduler.completion.end import End, never_started
+from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.scheduler.triggers.publisher import BatchResult, TriggerBatch
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import transitions
 
 #: Unconfirmed batches at most; the dispatcher then waits.
 ROOM = 4

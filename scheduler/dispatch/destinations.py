@@ -1,10 +1,10 @@
 """Where an app's runs may go now: which executors are online, healthy, and have room."""
 
-from scheduler.dispatch.claim import ClaimFacts
-from scheduler.dispatch.jobs_aside import Place
-from scheduler.dispatch.workload import Workload
-from scheduler.membership.app_addresses import AppAddresses
-from scheduler.membership.roster import Roster
+from warren.scheduler.dispatch.claim import ClaimFacts
+from warren.scheduler.dispatch.jobs_aside import Place
+from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.membership.app_addresses import AppAddresses
+from warren.scheduler.membership.roster import Roster
 
 
 class Destinations:

@@ -14,22 +14,22 @@ from itertools import islice
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.bisection import bisect
-from scheduler.completion.run_ender import RunEnder
-from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, undelivered
-from scheduler.dispatch.claimer import Claimer
-from scheduler.dispatch.destinations import Destinations
-from scheduler.dispatch.jobs_aside import JobsAside
-from scheduler.dispatch.pauses import Pauses
-from scheduler.dispatch.route_resolver import RouteResolver
-from scheduler.dispatch.trigger_sender import TriggerSender
-from scheduler.explanations import fault_of
-from scheduler.membership.uptime import SendingUptime
-from scheduler.node_context import NodeContext
-from sql.errors import DatabaseUnavailable
-from sql.registry import pauses
-from sql.runs import due_runs
+from warren.broker.reasons.codes import Why
+from warren.scheduler.bisection import bisect
+from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, undelivered
+from warren.scheduler.dispatch.claimer import Claimer
+from warren.scheduler.dispatch.destinations import Destinations
+from warren.scheduler.dispatch.jobs_aside import JobsAside
+from warren.scheduler.dispatch.pauses import Pauses
+from warren.scheduler.dispatch.route_resolver import RouteResolver
+from warren.scheduler.dispatch.trigger_sender import TriggerSender
+from warren.scheduler.explanations import fault_of
+from warren.scheduler.membership.uptime import SendingUptime
+from warren.scheduler.node_context import NodeContext
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.registry import pauses
+from warren.sql.runs import due_runs
 
 #: Runs claimed in one transaction at first; doubled each time while there are more. The first runs
 #: of a burst leave early, and a long backlog needs few transactions.

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.routing.built_in_routes import Route
-from scheduler.routing.choice import Choice, RouteRequest
-from scheduler.triggers.messages import RoutedTrigger
-from sql.jobs.jobs import JobToRun
-from sql.runs import shards
-from sql.runs.run_rows import PlannedRun
-from sql.runs.shards import Shard
+from warren.broker.reasons.codes import Why
+from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.choice import Choice, RouteRequest
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs import shards
+from warren.sql.runs.run_rows import PlannedRun
+from warren.sql.runs.shards import Shard
 
 
 def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:

@@ -14,24 +14,24 @@ from dataclasses import dataclass, field
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from scheduler.completion.completion import Completion
-from scheduler.completion.end import cancelled
-from scheduler.dispatch.pauses import MissedBy, Pauses
-from scheduler.explanations import explanation
-from scheduler.membership.uptime import SendingUptime, due_times
-from scheduler.node_context import NodeContext
-from scheduler.schedules.misfire import MisfirePolicy
-from sql.batch import chunks
-from sql.jobs import due_jobs, history
-from sql.jobs.due_jobs import MissedJob
-from sql.models import SkippedTicks
-from sql.registry import pauses, uptimes
-from sql.registry.uptimes import Downtime
-from sql.runs import due_runs, planned_runs, transitions
-from sql.runs.due_runs import DueSpan
-from sql.runs.run_rows import PlannedRun
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.completion.end import cancelled
+from warren.scheduler.dispatch.pauses import MissedBy, Pauses
+from warren.scheduler.explanations import explanation
+from warren.scheduler.membership.uptime import SendingUptime, due_times
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.sql.batch import chunks
+from warren.sql.jobs import due_jobs, history
+from warren.sql.jobs.due_jobs import MissedJob
+from warren.sql.models import SkippedTicks
+from warren.sql.registry import pauses, uptimes
+from warren.sql.registry.uptimes import Downtime
+from warren.sql.runs import due_runs, planned_runs, transitions
+from warren.sql.runs.due_runs import DueSpan
+from warren.sql.runs.run_rows import PlannedRun
 
 #: Jobs handled in one transaction.
 BATCH = 200

@@ -8,11 +8,11 @@ counts as a downtime (`scheduler/membership/uptime.py`).
 from collections.abc import Iterable
 from enum import Enum
 
-from scheduler.membership.uptime import due_times
-from sql.registry import pauses
-from sql.registry.pauses import EVERY_APP, PauseRow
-from sql.run_status import LATE_MS
-from sql.runs.due_runs import DueSpan
+from warren.scheduler.membership.uptime import due_times
+from warren.sql.registry import pauses
+from warren.sql.registry.pauses import EVERY_APP, PauseRow
+from warren.sql.run_status import LATE_MS
+from warren.sql.runs.due_runs import DueSpan
 
 
 class MissedBy(Enum):

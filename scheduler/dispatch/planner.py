@@ -13,24 +13,24 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from scheduler.alarms import overdue
-from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.bisection import bisect
-from scheduler.explanations import explanation, fault_of
-from scheduler.jobs.new_run import run_of
-from scheduler.jobs.zone_change import ZoneChange
-from scheduler.node_context import NodeContext
-from scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
-from scheduler.schedules.registry import read_schedule
-from sql.errors import DatabaseUnavailable
-from sql.jobs import due_jobs, history
-from sql.jobs.due_jobs import JobToPlan
-from sql.jobs.parked import PARKED_MS
-from sql.models import SkippedTicks
-from sql.run_status import LATE_MS
-from sql.runs import due_runs, planning
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.alarms import overdue
+from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
+from warren.scheduler.bisection import bisect
+from warren.scheduler.explanations import explanation, fault_of
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.zone_change import ZoneChange
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
+from warren.scheduler.schedules.registry import read_schedule
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.jobs import due_jobs, history
+from warren.sql.jobs.due_jobs import JobToPlan
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.models import SkippedTicks
+from warren.sql.run_status import LATE_MS
+from warren.sql.runs import due_runs, planning
 
 #: How near a tick must be for planning to begin. Less than the window: most ticks are at full
 #: seconds, so with the whole window they would be planned just when others are to be sent.

@@ -4,16 +4,16 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from scheduler.dispatch.claim import ClaimFacts
-from scheduler.routing import added_routes, routes
-from scheduler.routing.added_routes import Asked, Decision
-from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
-from scheduler.routing.probe_answers import Candidates
-from scheduler.routing.probes import Probes, Undecided
-from sql.jobs.jobs import JobToRun
-from sql.runs.run_rows import PlannedRun, RoutedRun
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.scheduler.dispatch.claim import ClaimFacts
+from warren.scheduler.routing import added_routes, routes
+from warren.scheduler.routing.added_routes import Asked, Decision
+from warren.scheduler.routing.choice import Choice, Memory, Router, RouteRequest
+from warren.scheduler.routing.probe_answers import Candidates
+from warren.scheduler.routing.probes import Probes, Undecided
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 
 class RouteFailed(ValueError):

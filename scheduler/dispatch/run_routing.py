@@ -5,29 +5,29 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from scheduler.completion import retry_policy
-from scheduler.completion.end import cancelled
-from scheduler.dispatch import expansion
-from scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
-from scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
-from scheduler.dispatch.workload import Workload
-from scheduler.explanations import explanation
-from scheduler.jobs.script_cache import Script
-from scheduler.membership.roster import Roster
-from scheduler.node_context import NodeContext
-from scheduler.routing.added_routes import Asked
-from scheduler.routing.choice import Choice, RouteRequest
-from scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
-from scheduler.routing.probes import Undecided
-from scheduler.triggers.building import routed_trigger
-from scheduler.triggers.messages import RoutedTrigger
-from sql.explanation import Explanation
-from sql.jobs.jobs import JobToRun
-from sql.runs import transitions
-from sql.runs.run_rows import PlannedRun
-from sql.runs.shards import Shard
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.scheduler.completion import retry_policy
+from warren.scheduler.completion.end import cancelled
+from warren.scheduler.dispatch import expansion
+from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
+from warren.scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
+from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.explanations import explanation
+from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.routing.added_routes import Asked
+from warren.scheduler.routing.choice import Choice, RouteRequest
+from warren.scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
+from warren.scheduler.routing.probes import Undecided
+from warren.scheduler.triggers.building import routed_trigger
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.sql.explanation import Explanation
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs import transitions
+from warren.sql.runs.run_rows import PlannedRun
+from warren.sql.runs.shards import Shard
 
 
 @dataclass(frozen=True, slots=True)

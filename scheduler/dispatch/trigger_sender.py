@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from scheduler.dispatch.confirmations import Confirmations
-from scheduler.dispatch.workload import Workload
-from scheduler.routing.probes import Probes
-from scheduler.triggers.messages import RoutedTrigger
-from scheduler.triggers.publisher import TriggerPublisher
+from warren.scheduler.dispatch.confirmations import Confirmations
+from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.routing.probes import Probes
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.scheduler.triggers.publisher import TriggerPublisher
 
 
 class TriggerSender:

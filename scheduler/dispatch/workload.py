@@ -4,8 +4,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from sql.engine import Database
-from sql.runs import queries
+from warren.sql.engine import Database
+from warren.sql.runs import queries
 
 #: Runs that an address may have in flight; the others stay PLANNED.
 LIMIT = 2_000

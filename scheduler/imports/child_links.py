@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.imports.decisions import JobStep, incomplete, job_fingerprint
-from scheduler.imports.import_outcomes import ImportAction, Outcome
-from scheduler.imports.items import ImportedJob
-from scheduler.jobs.audit_records import CHILDREN, record_of_children
-from scheduler.jobs.circles import find_circle
-from sql.accounts import audit_log
-from sql.imports import origins
-from sql.imports.origins import JOB, Origin
-from sql.instants import at
-from sql.jobs import child_links
-from sql.models import Job
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.imports.decisions import JobStep, incomplete, job_fingerprint
+from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
+from warren.scheduler.imports.items import ImportedJob
+from warren.scheduler.jobs.audit_records import CHILDREN, record_of_children
+from warren.scheduler.jobs.circles import find_circle
+from warren.sql.accounts import audit_log
+from warren.sql.imports import origins
+from warren.sql.imports.origins import JOB, Origin
+from warren.sql.instants import at
+from warren.sql.jobs import child_links
+from warren.sql.models import Job
 
 #: How many of a job's entries in the audit log are searched for its earlier children.
 MOST_UPDATES = 10_000

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from scheduler.imports.import_outcomes import ImportAction
-from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems, digest, numbered
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
-from sql.imports import origins
-from sql.imports.origins import APP, JOB, Origin
-from sql.jobs import child_links
-from sql.models import App, Job
+from warren.scheduler.imports.import_outcomes import ImportAction
+from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportItems, digest, numbered
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
+from warren.sql.imports import origins
+from warren.sql.imports.origins import APP, JOB, Origin
+from warren.sql.jobs import child_links
+from warren.sql.models import App, Job
 
 #: The highest id that the columns of apps and jobs hold.
 HIGHEST_ID = 2**31 - 1

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
-from scheduler.commands.command_context import CommandContext
-from scheduler.imports.decisions import Decider
-from scheduler.imports.import_outcomes import Outcome
-from scheduler.imports.items import ImportedRun, ImportItems
-from scheduler.imports.job_import import JobImport
-from scheduler.imports.past_runs import PastRunImport
-from scheduler.imports.take_over import TakeOver
-from scheduler.imports.user_import import StorePasswords, UserImport
-from sql.batch import chunks
-from sql.imports import origins, past_runs
-from sql.imports.origins import APP, JOB
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.imports.decisions import Decider
+from warren.scheduler.imports.import_outcomes import Outcome
+from warren.scheduler.imports.items import ImportedRun, ImportItems
+from warren.scheduler.imports.job_import import JobImport
+from warren.scheduler.imports.past_runs import PastRunImport
+from warren.scheduler.imports.take_over import TakeOver
+from warren.scheduler.imports.user_import import StorePasswords, UserImport
+from warren.sql.batch import chunks
+from warren.sql.imports import origins, past_runs
+from warren.sql.imports.origins import APP, JOB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

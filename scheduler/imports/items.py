@@ -6,11 +6,11 @@ from datetime import date, datetime
 
 import msgspec
 
-from broker.reasons.reason import Reason
-from scheduler.imports.findings import Finding
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.accounts.users import Role
-from sql.run_status import RunStatus
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.imports.findings import Finding
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.accounts.users import Role
+from warren.sql.run_status import RunStatus
 
 _LONGEST_NAME = 255
 

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from scheduler.actor import Right
-from scheduler.commands.apps import app_record
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_changes import JobChanges, new_job
-from scheduler.commands.schedule_changes import ScheduleChanges
-from scheduler.commands.script_changes import apply_script
-from scheduler.imports.child_links import LinkImport, LinkReport
-from scheduler.imports.decisions import (
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.apps import app_record
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_changes import JobChanges, new_job
+from warren.scheduler.commands.schedule_changes import ScheduleChanges
+from warren.scheduler.commands.script_changes import apply_script
+from warren.scheduler.imports.child_links import LinkImport, LinkReport
+from warren.scheduler.imports.decisions import (
     AppStep,
     Decider,
     JobStep,
@@ -28,15 +28,15 @@ from scheduler.imports.decisions import (
     job_fingerprint,
     joined,
 )
-from scheduler.imports.import_outcomes import ImportAction, Outcome
-from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
-from scheduler.jobs.audit_records import record_of
-from scheduler.jobs.script_cache import script_type
-from sql.imports import origins
-from sql.imports.origins import APP, JOB, Origin
-from sql.jobs import child_links, jobs
-from sql.models import App, Job, ScriptVersion
-from sql.registry import apps
+from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
+from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
+from warren.scheduler.jobs.audit_records import record_of
+from warren.scheduler.jobs.script_cache import script_type
+from warren.sql.imports import origins
+from warren.sql.imports.origins import APP, JOB, Origin
+from warren.sql.jobs import child_links, jobs
+from warren.sql.models import App, Job, ScriptVersion
+from warren.sql.registry import apps
 
 _REASON = 512
 

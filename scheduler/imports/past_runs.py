@@ -5,14 +5,14 @@ from datetime import date
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.command_context import CommandContext
-from scheduler.imports.import_outcomes import ImportAction, Outcome
-from scheduler.imports.items import ImportedDay, ImportedRun
-from sql.batch import chunks
-from sql.imports import past_runs
-from sql.instants import at, at_as_text
-from sql.run_status import Kind
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
+from warren.scheduler.imports.items import ImportedDay, ImportedRun
+from warren.sql.batch import chunks
+from warren.sql.imports import past_runs
+from warren.sql.instants import at, at_as_text
+from warren.sql.run_status import Kind
 
 DAY = "day"
 #: Run ids that are skipped, so that no executor writes into the log of an imported run.

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.schedule_changes import ScheduleChanges
-from scheduler.imports.import_outcomes import ImportAction, Outcome
-from scheduler.imports.items import ImportedJob, ImportItems
-from scheduler.problems import Problem
-from sql.imports import origins
-from sql.imports.origins import JOB
-from sql.jobs import jobs
-from sql.models import App, Job
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.schedule_changes import ScheduleChanges
+from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
+from warren.scheduler.imports.items import ImportedJob, ImportItems
+from warren.scheduler.problems import Problem
+from warren.sql.imports import origins
+from warren.sql.imports.origins import JOB
+from warren.sql.jobs import jobs
+from warren.sql.models import App, Job
 
 
 class TakeOver:

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.passwords import hash_password
-from scheduler.commands.users import rights_record
-from scheduler.imports.decisions import decide_change
-from scheduler.imports.import_outcomes import ImportAction, Outcome
-from scheduler.imports.items import ImportedUser, digest
-from sql.accounts import user_accounts, users
-from sql.accounts.users import Rights, Role
-from sql.imports import origins
-from sql.imports.origins import USER, Origin
-from sql.models import User
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.passwords import hash_password
+from warren.scheduler.commands.users import rights_record
+from warren.scheduler.imports.decisions import decide_change
+from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
+from warren.scheduler.imports.items import ImportedUser, digest
+from warren.sql.accounts import user_accounts, users
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.imports import origins
+from warren.sql.imports.origins import USER, Origin
+from warren.sql.models import User
 
 PASSWORD_BYTES = 12
 

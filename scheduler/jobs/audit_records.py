@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from scheduler.jobs.fields import FIELDS, WRITTEN, Field
-from sql.jobs import child_links, script_versions
-from sql.models import Job
+from warren.scheduler.jobs.fields import FIELDS, WRITTEN, Field
+from warren.sql.jobs import child_links, script_versions
+from warren.sql.models import Job
 
 _COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()}
 #: Fields by the columns of a record.

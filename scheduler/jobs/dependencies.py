@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from scheduler.jobs.circles import circling, find_circle
-from scheduler.jobs.rules import CHILDREN
-from scheduler.problems import Code, Problem
-from sql.jobs import child_links, job_names
-from sql.registry import apps
+from warren.scheduler.jobs.circles import circling, find_circle
+from warren.scheduler.jobs.rules import CHILDREN
+from warren.scheduler.problems import Code, Problem
+from warren.sql.jobs import child_links, job_names
+from warren.sql.registry import apps
 
 #: App and name of a job.
 Name = tuple[str, str]

@@ -3,10 +3,10 @@
 import difflib
 from collections.abc import Sequence
 
-from scheduler.jobs.fields import Field
-from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.registry import written
-from sql.models import Job
+from warren.scheduler.jobs.fields import Field
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.registry import written
+from warren.sql.models import Job
 
 #: Most lines of a diff that are shown, and most lines of both sources for which one is computed.
 DIFF_LINES, COMPARED_LINES = 60, 4_000

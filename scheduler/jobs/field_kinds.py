@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.alarms.channels.webhook_url import without_secret
 
 #: Characters shown of a changed value, and how many of them before the first difference.
 SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15

@@ -5,9 +5,9 @@ from dataclasses import MISSING, dataclass, fields
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
-from scheduler.jobs.field_kinds import Choice, Line, Number, Tags, Text
-from scheduler.jobs.spec import JobSpec
-from sql.models import Job
+from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Tags, Text
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.models import Job
 
 
 @dataclass(frozen=True, slots=True)

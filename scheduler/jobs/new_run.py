@@ -1,11 +1,11 @@
 """A run of a job, as its row is now; a retry is a copy of a run instead."""
 
-from scheduler.routing.routes import planned_shards
-from sql.jobs.due_jobs import JobToPlan
-from sql.jobs.jobs import JobToTrigger
-from sql.models import Job
-from sql.run_status import Kind
-from sql.runs.planning import NewRun
+from warren.scheduler.routing.routes import planned_shards
+from warren.sql.jobs.due_jobs import JobToPlan
+from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.models import Job
+from warren.sql.run_status import Kind
+from warren.sql.runs.planning import NewRun
 
 
 def run_of(

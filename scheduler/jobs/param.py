@@ -1,6 +1,6 @@
 """The limit on a run's parameter; `warren try` imports this, so it must import little."""
 
-from scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem
 
 PARAM_BYTES = 65_536
 

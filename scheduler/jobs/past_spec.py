@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
-from scheduler.jobs.field_kinds import Number, YesOrNo
-from scheduler.jobs.fields import WRITTEN
-from scheduler.jobs.script_cache import language_of
-from scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
+from warren.scheduler.jobs.field_kinds import Number, YesOrNo
+from warren.scheduler.jobs.fields import WRITTEN
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.jobs.spec import JobSpec
 
 Record = Mapping[str, Any]
 

@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
-from scheduler.alarms import target_rules
-from scheduler.cron.wall_clock import load_zone
-from scheduler.jobs.field_kinds import Choice, Line, Number, Tags
-from scheduler.jobs.fields import RULED, Field
-from scheduler.jobs.param import check_param
-from scheduler.jobs.script_source import REMARK_LENGTH, check_source
-from scheduler.jobs.spec import JobSpec
-from scheduler.one_line import is_line
-from scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
-from scheduler.schedules.registry import read_schedule
+from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
+from warren.scheduler.alarms import target_rules
+from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Tags
+from warren.scheduler.jobs.fields import RULED, Field
+from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.one_line import is_line
+from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
+from warren.scheduler.schedules.registry import read_schedule
 
 LANGUAGES = tuple(ScriptLanguage)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from broker.messages.values import ScriptLanguage
-from sql.jobs import script_versions
-from sql.runs.run_rows import RoutedRun
+from warren.broker.messages.values import ScriptLanguage
+from warren.sql.jobs import script_versions
+from warren.sql.runs.run_rows import RoutedRun
 
 #: Characters of sources kept in memory.
 KEPT_CHARACTERS = 16_000_000

@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from broker.messages.values import ScriptLanguage
-from scheduler.problems import Code, Problem
+from warren.broker.messages.values import ScriptLanguage
+from warren.scheduler.problems import Code, Problem
 
 #: Longest source, in bytes of UTF-8.
 SOURCE_BYTES = 524_288

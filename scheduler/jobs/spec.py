@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from broker.messages.values import Block
-from scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
-from scheduler.jobs.field_kinds import (
+from warren.broker.messages.values import Block
+from warren.scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
+from warren.scheduler.jobs.field_kinds import (
     Choice,
     Line,
     Number,
@@ -16,9 +16,9 @@ from scheduler.jobs.field_kinds import (
     Webhook,
     YesOrNo,
 )
-from scheduler.routing.built_in_routes import Route
-from scheduler.schedules.misfire import MisfirePolicy
-from sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
+from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
 
 #: XXL-JOB's routes; an installation may add more.
 ROUTES = tuple(route.value for route in Route)

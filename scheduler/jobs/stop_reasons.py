@@ -7,9 +7,9 @@ schedule is still over.
 
 from typing import Protocol
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Sentence
-from broker.reasons.stored import from_json
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Sentence
+from warren.broker.reasons.stored import from_json
 
 
 class Stopped(Protocol):

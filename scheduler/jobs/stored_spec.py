@@ -5,12 +5,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from scheduler.alarms.targets import targets_of, webhook_of
-from scheduler.jobs.fields import WRITTEN
-from scheduler.jobs.script_cache import language_of
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.models import App, Job
-from sql.registry import apps
+from warren.scheduler.alarms.targets import targets_of, webhook_of
+from warren.scheduler.jobs.fields import WRITTEN
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.models import App, Job
+from warren.sql.registry import apps
 
 
 def app_spec(app: App) -> AppSpec:

@@ -10,12 +10,12 @@ from dataclasses import replace
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.schedules.misfire import Plan
-from scheduler.schedules.registry import ZONED_KINDS, read_schedule
-from sql.batch import chunks
-from sql.engine import Database
-from sql.jobs import due_jobs, history
-from sql.jobs.due_jobs import JobToPlan
+from warren.scheduler.schedules.misfire import Plan
+from warren.scheduler.schedules.registry import ZONED_KINDS, read_schedule
+from warren.sql.batch import chunks
+from warren.sql.engine import Database
+from warren.sql.jobs import due_jobs, history
+from warren.sql.jobs.due_jobs import JobToPlan
 
 log = structlog.get_logger()
 

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-from sql.engine import Database
-from sql.registry import apps
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 
 #: How long a list that was read is followed.
 LIST_SECONDS = 1.0

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.boot import Boot
-from broker.messages.to_executor import Drain
-from scheduler.command_sender import AddressedCommand, CommandSender
-from scheduler.membership.roster import Roster
-from scheduler.node_context import NodeContext
-from sql.registry import drains
+from warren.broker.boot import Boot
+from warren.broker.messages.to_executor import Drain
+from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.node_context import NodeContext
+from warren.sql.registry import drains
 
 #: Time between two looks.
 POLL_SECONDS = 0.5

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import structlog
 
-from broker import topology
-from broker.boot import Boot
-from broker.errors import TopologyError
-from broker.transport import Admin, Consumer
+from warren.broker import topology
+from warren.broker.boot import Boot
+from warren.broker.errors import TopologyError
+from warren.broker.transport import Admin, Consumer
 
 #: Boots whose queues are remembered as declared. Beyond that all are declared again, so that boots
 #: that exist only in the heartbeats of a stolen key take up no memory.

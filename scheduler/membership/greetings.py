@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from broker.boot import Boot
-from broker.messages.to_scheduler import Heartbeat
+from warren.broker.boot import Boot
+from warren.broker.messages.to_scheduler import Heartbeat
 
 #: Boots that wait for one address besides its holder: an executor and one that takes its place.
 BOOTS_OF_AN_ADDRESS = 2

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from sqlalchemy.orm import Session
 
-from scheduler.membership.registration import stored_load
-from sql.engine import Database
-from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from sql.registry import executor_loads, presence
-from sql.registry.executor_loads import LoadPoint
-from sql.registry.liveness import state
+from warren.scheduler.membership.registration import stored_load
+from warren.sql.engine import Database
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from warren.sql.registry import executor_loads, presence
+from warren.sql.registry.executor_loads import LoadPoint
+from warren.sql.registry.liveness import state
 
 KEPT_MS = 7 * DAY_MS
 #: The longest wait; a minute is recorded this late at most.

@@ -9,18 +9,18 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.boot import Boot
-from broker.errors import BadMessage
-from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
-from broker.signing import Direction, Sealer
-from broker.transport import Consumer, Delivery
-from scheduler.membership.boot_accounts import BootAccounts
-from scheduler.membership.registrar import Registrar
-from scheduler.membership.registration import registration, stored_returns_seconds
-from scheduler.membership.roster import Roster
-from scheduler.node_context import NodeContext
-from scheduler.rounds.loop import NAP_SECONDS
-from sql.registry import departures, presence
+from warren.broker.boot import Boot
+from warren.broker.errors import BadMessage
+from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Consumer, Delivery
+from warren.scheduler.membership.boot_accounts import BootAccounts
+from warren.scheduler.membership.registrar import Registrar
+from warren.scheduler.membership.registration import registration, stored_returns_seconds
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.sql.registry import departures, presence
 
 #: Deliveries taken in one round.
 BATCH = 500

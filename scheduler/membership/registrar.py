@@ -15,23 +15,23 @@ from collections.abc import Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from broker import topology
-from broker.boot import Boot
-from broker.errors import Forged
-from broker.messages.to_executor import Beat, Command, Refused, Welcome
-from broker.messages.to_scheduler import Heartbeat
-from broker.rpc import AddressedQuestion, Requester
-from broker.transport import Confirm
-from scheduler.command_sender import AddressedCommand, CommandSender
-from scheduler.membership.boot_accounts import BootAccounts
-from scheduler.membership.executor_queues import ExecutorQueues
-from scheduler.membership.greetings import Greeting, Greetings
-from scheduler.membership.refusal_log import RefusalLog
-from scheduler.membership.registration import registration
-from scheduler.membership.roster import Roster
-from scheduler.node_context import NodeContext
-from scheduler.rounds.loop import NAP_SECONDS, WakeUp
-from sql.registry import apps, departures, presence
+from warren.broker import topology
+from warren.broker.boot import Boot
+from warren.broker.errors import Forged
+from warren.broker.messages.to_executor import Beat, Command, Refused, Welcome
+from warren.broker.messages.to_scheduler import Heartbeat
+from warren.broker.rpc import AddressedQuestion, Requester
+from warren.broker.transport import Confirm
+from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.membership.boot_accounts import BootAccounts
+from warren.scheduler.membership.executor_queues import ExecutorQueues
+from warren.scheduler.membership.greetings import Greeting, Greetings
+from warren.scheduler.membership.refusal_log import RefusalLog
+from warren.scheduler.membership.registration import registration
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from warren.sql.registry import apps, departures, presence
 
 #: Addresses that an app may have, those of executors that ended within a day included.
 ADDRESS_LIMIT = 1_000

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from broker.messages.to_scheduler import Heartbeat
-from sql.models import Registration
-from sql.registry import presence
+from warren.broker.messages.to_scheduler import Heartbeat
+from warren.sql.models import Registration
+from warren.sql.registry import presence
 
 #: Characters of handlers' names that are kept of one executor.
 HANDLERS_LENGTH = 64_000

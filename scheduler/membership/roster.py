@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import msgspec
 
-from broker.boot import Boot
-from broker.messages.to_scheduler import Ailment, Heartbeat
-from scheduler.timeouts import Timeouts
+from warren.broker.boot import Boot
+from warren.broker.messages.to_scheduler import Ailment, Heartbeat
+from warren.scheduler.timeouts import Timeouts
 
 
 class Standing(StrEnum):

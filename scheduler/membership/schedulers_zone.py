@@ -2,9 +2,9 @@
 
 from sqlalchemy.orm import Session
 
-from scheduler.membership.registration import stored_load
-from sql.engine import Database
-from sql.registry import presence
+from warren.scheduler.membership.registration import stored_load
+from warren.sql.engine import Database
+from warren.sql.registry import presence
 
 #: Its place in a scheduler's registered load, and in a session that has read it.
 ZONE_KEY = "timezone"

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Callable, Sequence
 
-from broker import topology
-from broker.keys import NO_APP
-from broker.messages.to_scheduler import Canary
-from broker.signing import Direction, Sealer
-from broker.transport import Publisher
-from scheduler.membership.roster import Roster
-from scheduler.membership.schedulers_zone import ZONE_KEY
-from scheduler.node_context import NodeContext
-from sql.registry import presence
+from warren.broker import topology
+from warren.broker.keys import NO_APP
+from warren.broker.messages.to_scheduler import Canary
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Publisher
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.schedulers_zone import ZONE_KEY
+from warren.scheduler.node_context import NodeContext
+from warren.sql.registry import presence
 
 #: How often a scheduler renews its registration.
 BEAT_SECONDS = 0.5

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.pending import Pending
-from sql.registry import uptimes
-from sql.registry.uptimes import Downtime
-from sql.run_status import LATE_MS
-from sql.runs.due_runs import DueSpan
+from warren.sql.engine import Database
+from warren.sql.pending import Pending
+from warren.sql.registry import uptimes
+from warren.sql.registry.uptimes import Downtime
+from warren.sql.run_status import LATE_MS
+from warren.sql.runs.due_runs import DueSpan
 
 #: A scheduler records that it can send when the last record of any scheduler is this old.
 RECORD_MS = 1_000

@@ -3,12 +3,12 @@
 import structlog
 from sqlalchemy.orm import Session
 
-from broker import topology
-from broker.errors import BrokerError
-from broker.transport import Admin
-from scheduler.membership.roster import Member, Roster, Standing
-from scheduler.node_context import NodeContext
-from sql.registry import departures, presence
+from warren.broker import topology
+from warren.broker.errors import BrokerError
+from warren.broker.transport import Admin
+from warren.scheduler.membership.roster import Member, Roster, Standing
+from warren.scheduler.node_context import NodeContext
+from warren.sql.registry import departures, presence
 
 #: When they are removed, and the wait between two looks.
 FORGET_SECONDS = 24 * 3600.0

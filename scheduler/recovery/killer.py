@@ -2,14 +2,14 @@
 
 import structlog
 
-from broker.boot import Boot
-from broker.messages.to_executor import Kill
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from scheduler.command_sender import AddressedCommand, CommandSender
-from scheduler.node_context import NodeContext
-from sql.runs import queries
-from sql.runs.run_rows import RoutedRun
+from warren.broker.boot import Boot
+from warren.broker.messages.to_executor import Kill
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.node_context import NodeContext
+from warren.sql.runs import queries
+from warren.sql.runs.run_rows import RoutedRun
 
 #: Time between two looks.
 POLL_SECONDS = 0.5

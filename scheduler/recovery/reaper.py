@@ -10,25 +10,25 @@ from collections.abc import Sequence
 
 import structlog
 
-from broker import topology
-from broker.boot import Boot
-from broker.errors import BadMessage, Expired
-from broker.messages.to_executor import Trigger, Triggers
-from broker.reasons.codes import Why
-from broker.signing import Direction, Sealer
-from broker.transport import Admin, Delivery
-from broker.trigger_packs import unpacked
-from scheduler.bisection import bisect
-from scheduler.completion.end import End, lost, never_started
-from scheduler.completion.run_ender import RunEnder
-from scheduler.membership.roster import Roster, Standing
-from scheduler.node_context import NodeContext
-from scheduler.recovery.executor_removal import ExecutorRemoval
-from sql.registry import presence
-from sql.run_status import RunStatus
-from sql.runs import queries
-from sql.runs.run_rows import RoutedRun
-from sql.runs.successes import SentTo
+from warren.broker import topology
+from warren.broker.boot import Boot
+from warren.broker.errors import BadMessage, Expired
+from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.reasons.codes import Why
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Admin, Delivery
+from warren.broker.trigger_packs import unpacked
+from warren.scheduler.bisection import bisect
+from warren.scheduler.completion.end import End, lost, never_started
+from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.membership.roster import Roster, Standing
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.recovery.executor_removal import ExecutorRemoval
+from warren.sql.registry import presence
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import queries
+from warren.sql.runs.run_rows import RoutedRun
+from warren.sql.runs.successes import SentTo
 
 BATCH = 500
 #: Wait between two checks, shorter while a dead boot is being settled.

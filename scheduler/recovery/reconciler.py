@@ -10,24 +10,24 @@ from dataclasses import dataclass
 
 import structlog
 
-from broker import topology
-from broker.boot import Boot
-from broker.messages.to_executor import Know, RunKey
-from broker.messages.to_scheduler import KnowAnswer, Knowledge
-from broker.reasons.codes import Why
-from broker.rpc import AddressedQuestion, Requester
-from broker.transport import Admin
-from scheduler.completion.end import End, lost, never_started
-from scheduler.completion.run_ender import RunEnder
-from scheduler.jobs.script_cache import few_scripts
-from scheduler.membership.roster import Roster, Standing
-from scheduler.node_context import NodeContext
-from scheduler.recovery.resending import Resender
-from scheduler.triggers.messages import TRIGGER_VALID_SECONDS
-from scheduler.triggers.publisher import TriggerPublisher
-from sql.run_status import RunStatus
-from sql.runs import queries
-from sql.runs.run_rows import RoutedRun
+from warren.broker import topology
+from warren.broker.boot import Boot
+from warren.broker.messages.to_executor import Know, RunKey
+from warren.broker.messages.to_scheduler import KnowAnswer, Knowledge
+from warren.broker.reasons.codes import Why
+from warren.broker.rpc import AddressedQuestion, Requester
+from warren.broker.transport import Admin
+from warren.scheduler.completion.end import End, lost, never_started
+from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.jobs.script_cache import few_scripts
+from warren.scheduler.membership.roster import Roster, Standing
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.recovery.resending import Resender
+from warren.scheduler.triggers.messages import TRIGGER_VALID_SECONDS
+from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import queries
+from warren.sql.runs.run_rows import RoutedRun
 
 #: Runs asked about in one question.
 BATCH = 500

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from scheduler.completion.end import End, lost
-from scheduler.completion.run_ender import RunEnder
-from scheduler.jobs.script_cache import few_scripts
-from scheduler.membership.roster import Roster, Standing
-from scheduler.node_context import NodeContext
-from scheduler.recovery.resending import Resender
-from scheduler.triggers.publisher import BatchResult, TriggerPublisher
-from sql.instants import is_within
-from sql.registry import presence
-from sql.run_status import RunStatus
-from sql.runs import queries, transitions
-from sql.runs.run_rows import RoutedRun
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.scheduler.completion.end import End, lost
+from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.jobs.script_cache import few_scripts
+from warren.scheduler.membership.roster import Roster, Standing
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.recovery.resending import Resender
+from warren.scheduler.triggers.publisher import BatchResult, TriggerPublisher
+from warren.sql.instants import is_within
+from warren.sql.registry import presence
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import queries, transitions
+from warren.sql.runs.run_rows import RoutedRun
 
 #: Runs sent again in one round, and looked at: those of dead executors wait for the reaper.
 BATCH = 500

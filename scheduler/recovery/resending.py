@@ -7,13 +7,13 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.jobs.script_cache import Script, Scripts
-from scheduler.node_context import NodeContext
-from scheduler.triggers.building import routed_trigger
-from scheduler.triggers.messages import RoutedTrigger
-from sql.jobs import jobs
-from sql.jobs.jobs import JobToRun
-from sql.runs.run_rows import RoutedRun
+from warren.scheduler.jobs.script_cache import Script, Scripts
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.triggers.building import routed_trigger
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.sql.jobs import jobs
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs.run_rows import RoutedRun
 
 log = structlog.get_logger()
 

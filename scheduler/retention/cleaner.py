@@ -9,13 +9,13 @@ from datetime import timedelta
 
 import structlog
 
-from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing import Clearing, StepSize
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from scheduler.retention.lease_holder import LeaseHolder
-from sql.engine import Database
-from sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
-from sql.registry import presence
+from warren.scheduler.retention.calendar_days import CalendarDays
+from warren.scheduler.retention.clearing import Clearing, StepSize
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.lease_holder import LeaseHolder
+from warren.sql.engine import Database
+from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
+from warren.sql.registry import presence
 
 LEASE = "retention"
 POLL_SECONDS = 5.0

@@ -11,15 +11,15 @@ from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from sql.batch import chunks
-from sql.engine import Database
-from sql.instants import at
-from sql.run_status import FINAL
-from sql.runs import purges
-from sql.runs.purges import END, START, DuePosition, PurgeCandidate
-from sql.runs.ticks import Tick, tick_of
+from warren.scheduler.retention.calendar_days import CalendarDays
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.sql.batch import chunks
+from warren.sql.engine import Database
+from warren.sql.instants import at
+from warren.sql.run_status import FINAL
+from warren.sql.runs import purges
+from warren.sql.runs.purges import END, START, DuePosition, PurgeCandidate
+from warren.sql.runs.ticks import Tick, tick_of
 
 #: The wait after a step: this many times the step's duration, and at least this many seconds.
 WAIT_FACTOR, WAIT_SECONDS = 2, 0.02

@@ -1,7 +1,7 @@
 """Lets only one scheduler at a time do a role's work."""
 
-from sql.engine import Database
-from sql.registry import leases
+from warren.sql.engine import Database
+from warren.sql.registry import leases
 
 #: Longer than the longest wait between two rounds of the role.
 LEASE_MS = 15_000

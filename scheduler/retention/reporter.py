@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from scheduler.retention.calendar_days import CalendarDays, days_between
-from scheduler.retention.lease_holder import LeaseHolder
-from sql.engine import Database
-from sql.instants import at
-from sql.models import DayReport
-from sql.runs import day_reports
-from sql.runs.day_reports import ByApp, Cleared, add_counts
+from warren.scheduler.retention.calendar_days import CalendarDays, days_between
+from warren.scheduler.retention.lease_holder import LeaseHolder
+from warren.sql.engine import Database
+from warren.sql.instants import at
+from warren.sql.models import DayReport
+from warren.sql.runs import day_reports
+from warren.sql.runs.day_reports import ByApp, Cleared, add_counts
 
 LEASE = "report"
 #: Longest wait between two rounds, and the time from one count to the next.

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, WakeUp
-from sql.engine import Database
-from sql.pending import Pending, look
+from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, WakeUp
+from warren.sql.engine import Database
+from warren.sql.pending import Pending, look
 
 #: Seconds between two looks, and how old one may be to be believed.
 POLL_SECONDS = 0.5

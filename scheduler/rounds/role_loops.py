@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 
-from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, WakeUp
-from scheduler.rounds.pending_work import PendingWork, WakeCondition
+from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, WakeUp
+from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
 
 
 class RoleLoops:

@@ -1,7 +1,7 @@
 """Which pending work wakes which role. Pure."""
 
-from scheduler.rounds.pending_work import WakeCondition
-from sql.pending import Pending
+from warren.scheduler.rounds.pending_work import WakeCondition
+from warren.sql.pending import Pending
 
 #: A role is woken this long before its work is due, and waits for the exact time itself.
 NEAR_MS = 1_000

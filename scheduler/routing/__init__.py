@@ -1,1 +1,5 @@
 """Which executor a run goes to: ten routes, added ones, and the probes they need."""
+
+from warren.scheduler.routing.hash_ring import consistent_hash
+
+__all__ = ["consistent_hash"]

@@ -13,8 +13,8 @@ from random import Random
 
 import structlog
 
-from scheduler.explanations import fault_of
-from scheduler.routing.choice import Choice, Memory, Router, RouteRequest
+from warren.scheduler.explanations import fault_of
+from warren.scheduler.routing.choice import Choice, Memory, Router, RouteRequest
 
 #: Longest memory, as JSON, and longest text of a choice, in characters.
 MEMORY_LIMIT = 65_536

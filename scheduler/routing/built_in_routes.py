@@ -7,9 +7,9 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from scheduler.routing.choice import (
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.scheduler.routing.choice import (
     Choice,
     Memory,
     Probe,
@@ -17,7 +17,7 @@ from scheduler.routing.choice import (
     Router,
     RouteRequest,
 )
-from scheduler.routing.hash_ring import consistent_hash
+from warren.scheduler.routing.hash_ring import consistent_hash
 
 #: ROUND starts at a random count below this, so that jobs do not all start at one executor.
 _ROUND_STARTS = 100

@@ -9,12 +9,12 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from broker.boot import Boot
-from broker.messages.to_scheduler import Answer, IdleBeatAnswer
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from broker.reasons.stored import from_json
-from scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
+from warren.broker.boot import Boot
+from warren.broker.messages.to_scheduler import Answer, IdleBeatAnswer
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.stored import from_json
+from warren.scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
 
 #: How long an answer is valid, and how long silence is: longer, so that a frozen executor does not
 #: hold jobs back again and again. It is asked again meanwhile.

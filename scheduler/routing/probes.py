@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from broker.boot import Boot
-from broker.messages.to_executor import Beat, IdleBeat
-from broker.messages.to_scheduler import Answer
-from broker.rpc import AddressedQuestion, Requester
-from scheduler.routing.choice import Probe, Router, RouteRequest
-from scheduler.routing.probe_answers import AskedAt, Candidates, ProbeAnswers, Sent
+from warren.broker.boot import Boot
+from warren.broker.messages.to_executor import Beat, IdleBeat
+from warren.broker.messages.to_scheduler import Answer
+from warren.broker.rpc import AddressedQuestion, Requester
+from warren.scheduler.routing.choice import Probe, Router, RouteRequest
+from warren.scheduler.routing.probe_answers import AskedAt, Candidates, ProbeAnswers, Sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from random import Random
 from types import MappingProxyType
 
-from broker.reasons.codes import Why
-from scheduler.problems import Code, Problem
-from scheduler.routing.built_in_routes import BUILT_IN, Route
-from scheduler.routing.choice import Choice, Memory, Probe, ProbeAnswer, Router, RouteRequest
+from warren.broker.reasons.codes import Why
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.routing.built_in_routes import BUILT_IN, Route
+from warren.scheduler.routing.choice import Choice, Memory, Probe, ProbeAnswer, Router, RouteRequest
 
 __all__ = [
     "BUILT_IN",

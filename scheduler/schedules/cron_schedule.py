@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Self
 
-from scheduler.cron.expression import Cron
-from scheduler.cron.words import cron_words
-from scheduler.problems import Code, Problem
-from scheduler.schedules.schedule import Schedule, Translate, ValueForm
+from warren.scheduler.cron.expression import Cron
+from warren.scheduler.cron.words import cron_words
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.schedule import Schedule, Translate, ValueForm
 
 
 @dataclass(frozen=True, slots=True)

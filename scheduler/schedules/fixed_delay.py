@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from scheduler.schedules.period import period_ms
-from scheduler.schedules.schedule import SingleTick, ValueForm
+from warren.scheduler.schedules.period import period_ms
+from warren.scheduler.schedules.schedule import SingleTick, ValueForm
 
 
 @dataclass(frozen=True, slots=True)

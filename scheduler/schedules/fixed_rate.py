@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from scheduler.schedules.period import period_ms
-from scheduler.schedules.schedule import Schedule, ValueForm
+from warren.scheduler.schedules.period import period_ms
+from warren.scheduler.schedules.schedule import Schedule, ValueForm
 
 
 @dataclass(frozen=True, slots=True)

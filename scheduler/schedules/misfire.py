@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from scheduler.schedules.schedule import Schedule
-from sql.run_status import LATE_MS, Kind
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.schedules.schedule import Schedule
+from warren.sql.run_status import LATE_MS, Kind
 
 #: How far ahead ticks become rows (XXL-JOB's pre-read).
 WINDOW_MS = 5_000

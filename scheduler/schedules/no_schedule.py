@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from scheduler.schedules.schedule import SingleTick, ValueForm
-from sql.job_choices import NO_SCHEDULE
+from warren.scheduler.schedules.schedule import SingleTick, ValueForm
+from warren.sql.job_choices import NO_SCHEDULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from scheduler.cron.cron_fields import echo
-from scheduler.problems import Code, Problem
-from scheduler.schedules.schedule import SingleTick, ValueForm
+from warren.scheduler.cron.cron_fields import echo
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.schedule import SingleTick, ValueForm
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

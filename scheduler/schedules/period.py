@@ -2,8 +2,8 @@
 
 import re
 
-from scheduler.cron.cron_fields import echo
-from scheduler.problems import Code, Problem
+from warren.scheduler.cron.cron_fields import echo
+from warren.scheduler.problems import Code, Problem
 
 _SECONDS = re.compile(r"0{0,9}[1-9][0-9]{0,8}")
 

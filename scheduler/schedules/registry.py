@@ -6,14 +6,14 @@ job.
 
 from collections.abc import Mapping
 
-from scheduler.cron.cron_fields import echo
-from scheduler.problems import Code, Problem
-from scheduler.schedules.cron_schedule import CronSchedule
-from scheduler.schedules.fixed_delay import FixedDelay
-from scheduler.schedules.fixed_rate import FixedRate
-from scheduler.schedules.no_schedule import NoSchedule
-from scheduler.schedules.one_time import OneTime
-from scheduler.schedules.schedule import Schedule
+from warren.scheduler.cron.cron_fields import echo
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.cron_schedule import CronSchedule
+from warren.scheduler.schedules.fixed_delay import FixedDelay
+from warren.scheduler.schedules.fixed_rate import FixedRate
+from warren.scheduler.schedules.no_schedule import NoSchedule
+from warren.scheduler.schedules.one_time import OneTime
+from warren.scheduler.schedules.schedule import Schedule
 
 KINDS: Mapping[str, type[Schedule]] = {
     one.kind: one for one in (NoSchedule, CronSchedule, FixedRate, FixedDelay, OneTime)

@@ -1,10 +1,10 @@
 """When a job fires next, for display; the planner does not use this."""
 
-from scheduler.problems import Problem
-from scheduler.schedules.registry import read_schedule
-from sql.jobs.parked import PARKED_MS
-from sql.listings.recent import ListedJob
-from sql.models import Job
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.registry import read_schedule
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.listings.recent import ListedJob
+from warren.sql.models import Job
 
 
 def next_fires(job: ListedJob | Job, *, now_ms: int, count: int, timezone: str) -> list[int]:

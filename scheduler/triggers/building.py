@@ -1,12 +1,12 @@
 """Builds triggers from rows."""
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Block
-from scheduler.jobs.field_kinds import YesOrNo
-from scheduler.jobs.script_cache import Script
-from scheduler.triggers.messages import RoutedTrigger
-from sql.jobs.jobs import JobToRun
-from sql.runs.run_rows import PlannedRun, RoutedRun
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Block
+from warren.scheduler.jobs.field_kinds import YesOrNo
+from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 
 def routed_trigger(

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from broker import topology
-from broker.codec import encode
-from broker.errors import Malformed
-from broker.messages.to_executor import Trigger, Triggers
-from broker.signing import Direction, Sealer
-from broker.transport import Outgoing
-from broker.trigger_packs import packed, stretches
+from warren.broker import topology
+from warren.broker.codec import encode
+from warren.broker.errors import Malformed
+from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Outgoing
+from warren.broker.trigger_packs import packed, stretches
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
 TRIGGER_VALID_SECONDS = 600.0

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from broker.messages.to_executor import Trigger
-from broker.transport import Batch, Confirm, Publisher
-from scheduler.triggers.messages import Pack, RoutedTrigger, TriggerMessages
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.transport import Batch, Confirm, Publisher
+from warren.scheduler.triggers.messages import Pack, RoutedTrigger, TriggerMessages
 
 #: How long a broker may take to confirm before the outcome counts as unknown.
 CONFIRM_SECONDS = 5.0

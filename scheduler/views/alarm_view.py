@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from scheduler.alarms.channels.webhook_url import without_secret
-from sql.alarms.alarms import MAIL, AlarmStatus, ListedAlarm
+from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.sql.alarms.alarms import MAIL, AlarmStatus, ListedAlarm
 
 _WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
 

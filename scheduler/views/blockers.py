@@ -10,19 +10,19 @@ from random import Random
 
 from sqlalchemy.orm import Session
 
-from broker.messages.to_scheduler import Ailment
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from scheduler.routing import routes
-from scheduler.routing.built_in_routes import Route
-from scheduler.routing.choice import RouteRequest
-from scheduler.views.process_view import ExecutorView, executor_views, node_view
-from sql.instants import iso
-from sql.listings import app_listing, dashboard
-from sql.listings.app_listing import RoutedJob
-from sql.registry import apps, pauses, presence
-from sql.registry.liveness import ProcessState
-from sql.registry.pauses import ShownPause
+from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
+from warren.scheduler.routing import routes
+from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.choice import RouteRequest
+from warren.scheduler.views.process_view import ExecutorView, executor_views, node_view
+from warren.sql.instants import iso
+from warren.sql.listings import app_listing, dashboard
+from warren.sql.listings.app_listing import RoutedJob
+from warren.sql.registry import apps, pauses, presence
+from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.pauses import ShownPause
 
 #: Started jobs of an app whose routes are looked at.
 MOST_JOBS = 500

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from scheduler.jobs.fields import FIELDS
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import job_spec
-from scheduler.schedules.registry import written
-from scheduler.schedules.upcoming import next_fire
-from scheduler.views.to_json import plain, to_json
-from sql.listings.recent import ListedJob
+from warren.scheduler.jobs.fields import FIELDS
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import job_spec
+from warren.scheduler.schedules.registry import written
+from warren.scheduler.schedules.upcoming import next_fire
+from warren.scheduler.views.to_json import plain, to_json
+from warren.sql.listings.recent import ListedJob
 
 #: Declared fields that the JSON object shows differently, or not at all.
 _CUSTOM = frozenset(

@@ -1,7 +1,7 @@
 """Pauses in JSON."""
 
-from sql.instants import iso
-from sql.registry.pauses import ShownPause
+from warren.sql.instants import iso
+from warren.sql.registry.pauses import ShownPause
 
 
 def pause_facts(pause: ShownPause | None) -> dict[str, str | None]:

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from scheduler.membership.registration import stored_load
-from sql.models import Registration
-from sql.registry.liveness import ProcessState, ailments, state
+from warren.scheduler.membership.registration import stored_load
+from warren.sql.models import Registration
+from warren.sql.registry.liveness import ProcessState, ailments, state
 
 #: The address lists of apps, by app name; apps without a list are absent.
 Lists = Mapping[str, tuple[str, ...]]

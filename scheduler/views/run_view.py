@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from scheduler.views.to_json import to_json
-from sql.listings.recent import DetailedRun
+from warren.scheduler.views.to_json import to_json
+from warren.sql.listings.recent import DetailedRun
 
 #: Columns that JSON leaves out.
 PAGES_ONLY = frozenset(

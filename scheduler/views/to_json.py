@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sql.instants import iso
+from warren.sql.instants import iso
 
 
 def to_json(view: NamedTuple, *, without: Collection[str] = ()) -> dict[str, Any]:

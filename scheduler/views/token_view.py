@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sql.accounts import tokens
-from sql.accounts.tokens import ListedToken
+from warren.sql.accounts import tokens
+from warren.sql.accounts.tokens import ListedToken
 
 
 class TokenView(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import and_, insert, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.models import AuditEntry
+from warren.sql.batch import chunks
+from warren.sql.models import AuditEntry
 
 #: The action of an app's deletion.
 APP_DELETE = "app.delete"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.models import IdempotencyKey
-from sql.updates import modify
+from warren.sql.batch import insert_or_ignore
+from warren.sql.models import IdempotencyKey
+from warren.sql.updates import modify
 
 #: Old keys deleted at once.
 CHUNK = 1_000

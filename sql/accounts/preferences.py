@@ -5,9 +5,9 @@ from typing import NamedTuple
 from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.models import Favourite, SavedFilter
-from sql.rows import fetch, query
+from warren.sql.batch import insert_or_ignore
+from warren.sql.models import Favourite, SavedFilter
+from warren.sql.rows import fetch, query
 
 #: Most favourites and filters of a user, which bounds their queries.
 MOST_FAVOURITES, MOST_FILTERS = 500, 50

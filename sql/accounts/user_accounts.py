@@ -6,12 +6,12 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from sql.accounts.users import Role, may_sign_in
-from sql.errors import LookupFailure, NotFound
-from sql.models import SignIn, User
-from sql.rows import fetch, query
-from sql.text_search import contains
-from sql.updates import modify
+from warren.sql.accounts.users import Role, may_sign_in
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.models import SignIn, User
+from warren.sql.rows import fetch, query
+from warren.sql.text_search import contains
+from warren.sql.updates import modify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

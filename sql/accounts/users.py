@@ -8,9 +8,9 @@ from typing import Protocol
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.errors import LookupFailure, NotFound
-from sql.models import User
+from warren.sql.batch import insert_or_ignore
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.models import User
 
 #: What the stored password of a program begins with: nobody can sign in with it.
 NO_SIGN_IN = "!"

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks, insert_or_ignore
-from sql.dialects.hints import use_index
-from sql.models import Alarm, App, Job, Run
-from sql.models.alarms import BY_CHANNEL
-from sql.rows import fetch, query
-from sql.updates import modify
+from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.dialects.hints import use_index
+from warren.sql.models import Alarm, App, Job, Run
+from warren.sql.models.alarms import BY_CHANNEL
+from warren.sql.rows import fetch, query
+from warren.sql.updates import modify
 
 #: The channel of e-mails; a webhook's channel is the style of its body.
 MAIL = "mail"

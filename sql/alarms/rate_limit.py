@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
-from sql.alarms.alarms import OVER, AlarmStatus
-from sql.batch import chunks
-from sql.dialects.supported import of
-from sql.models import Alarm, Lease
-from sql.rows import fetch, query
-from sql.updates import modify
+from warren.sql.alarms.alarms import OVER, AlarmStatus
+from warren.sql.batch import chunks
+from warren.sql.dialects.supported import of
+from warren.sql.models import Alarm, Lease
+from warren.sql.rows import fetch, query
+from warren.sql.updates import modify
 
 #: The lease row that serves as a lock.
 _LOCK = "alarms"

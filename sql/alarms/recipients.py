@@ -6,9 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.models import Alarm, App, Job
-from sql.rows import fetch, query
+from warren.sql.batch import chunks
+from warren.sql.models import Alarm, App, Job
+from warren.sql.rows import fetch, query
 
 
 class JobRecipients(NamedTuple):

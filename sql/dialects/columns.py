@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Text
 from sqlalchemy.types import TypeEngine
 
-from sql.dialects.supported import SUPPORTED
+from warren.sql.dialects.supported import SUPPORTED
 
 
 def _long_text() -> TypeEngine[str]:

@@ -3,7 +3,7 @@
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from sql.dialects.url_forms import FORMS, form_of
+from warren.sql.dialects.url_forms import FORMS, form_of
 
 
 def parse(url: str) -> URL:

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
-from sql.dialects.url_forms import UrlForm
+from warren.sql.dialects.url_forms import UrlForm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

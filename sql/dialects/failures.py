@@ -4,8 +4,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sql.dialects.dialect import Dialect
-from sql.errors import DatabaseUnavailable
+from warren.sql.dialects.dialect import Dialect
+from warren.sql.errors import DatabaseUnavailable
 
 
 def is_retryable(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Select, Update
 
-from sql.dialects.supported import SUPPORTED
+from warren.sql.dialects.supported import SUPPORTED
 
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 

@@ -14,10 +14,10 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
-from sql.dialects import url_forms
-from sql.dialects.dialect import Connecting, Locking, UpdateRule
-from sql.dialects.mysql_connection import lean
-from sql.dialects.server_version import too_old
+from warren.sql.dialects import url_forms
+from warren.sql.dialects.dialect import Connecting, Locking, UpdateRule
+from warren.sql.dialects.mysql_connection import lean
+from warren.sql.dialects.server_version import too_old
 
 CONNECT_SECONDS = 5
 

@@ -13,9 +13,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
-from sql.dialects import url_forms
-from sql.dialects.dialect import Connecting, Locking, UpdateRule
-from sql.dialects.server_version import too_old
+from warren.sql.dialects import url_forms
+from warren.sql.dialects.dialect import Connecting, Locking, UpdateRule
+from warren.sql.dialects.server_version import too_old
 
 #: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)

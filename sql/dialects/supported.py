@@ -2,9 +2,9 @@
 
 from sqlalchemy.orm import Session
 
-from sql.dialects.dialect import Dialect
-from sql.dialects.mysql import MySQL
-from sql.dialects.sqlite import SQLite
+from warren.sql.dialects.dialect import Dialect
+from warren.sql.dialects.mysql import MySQL
+from warren.sql.dialects.sqlite import SQLite
 
 SUPPORTED: tuple[Dialect, ...] = (MySQL(), SQLite())
 _BY_NAME = {dialect.name: dialect for dialect in SUPPORTED}

@@ -6,7 +6,7 @@ Needs no library: settings are read where SQLAlchemy is not installed.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sql.dialects.mysql_url import check_mysql_url
+from warren.sql.dialects.mysql_url import check_mysql_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

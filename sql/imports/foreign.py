@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql.dialects.database_url import parse
-from sql.engine import Database
+from warren.sql.dialects.database_url import parse
+from warren.sql.engine import Database
 
 #: How long the server may take for one statement, which may have to read a large table.
 ANSWER_SECONDS = 600

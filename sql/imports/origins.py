@@ -6,9 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import Select, and_, delete, func, insert, not_, select, union
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
-from sql.batch import chunks
-from sql.models import App, History, ImportOrigin, Job, Run, ScriptVersion
-from sql.rows import fetch, query
+from warren.sql.batch import chunks
+from warren.sql.models import App, History, ImportOrigin, Job, Run, ScriptVersion
+from warren.sql.rows import fetch, query
 
 #: The kinds of what has an id at its source and here.
 APP, JOB, USER = "app", "job", "user"

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks, insert_or_ignore
-from sql.instants import midnight
-from sql.models import DayReport, Run
-from sql.models import Sequence as Counter
+from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.instants import midnight
+from warren.sql.models import DayReport, Run
+from warren.sql.models import Sequence as Counter
 
 #: Name prefix of a counter row for run ids that were skipped: from the number after the prefix up
 #: to `next_id`, excluded.

@@ -9,10 +9,10 @@ from sqlalchemy import inspect
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import get_history, set_committed_value
 
-from sql.batch import ALREADY_LOCKED, update_each
-from sql.dialects.columns import LONG_TEXT
-from sql.instants import at_as_text, epoch_ms
-from sql.models import Job
+from warren.sql.batch import ALREADY_LOCKED, update_each
+from warren.sql.dialects.columns import LONG_TEXT
+from warren.sql.instants import at_as_text, epoch_ms
+from warren.sql.models import Job
 
 _COLUMNS = Job.__mapper__.columns
 _NAMES = frozenset(_COLUMNS.keys())

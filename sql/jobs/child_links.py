@@ -11,10 +11,10 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, ScalarSelect, delete, insert, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from sql.batch import chunks
-from sql.jobs import changed_jobs
-from sql.models import App, Job, JobChild
-from sql.registry import cluster
+from warren.sql.batch import chunks
+from warren.sql.jobs import changed_jobs
+from warren.sql.models import App, Job, JobChild
+from warren.sql.registry import cluster
 
 #: The length of the column `child_ids`.
 LONGEST_IDS = 255

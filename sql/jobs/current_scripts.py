@@ -3,8 +3,8 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
-from sql.errors import LookupFailure, NotFound
-from sql.models import App, Job
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.models import App, Job
 
 
 def of_job(session: Session, job_id: int) -> tuple[Job, str]:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import Guard, chunks, update_each
-from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.explanation import Explanation
-from sql.models import Job
-from sql.models.jobs import BY_NEXT_TICK
-from sql.rows import fetch, query
-from sql.updates import modify
+from warren.sql.batch import Guard, chunks, update_each
+from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.explanation import Explanation
+from warren.sql.models import Job
+from warren.sql.models.jobs import BY_NEXT_TICK
+from warren.sql.rows import fetch, query
+from warren.sql.updates import modify
 
 #: Whether a job is in the schedulers' time zone.
 HAS_NO_ZONE = func.coalesce(Job.timezone, "") == ""

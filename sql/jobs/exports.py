@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, undefer
 
-from sql.errors import LookupFailure, NotFound
-from sql.jobs import job_names
-from sql.models import App, Job
-from sql.registry import apps as apps_table
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs import job_names
+from warren.sql.models import App, Job
+from warren.sql.registry import apps as apps_table
 
 
 def apps(session: Session, app_ids: Collection[int] | None = None) -> Sequence[App]:

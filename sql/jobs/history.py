@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, insert, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.explanation import Explanation
-from sql.instants import HOUR_MS
-from sql.job_choices import NO_SCHEDULE
-from sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
-from sql.models import History, Job, SkippedTicks
+from warren.sql.batch import chunks
+from warren.sql.explanation import Explanation
+from warren.sql.instants import HOUR_MS
+from warren.sql.job_choices import NO_SCHEDULE
+from warren.sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
+from warren.sql.models import History, Job, SkippedTicks
 
 #: Most characters of the reason in the record of a skip.
 REASON_LENGTH = 255

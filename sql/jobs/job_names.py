@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.errors import Ambiguous, LookupFailure, NotFound
-from sql.models import App, Job
+from warren.sql.batch import chunks
+from warren.sql.errors import Ambiguous, LookupFailure, NotFound
+from warren.sql.models import App, Job
 
 
 def find(session: Session, name: str) -> Job:

@@ -9,12 +9,12 @@ from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from sql.batch import chunks
-from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.errors import LookupFailure, NotFound
-from sql.jobs.job_names import ids_in_app
-from sql.models import App, Job
-from sql.rows import fetch, fetch_plain, query
+from warren.sql.batch import chunks
+from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs.job_names import ids_in_app
+from warren.sql.models import App, Job
+from warren.sql.rows import fetch, fetch_plain, query
 
 
 class JobToRun(NamedTuple):

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.models import Job
-from sql.rows import fetch, query
+from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.models import Job
+from warren.sql.rows import fetch, query
 
 #: The next tick of a parked job: never due, so no claim finds it.
 PARKED_MS = 2**62

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.dialects.supported import of
-from sql.models import RouteMemory
+from warren.sql.batch import insert_or_ignore
+from warren.sql.dialects.supported import of
+from warren.sql.models import RouteMemory
 
 
 def lock(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import LargeBinary, cast, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import ALREADY_LOCKED, update_each
-from sql.errors import LookupFailure, NotFound
-from sql.instants import at
-from sql.models import Job, Run, ScriptVersion
-from sql.rows import fetch, fetch_one, query
-from sql.run_status import OPEN
+from warren.sql.batch import ALREADY_LOCKED, update_each
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.instants import at
+from warren.sql.models import Job, Run, ScriptVersion
+from warren.sql.rows import fetch, fetch_one, query
+from warren.sql.run_status import OPEN
 
 #: Versions kept of each job's script, besides those of open runs.
 KEPT_VERSIONS = 30

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
-from sql.errors import LookupFailure, NotFound
-from sql.models import App, AppDay, Job, Registration, Run
-from sql.registry import pauses
-from sql.registry.presence import EXECUTOR
-from sql.rows import fetch, query
-from sql.run_status import OPEN
-from sql.updates import modify
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.models import App, AppDay, Job, Registration, Run
+from warren.sql.registry import pauses
+from warren.sql.registry.presence import EXECUTOR
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import OPEN
+from warren.sql.updates import modify
 
 
 class ListedApp(NamedTuple):

@@ -5,12 +5,12 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from sql.listings import newest_runs, run_lines
-from sql.listings.newest_runs import RunSelection
-from sql.listings.run_lines import RunLine
-from sql.models import App, Job, Registration, Run
-from sql.registry.presence import EXECUTOR
-from sql.run_status import FAILURES, RunStatus
+from warren.sql.listings import newest_runs, run_lines
+from warren.sql.listings.newest_runs import RunSelection
+from warren.sql.listings.run_lines import RunLine
+from warren.sql.models import App, Job, Registration, Run
+from warren.sql.registry.presence import EXECUTOR
+from warren.sql.run_status import FAILURES, RunStatus
 
 
 def job_counts(session: Session, app_ids: Collection[int] | None) -> tuple[int, int]:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from sqlalchemy import Select, String, Subquery, cast, func, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.instants import MINUTE_MS
-from sql.listings import newest_runs, run_messages, run_search, run_walks
-from sql.listings.newest_runs import RunSelection
-from sql.listings.run_walks import RunSearch
-from sql.models import Run
+from warren.sql.batch import chunks
+from warren.sql.instants import MINUTE_MS
+from warren.sql.listings import newest_runs, run_messages, run_search, run_walks
+from warren.sql.listings.newest_runs import RunSelection
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.models import Run
 
 _SECOND_MS = 1_000
 #: Added to ids, so that as texts of one length they sort like numbers.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from sql.jobs import child_links
-from sql.listings import job_search
+from warren.sql.jobs import child_links
+from warren.sql.listings import job_search
 
 #: Most generations in each direction, and most jobs in all.
 GENERATIONS, JOBS = 6, 60

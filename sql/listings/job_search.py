@@ -12,18 +12,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, literal, or_, select
 from sqlalchemy.orm import Session
 
-from sql.accounts import preferences
-from sql.dialects.hints import use_index
-from sql.errors import LookupFailure, NotFound
-from sql.jobs import child_links
-from sql.jobs.parked import PARKED_MS
-from sql.listings import run_lines
-from sql.listings.recent import ListedJob, listed_jobs
-from sql.listings.run_lines import RunLine
-from sql.models import App, Job, Run
-from sql.models.jobs import BY_SEARCHED_TEXT
-from sql.rows import fetch, fetch_one
-from sql.text_search import contains
+from warren.sql.accounts import preferences
+from warren.sql.dialects.hints import use_index
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs import child_links
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.listings import run_lines
+from warren.sql.listings.recent import ListedJob, listed_jobs
+from warren.sql.listings.run_lines import RunLine
+from warren.sql.models import App, Job, Run
+from warren.sql.models.jobs import BY_SEARCHED_TEXT
+from warren.sql.rows import fetch, fetch_one
+from warren.sql.text_search import contains
 
 #: Most matching jobs that are sorted in memory; each costs a read of its row.
 FEW = 1_000

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from sql.explanation import Explanation
-from sql.models import App, Job, SkippedTicks
-from sql.rows import fetch, query
-from sql.text_search import contains
+from warren.sql.explanation import Explanation
+from warren.sql.models import App, Job, SkippedTicks
+from warren.sql.rows import fetch, query
+from warren.sql.text_search import contains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import ColumnElement, func, or_, select, union_all
 from sqlalchemy.orm import Session
 
-from sql.accounts import audit_log
-from sql.dialects.hints import use_index
-from sql.models import App, Run
-from sql.models.runs import BY_STATUS
-from sql.rows import Query, fetch, query
-from sql.run_status import RunStatus
+from warren.sql.accounts import audit_log
+from warren.sql.dialects.hints import use_index
+from warren.sql.models import App, Run
+from warren.sql.models.runs import BY_STATUS
+from warren.sql.rows import Query, fetch, query
+from warren.sql.run_status import RunStatus
 
 #: Fewest rows to read from each partition, and most rows to read from all of them.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000

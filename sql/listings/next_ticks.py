@@ -8,11 +8,11 @@ from typing import NamedTuple
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
-from sql.dialects.hints import use_index
-from sql.instants import MINUTE_MS
-from sql.models import App, Job
-from sql.models.jobs import BY_NEXT_TICK
-from sql.rows import fetch, query
+from warren.sql.dialects.hints import use_index
+from warren.sql.instants import MINUTE_MS
+from warren.sql.models import App, Job
+from warren.sql.models.jobs import BY_NEXT_TICK
+from warren.sql.rows import fetch, query
 
 LOOKED_AT = 5_000
 

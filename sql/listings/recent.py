@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, null, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from sql.errors import LookupFailure, NotFound
-from sql.instants import at
-from sql.jobs import job_names
-from sql.models import App, Job, Run, ScriptVersion
-from sql.rows import Query, fetch, fetch_plain, query
-from sql.run_status import IN_FLIGHT
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.instants import at
+from warren.sql.jobs import job_names
+from warren.sql.models import App, Job, Run, ScriptVersion
+from warren.sql.rows import Query, fetch, fetch_plain, query
+from warren.sql.run_status import IN_FLIGHT
 
 #: Runs of a tick that are listed at most, and the bytes of their texts.
 TICK_RUNS, TICK_BYTES = 1_000, 4_000_000

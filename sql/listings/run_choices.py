@@ -6,12 +6,12 @@ from typing import NamedTuple
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
-from sql.dialects.hints import use_index
-from sql.models import Job, Run
-from sql.models.jobs import BY_SEARCHED_TEXT
-from sql.registry.apps import ids_by_name
-from sql.rows import fetch, query
-from sql.text_search import contains
+from warren.sql.dialects.hints import use_index
+from warren.sql.models import Job, Run
+from warren.sql.models.jobs import BY_SEARCHED_TEXT
+from warren.sql.registry.apps import ids_by_name
+from warren.sql.rows import fetch, query
+from warren.sql.text_search import contains
 
 
 class _NamedJob(NamedTuple):

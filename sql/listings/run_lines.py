@@ -6,8 +6,8 @@ from typing import NamedTuple
 from sqlalchemy import func
 from sqlalchemy.orm import Session
 
-from sql.models import App, Job, Run
-from sql.rows import Query, fetch, query
+from warren.sql.models import App, Job, Run
+from warren.sql.rows import Query, fetch, query
 
 #: Characters of a message that are read for a line.
 MESSAGE = 400

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.models import Run
-from sql.text_search import contains
+from warren.sql.batch import chunks
+from warren.sql.models import Run
+from warren.sql.text_search import contains
 
 #: Stands for any number in a search text.
 NUMBER = "#"

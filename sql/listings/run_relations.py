@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from sql.jobs import child_links
-from sql.listings.recent import DetailedRun
-from sql.listings.run_lines import RunLine, lines
-from sql.models import Run
-from sql.rows import Query, fetch, fetch_one
+from warren.sql.jobs import child_links
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.listings.run_lines import RunLine, lines
+from warren.sql.models import Run
+from warren.sql.rows import Query, fetch, fetch_one
 
 #: Most runs of the tick that are shown; a broadcast may have thousands of shards.
 SHOWN = 400

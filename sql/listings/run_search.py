@@ -11,10 +11,10 @@ from itertools import islice
 from sqlalchemy import ColumnElement, Subquery, and_, case, func, select, true
 from sqlalchemy.orm import Session
 
-from sql.listings import newest_runs, run_lines, run_messages, run_walks
-from sql.listings.newest_runs import IndexedRun
-from sql.listings.run_lines import RunLine
-from sql.listings.run_walks import DatedRun, ListedRun, Place, RunSearch
+from warren.sql.listings import newest_runs, run_lines, run_messages, run_walks
+from warren.sql.listings.newest_runs import IndexedRun
+from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings.run_walks import DatedRun, ListedRun, Place, RunSearch
 
 #: Runs read by one statement of a sweep.
 AT_ONCE = 2_000

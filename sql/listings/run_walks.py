@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_all
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from sql.dialects.hints import use_index
-from sql.instants import at, epoch_ms
-from sql.listings import newest_runs
-from sql.listings.newest_runs import (
+from warren.sql.dialects.hints import use_index
+from warren.sql.instants import at, epoch_ms
+from warren.sql.listings import newest_runs
+from warren.sql.listings.newest_runs import (
     Due,
     FoundRun,
     IndexedRun,
@@ -23,10 +23,10 @@ from sql.listings.newest_runs import (
     RunSelection,
     ScannedRun,
 )
-from sql.models import Run
-from sql.models.runs import BY_DUE_SECOND, BY_TICK
-from sql.rows import Query, query
-from sql.run_status import RunStatus
+from warren.sql.models import Run
+from warren.sql.models.runs import BY_DUE_SECOND, BY_TICK
+from warren.sql.rows import Query, query
+from warren.sql.run_status import RunStatus
 
 #: Most runs examined for one page; each costs a read by primary key.
 LOOKED_AT = newest_runs.ALL_ROWS

@@ -5,11 +5,11 @@ from collections.abc import Collection
 from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session, aliased
 
-from sql.batch import chunks
-from sql.models import Run
-from sql.rows import fetch_plain, query
-from sql.run_status import OPEN
-from sql.runs.run_rows import TickRun
+from warren.sql.batch import chunks
+from warren.sql.models import Run
+from warren.sql.rows import fetch_plain, query
+from warren.sql.run_status import OPEN
+from warren.sql.runs.run_rows import TickRun
 
 _Asked = aliased(Run)
 # Built once, because the first use of an alias is not thread-safe.

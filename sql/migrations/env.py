@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from sql.models import Model
+from warren.sql.models import Model
 
 connection = context.config.attributes.get("connection")
 

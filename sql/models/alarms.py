@@ -3,8 +3,8 @@
 from sqlalchemy import BigInteger, Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
-from sql.models.base import Model
+from warren.sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.models.base import Model
 
 #: The index of alarms by which statements are made to read.
 BY_CHANNEL = "i_alarm_channel"

@@ -3,8 +3,8 @@
 from sqlalchemy import BigInteger, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, TABLE_OPTIONS
-from sql.models.base import Model
+from warren.sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, TABLE_OPTIONS
+from warren.sql.models.base import Model
 
 
 class ApiToken(Model):

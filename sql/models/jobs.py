@@ -5,9 +5,9 @@ from datetime import datetime
 from sqlalchemy import BigInteger, DateTime, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
-from sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
-from sql.models.base import Model
+from warren.sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
+from warren.sql.models.base import Model
 
 #: The indexes of jobs by which statements are made to read.
 BY_NEXT_TICK = "i_status_next"

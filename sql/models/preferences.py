@@ -3,8 +3,8 @@
 from sqlalchemy import Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
-from sql.models.base import Model
+from warren.sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
+from warren.sql.models.base import Model
 
 
 class Favourite(Model):

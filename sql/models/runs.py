@@ -14,8 +14,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
-from sql.models.base import Model
+from warren.sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.models.base import Model
 
 #: The indexes of runs by which statements are made to read.
 BY_TICK = "i_tick"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from sqlalchemy import Insert, select
 from sqlalchemy.orm import Session
 
-from sql.dialects.supported import of
-from sql.errors import LookupFailure, NotFound
-from sql.models import App
+from warren.sql.dialects.supported import of
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.models import App
 
 #: `address_type` of an app whose executors register themselves, and of one with an address list.
 AUTOMATIC, MANUAL = 0, 1

@@ -3,7 +3,7 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.models import Cluster
+from warren.sql.models import Cluster
 
 
 def cluster_id(session: Session) -> str:

@@ -3,9 +3,9 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from sql.models import Registration
-from sql.registry import presence
-from sql.registry.presence import Beat
+from warren.sql.models import Registration
+from warren.sql.registry import presence
+from warren.sql.registry.presence import Beat
 
 DEPARTED = "DEPARTED"
 

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from sql.models import Registration
-from sql.registry.presence import EXECUTOR
-from sql.rows import fetch, query
+from warren.sql.models import Registration
+from warren.sql.registry.presence import EXECUTOR
+from warren.sql.rows import fetch, query
 
 #: The conditions on registrations with a drain request.
 IS_REQUESTED = (Registration.kind == EXECUTOR, Registration.drain_asked_at > 0)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.models import ExecutorLoad
-from sql.rows import fetch, query
-from sql.updates import modify
+from warren.sql.batch import insert_or_ignore
+from warren.sql.models import ExecutorLoad
+from warren.sql.rows import fetch, query
+from warren.sql.updates import modify
 
 #: Rows deleted by one statement.
 CHUNK = 5_000

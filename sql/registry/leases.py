@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.models import Lease
-from sql.updates import modify
+from warren.sql.batch import insert_or_ignore
+from warren.sql.models import Lease
+from warren.sql.updates import modify
 
 
 def hold(session: Session, name: str, holder: str, *, now_ms: int, until_ms: int) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from sql.models import Registration
-from sql.registry import presence
+from warren.sql.models import Registration
+from warren.sql.registry import presence
 
 #: Three heartbeats of an executor, four of a scheduler, three of a console.
 EXECUTOR_ALIVE_MS = 15_000

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import Insert, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from sql.dialects.supported import of
-from sql.errors import Ambiguous, LookupFailure, NotFound
-from sql.instants import AHEAD_MS, at
-from sql.models import Registration
-from sql.updates import modify
+from warren.sql.dialects.supported import of
+from warren.sql.errors import Ambiguous, LookupFailure, NotFound
+from warren.sql.instants import AHEAD_MS, at
+from warren.sql.models import Registration
+from warren.sql.updates import modify
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
-from sql.clock import JUMP_MS, database_now_ms
-from sql.models import Uptime
-from sql.rows import fetch, query
-from sql.updates import modify
+from warren.sql.clock import JUMP_MS, database_now_ms
+from warren.sql.models import Uptime
+from warren.sql.rows import fetch, query
+from warren.sql.updates import modify
 
 #: There was a downtime before the uptime; and runs that were due in it may still be undecided.
 IS_DOWNTIME = Uptime.down_since < Uptime.since_at

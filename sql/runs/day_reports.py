@@ -14,12 +14,12 @@ from typing import NamedTuple
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.dialects.hints import use_index
-from sql.instants import midnight
-from sql.models import AppDay, DayReport, Run
-from sql.models.runs import BY_DUE_SECOND
-from sql.run_status import OPEN, RunStatus
+from warren.sql.batch import insert_or_ignore
+from warren.sql.dialects.hints import use_index
+from warren.sql.instants import midnight
+from warren.sql.models import AppDay, DayReport, Run
+from warren.sql.models.runs import BY_DUE_SECOND
+from warren.sql.run_status import OPEN, RunStatus
 
 _NO_RUNS = dict.fromkeys(
     ("running", "succeeded", "failed", "cleared_succeeded", "cleared_failed"), 0

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.models import Run
-from sql.rows import fetch, query
-from sql.run_status import BY_SCHEDULE, Kind, RunStatus
+from warren.sql.batch import chunks
+from warren.sql.models import Run
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
 
 
 class RunOfJob(NamedTuple):

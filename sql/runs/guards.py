@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from sql.batch import Guard
-from sql.models import Run
-from sql.run_status import ENTERED_FROM, RunStatus
+from warren.sql.batch import Guard
+from warren.sql.models import Run
+from warren.sql.run_status import ENTERED_FROM, RunStatus
 
 
 def may_enter(entered: RunStatus) -> Guard:

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.dialects.hints import use_index
-from sql.instants import HOUR_MS, at
-from sql.models import Run
-from sql.models.runs import BY_DUE_SECOND
+from warren.sql.dialects.hints import use_index
+from warren.sql.instants import HOUR_MS, at
+from warren.sql.models import Run
+from warren.sql.models.runs import BY_DUE_SECOND
 
 #: Most runs examined, the latest due ones; each costs a read by primary key.
 LOOKED_AT = 1_000

@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from sql.batch import insert_or_ignore
-from sql.ids import RunIds
-from sql.instants import at_as_text
-from sql.models import Run
-from sql.run_status import Kind, RunStatus
-from sql.runs.status_columns import ENTERED
+from warren.sql.batch import insert_or_ignore
+from warren.sql.ids import RunIds
+from warren.sql.instants import at_as_text
+from warren.sql.models import Run
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs.status_columns import ENTERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

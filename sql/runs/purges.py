@@ -12,16 +12,16 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import ALREADY_LOCKED, chunks, update_each
-from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.instants import at
-from sql.models import Purge, Run
-from sql.models.runs import BY_DUE_SECOND
-from sql.rows import fetch, query
-from sql.run_status import FINAL
-from sql.runs import day_reports
-from sql.runs.ticks import Tick, in_ticks, parts, tick_of
-from sql.updates import modify
+from warren.sql.batch import ALREADY_LOCKED, chunks, update_each
+from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.instants import at
+from warren.sql.models import Purge, Run
+from warren.sql.models.runs import BY_DUE_SECOND
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import FINAL
+from warren.sql.runs import day_reports
+from warren.sql.runs.ticks import Tick, in_ticks, parts, tick_of
+from warren.sql.updates import modify
 
 
 class DuePosition(NamedTuple):

@@ -10,14 +10,14 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.dialects.hints import use_index
-from sql.instants import AHEAD_MS, DAY_MS
-from sql.models import App, Job, Run
-from sql.models.runs import BY_STATUS
-from sql.rows import fetch, query
-from sql.run_status import IN_FLIGHT, RunStatus
-from sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
+from warren.sql.batch import chunks
+from warren.sql.dialects.hints import use_index
+from warren.sql.instants import AHEAD_MS, DAY_MS
+from warren.sql.models import App, Job, Run
+from warren.sql.models.runs import BY_STATUS
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import IN_FLIGHT, RunStatus
+from warren.sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
 
 
 class BusyBoot(NamedTuple):

@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import insert, inspect, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.explanation import Explanation
-from sql.models import Run
-from sql.run_status import RunStatus
-from sql.runs.status_columns import ENTERED
-from sql.updates import modify
+from warren.sql.batch import chunks
+from warren.sql.explanation import Explanation
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.status_columns import ENTERED
+from warren.sql.updates import modify
 
 _COLUMNS = tuple(one.class_attribute for one in inspect(Run).column_attrs)
 

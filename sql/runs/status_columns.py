@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sql.run_status import CODES, RunStatus
+from warren.sql.run_status import CODES, RunStatus
 
 #: The status itself, and XXL-JOB's codes of it.
 ENTERED: Mapping[RunStatus, Mapping[str, Any]] = {

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from sql.batch import Guard, lock_rows, update_each
-from sql.dialects.dialect import Locking, UpdateRule
-from sql.errors import NotAllWon
-from sql.instants import at_as_text
-from sql.models import Run
-from sql.run_status import RunStatus
-from sql.runs.guards import may_enter
-from sql.runs.status_columns import ENTERED
+from warren.sql.batch import Guard, lock_rows, update_each
+from warren.sql.dialects.dialect import Locking, UpdateRule
+from warren.sql.errors import NotAllWon
+from warren.sql.instants import at_as_text
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.guards import may_enter
+from warren.sql.runs.status_columns import ENTERED
 
 
 class SentTo(NamedTuple):

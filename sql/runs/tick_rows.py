@@ -6,15 +6,15 @@ from typing import NamedTuple
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.dialects.hints import use_index
-from sql.instants import epoch_ms
-from sql.jobs import child_links
-from sql.models import App, Job, Purge, Run, SkippedTicks
-from sql.models.runs import BY_TICK
-from sql.rows import fetch, query
-from sql.run_status import LATE_MS, OPEN, Kind, RunStatus
-from sql.runs.run_rows import TickRun
+from warren.sql.batch import chunks
+from warren.sql.dialects.hints import use_index
+from warren.sql.instants import epoch_ms
+from warren.sql.jobs import child_links
+from warren.sql.models import App, Job, Purge, Run, SkippedTicks
+from warren.sql.models.runs import BY_TICK
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import LATE_MS, OPEN, Kind, RunStatus
+from warren.sql.runs.run_rows import TickRun
 
 #: When a run was routed for the first time. A trigger that the broker has not confirmed is sent
 #: again under the same id, however late, because the first one may have arrived.

@@ -7,11 +7,11 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
-from sql.batch import chunks
-from sql.models import Run
-from sql.rows import fetch, query
-from sql.run_status import FAILURES, OPEN
-from sql.runs.run_rows import FailedRun, LockedRun, TickRun
+from warren.sql.batch import chunks
+from warren.sql.models import Run
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import FAILURES, OPEN
+from warren.sql.runs.run_rows import FailedRun, LockedRun, TickRun
 
 #: Most ticks in one statement.
 _AT_ONCE = 100

@@ -12,19 +12,19 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from sql.batch import Guard, chunks, lock_rows, update_alike, update_each
-from sql.dialects.dialect import Locking
-from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.explanation import Explanation
-from sql.instants import at, at_as_text
-from sql.models import Run
-from sql.registry import pauses
-from sql.run_status import ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
-from sql.runs import planned_runs
-from sql.runs.guards import may_enter, status_in
-from sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
-from sql.runs.status_columns import ENTERED
-from sql.updates import modify_by_ids
+from warren.sql.batch import Guard, chunks, lock_rows, update_alike, update_each
+from warren.sql.dialects.dialect import Locking
+from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.explanation import Explanation
+from warren.sql.instants import at, at_as_text
+from warren.sql.models import Run
+from warren.sql.registry import pauses
+from warren.sql.run_status import ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
+from warren.sql.runs import planned_runs
+from warren.sql.runs.guards import may_enter, status_in
+from warren.sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
+from warren.sql.runs.status_columns import ENTERED
+from warren.sql.updates import modify_by_ids
 
 #: So many runs with the same route get a statement of their own; smaller groups share one.
 ALIKE = 8

@@ -3,9 +3,9 @@
 They do not include changing tables, or changing and deleting entries of the audit log.
 """
 
-from sql.dialects.dialect import Dialect
-from sql.models import AuditEntry, Model
-from sql.schema.version import VERSION_TABLE
+from warren.sql.dialects.dialect import Dialect
+from warren.sql.models import AuditEntry, Model
+from warren.sql.schema.version import VERSION_TABLE
 
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _RIGHTS = {AuditEntry.__tablename__: "SELECT, INSERT", VERSION_TABLE: "SELECT"}

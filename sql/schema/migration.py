@@ -9,11 +9,11 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, func, inspect, select
 from sqlalchemy.orm import Session
 
-from sql.dialects.supported import of
-from sql.engine import Database
-from sql.errors import SchemaMismatch
-from sql.models import Model
-from sql.schema.version import (
+from warren.sql.dialects.supported import of
+from warren.sql.engine import Database
+from warren.sql.errors import SchemaMismatch
+from warren.sql.models import Model
+from warren.sql.schema.version import (
     MIGRATIONS,
     another_version,
     newest_version,

@@ -17,10 +17,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from sql.dialects.supported import of
-from sql.engine import Database
-from sql.errors import SchemaMismatch
-from sql.models import Model, Run, Sequence
+from warren.sql.dialects.supported import of
+from warren.sql.engine import Database
+from warren.sql.errors import SchemaMismatch
+from warren.sql.models import Model, Run, Sequence
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 #: The table in which Alembic stores the version.

@@ -8,11 +8,11 @@ from typing import NamedTuple
 from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
 
-from sql.dialects.hints import use_index
-from sql.models import Run
-from sql.models.runs import BY_TICK
-from sql.run_status import OPEN, RunStatus
-from sql.timeline.job_spans import TROUBLE
+from warren.sql.dialects.hints import use_index
+from warren.sql.models import Run
+from warren.sql.models.runs import BY_TICK
+from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.timeline.job_spans import TROUBLE
 
 #: Most runs of one day that are examined, the latest ones.
 LOOKED_AT = 40

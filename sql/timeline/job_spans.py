@@ -11,13 +11,13 @@ from typing import NamedTuple
 from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
-from sql.dialects.hints import use_index
-from sql.listings import newest_runs
-from sql.listings.newest_runs import FoundRun, RunSelection
-from sql.models import App, Job, Run
-from sql.models.runs import BY_TICK
-from sql.rows import fetch, query
-from sql.run_status import OPEN, RunStatus
+from warren.sql.dialects.hints import use_index
+from warren.sql.listings import newest_runs
+from warren.sql.listings.newest_runs import FoundRun, RunSelection
+from warren.sql.models import App, Job, Run
+from warren.sql.models.runs import BY_TICK
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import OPEN, RunStatus
 
 #: Most runs of each sample: of open, of failed and of successful runs.
 LOOKED_AT = 400

@@ -1,7 +1,7 @@
 """One address, one living executor."""
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
+from warren.sql.run_status import RunStatus
 
 
 def test_held_address_is_refused_while_its_executor_lives_and_given_away_after_its_death(

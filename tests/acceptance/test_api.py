@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sql.accounts.users import Role
-from sql.clock import database_now_ms
 from tests.support import documentation, fault_injection
 from tests.support.api import make_token
 from tests.support.command import WARREN, Command
@@ -19,6 +17,8 @@ from tests.support.processes import basic_environment
 from tests.support.sql_rows import side_by_side
 from tests.support.stored_rows import Rows
 from warren import ApiError, Client
+from warren.sql.accounts.users import Role
+from warren.sql.clock import database_now_ms
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/api.md").read_text()

@@ -7,13 +7,16 @@ from typing import Any
 
 import msgspec
 
-from broker.codec import BODY_LIMIT, HEADER_LIMIT
-from broker.keys import ClusterKeys
-from broker.messages.to_executor import Kill, Trigger
-from broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
-from broker.messages.values import Message, Outcome
-from broker.signing import Direction, Sealer
-from broker.topology import (
+from tests.support.bad_messages import BAD_BODIES
+from tests.support.deployment import SECRET, Deployment
+from tests.support.eventually import eventually
+from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_executor import Kill, Trigger
+from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
+from warren.broker.messages.values import Message, Outcome
+from warren.broker.signing import Direction, Sealer
+from warren.broker.topology import (
     CALLBACK_KEY,
     DEAD_QUEUE,
     HEARTBEAT_KEY,
@@ -22,11 +25,8 @@ from broker.topology import (
     command_queue,
     run_queue,
 )
-from broker.transport import Confirm, Outgoing
-from sql.run_status import RunStatus
-from tests.support.bad_messages import BAD_BODIES
-from tests.support.deployment import SECRET, Deployment
-from tests.support.eventually import eventually
+from warren.broker.transport import Confirm, Outgoing
+from warren.sql.run_status import RunStatus
 
 #: Ids that no run of these deployments has.
 NOBODYS = 8_000_000_000_000_000

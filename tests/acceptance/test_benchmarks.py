@@ -10,10 +10,10 @@ import pytest
 from benchmarks.console import MORE, PAGES
 from benchmarks.peers.peer import BIN, PEERS
 from benchmarks.peers.private_redis import PrivateRedis
-from scheduler.routing.routes import Route
 from tests.support.command import Command
 from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.scheduler.routing.routes import Route
 
 ROOT = Path(__file__).parents[2]
 MEASURED = (

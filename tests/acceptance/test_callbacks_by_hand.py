@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from broker.messages.to_scheduler import Callback, Finished, Report
-from broker.messages.values import Outcome
-from broker.signing import Direction
-from broker.topology import CALLBACK_KEY, REPLY_EXCHANGE
-from broker.transport import Confirm
-from sql.models import Run
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.broker.messages.to_scheduler import Callback, Finished, Report
+from warren.broker.messages.values import Outcome
+from warren.broker.signing import Direction
+from warren.broker.topology import CALLBACK_KEY, REPLY_EXCHANGE
+from warren.broker.transport import Confirm
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 
 def test_callback_delivered_three_times_is_stored_once_and_retried_once(

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.sql.run_status import RunStatus
 
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.retention.reporter import Reporter
-from sql.registry.process_names import process_name
 from tests.acceptance.test_cli_jobs import Desk
 from tests.support.schemas import SQLiteSchema
+from warren.scheduler.retention.reporter import Reporter
+from warren.sql.registry.process_names import process_name
 
 DAY = 86_400_000
 #: Zones whose clocks never show the same day.

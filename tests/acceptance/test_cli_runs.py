@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sql.run_status import RunStatus
 from tests.support.command import Command, run_warren
 from tests.support.stored_rows import Rows
+from warren.sql.run_status import RunStatus
 
 KEYS = {
     "id",

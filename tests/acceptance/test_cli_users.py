@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sql.alarms import alarms
-from sql.engine import Database
 from tests.support.command import WARREN, run_warren
 from tests.support.eventually import eventually
 from tests.support.mailbox import Mailbox
+from warren.sql.alarms import alarms
+from warren.sql.engine import Database
 
 PASSWORD = "correct horse"
 

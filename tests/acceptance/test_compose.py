@@ -16,18 +16,6 @@ import pika
 import pika.exceptions
 import pytest
 
-from admin_web.serving.broker_link import ConsoleConnections
-from broker.boot import Boot
-from broker.boot_time import boot_seconds
-from broker.keys import ClusterKeys, app_key
-from broker.messages.to_executor import Beat
-from broker.messages.to_scheduler import BeatAnswer
-from broker.rabbitmq.transport import connect
-from broker.rpc import AddressedQuestion
-from broker.transport import BrokerSettings
-from sql.clock import DatabaseClock
-from sql.engine import Database
-from sql.registry import presence
 from tests.support import compose
 from tests.support.command import Command, run_warren
 from tests.support.compose import Service
@@ -35,6 +23,18 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
+from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.broker.boot import Boot
+from warren.broker.boot_time import boot_seconds
+from warren.broker.keys import ClusterKeys, app_key
+from warren.broker.messages.to_executor import Beat
+from warren.broker.messages.to_scheduler import BeatAnswer
+from warren.broker.rabbitmq.transport import connect
+from warren.broker.rpc import AddressedQuestion
+from warren.broker.transport import BrokerSettings
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.registry import presence
 
 ROOT = Path(__file__).parents[2]
 SECRET = "a secret of at least thirty-two characters"

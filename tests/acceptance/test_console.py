@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sql.engine import Database
-from sql.registry import presence
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
+from warren.sql.engine import Database
+from warren.sql.registry import presence
 
 
 @pytest.fixture

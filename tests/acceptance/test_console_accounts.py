@@ -17,12 +17,6 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from sql.accounts import audit_log, users
-from sql.accounts.audit_log import AuditFilter
-from sql.engine import Database
-from sql.models import AuditEntry
-from sql.registry import apps
-from sql.run_status import RunStatus
 from tests.support.command import run_warren
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
@@ -31,6 +25,12 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.plain_browser import PlainBrowser
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.webhook_server import WebhookServer
+from warren.sql.accounts import audit_log, users
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.engine import Database
+from warren.sql.models import AuditEntry
+from warren.sql.registry import apps
+from warren.sql.run_status import RunStatus
 
 OWN_PASSWORD = "0wn-console-passw0rd"
 USER_PASSWORD = "f1rst-of-a-new-user"

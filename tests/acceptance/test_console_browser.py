@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, StorageState, expect
 
-from admin_web.template_globals import MANIFEST
-from sql.accounts.users import Role
-from sql.registry import apps
-from sql.run_status import RunStatus
 from tests.support.acting import NamedUsers
 from tests.support.browser import PATIENCE_MS, browser, choose_password, require_chromium, sign_in
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.admin_web.template_globals import MANIFEST
+from warren.sql.accounts.users import Role
+from warren.sql.registry import apps
+from warren.sql.run_status import RunStatus
 
 PASSWORD = "a password for the tests"
 needs_scripts = pytest.mark.skipif(

@@ -10,19 +10,19 @@ import pytest
 from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.serving.http_server import ConsoleServer
-from admin_web.template_globals import MANIFEST
-from broker.rpc import Requester
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.registry import apps
-from sql.schema import migration
 from tests.support.browser import PATIENCE_MS, browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.template_globals import MANIFEST
+from warren.broker.rpc import Requester
 from warren.jobfile.export import job_file
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.registry import apps
+from warren.sql.schema import migration
 
 #: All at once: whichever way a page would have believed it.
 NASTY = (

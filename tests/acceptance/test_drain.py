@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.sql.run_status import RunStatus
 
 
 def test_drained_executor_ends_its_run_and_gives_the_waiting_one_to_another(

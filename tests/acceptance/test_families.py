@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from scheduler.jobs.spec import JobSpec
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.run_status import RunStatus
 
 
 def test_a_fixed_delay_and_its_grandchildren_follow_each_other(fleet: Deployment) -> None:

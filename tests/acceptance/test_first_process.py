@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.keys import app_key
-from sql.run_status import RunStatus
 from tests.support.command import WARREN, Command
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
 from tests.support.first_process import AS_FIRST, require_namespaces
 from tests.support.processes import Process
+from warren.broker.keys import app_key
+from warren.sql.run_status import RunStatus
 
 
 @pytest.fixture(autouse=True)

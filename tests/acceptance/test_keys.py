@@ -4,12 +4,12 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from broker.keys import app_key
-from sql.registry import apps, presence
-from sql.run_status import RunStatus
 from tests.support.command import Command
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
+from warren.broker.keys import app_key
+from warren.sql.registry import apps, presence
+from warren.sql.run_status import RunStatus
 
 NEW = "the master secret that follows, of enough characters"
 JOBS = 12

@@ -3,9 +3,9 @@
 import signal
 from pathlib import Path
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.sql.run_status import RunStatus
 
 
 def test_kill_of_a_waiting_run_ends_it_without_a_start(fleet: Deployment, tmp_path: Path) -> None:

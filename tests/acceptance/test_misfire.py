@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sql.models import Run
-from sql.run_status import Kind, RunStatus
 from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.sql.models import Run
+from warren.sql.run_status import Kind, RunStatus
 
 LATE_MS = 5_000
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}

@@ -94,31 +94,31 @@ class TestBuilt:
         held = set(distributions.contents(wheel))
 
         assert held >= {
-            f"{BUNDLE}/manifest.json",
-            f"{BUNDLE}/console-ABC.js",
-            "admin_web/static/console.css",
-            "admin_web/templates/base.html",
-            "admin_web/translations/zh_CN/console.po",
-            "scheduler/commands/common_passwords.txt",
-            "sql/migrations/script.py.mako",
+            f"warren/{BUNDLE}/manifest.json",
+            f"warren/{BUNDLE}/console-ABC.js",
+            "warren/admin_web/static/console.css",
+            "warren/admin_web/templates/base.html",
+            "warren/admin_web/translations/zh_CN/console.po",
+            "warren/scheduler/commands/common_passwords.txt",
+            "warren/sql/migrations/script.py.mako",
             "warren/__init__.pyi",
             "warren/py.typed",
         }
-        assert {name.partition("/")[0] for name in held if ".dist-info/" not in name} == set(
-            distributions.PACKAGES
-        )
+        assert {name.partition("/")[0] for name in held if ".dist-info/" not in name} == {"warren"}
         assert not [name for name in held if "frontend/" in name or "__pycache__" in name]
 
     def test_sdist_holds_what_the_scripts_are_built_of(self, built: Path) -> None:
         [sdist] = (built / "dist").glob("warren-*.tar.gz")
 
-        assert distributions.members(sdist) >= {
+        held = distributions.members(sdist)
+        assert {name.partition("/")[0] for name in held} & set(distributions.PACKAGES) == {"warren"}
+        assert held >= {
             "LICENSE",
             "constraints.txt",
             "scripts/build-console",
-            "admin_web/frontend/package-lock.json",
-            "admin_web/frontend/src/entries/console.js",
-            f"{BUNDLE}/manifest.json",
+            "warren/admin_web/frontend/package-lock.json",
+            "warren/admin_web/frontend/src/entries/console.js",
+            f"warren/{BUNDLE}/manifest.json",
         }
 
     def test_metadata_says_what_it_is_and_under_which_license(self, wheel: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sql.accounts.users import Role
-from sql.run_status import RunStatus
 from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.deployment import Deployment
+from warren.sql.accounts.users import Role
+from warren.sql.run_status import RunStatus
 
 READER = "reads-chinese"
 

@@ -1,8 +1,8 @@
 """A job that fails is tried again, as often as it may be."""
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.sql.run_status import RunStatus
 
 
 def test_job_is_tried_again_until_it_succeeds(fleet: Deployment) -> None:

@@ -1,9 +1,9 @@
 """Many jobs in one second, and more than one scheduler to see to them."""
 
-from scheduler.jobs.spec import JobSpec
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.one_instant import start_all
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.run_status import RunStatus
 
 JOBS = 1_000
 

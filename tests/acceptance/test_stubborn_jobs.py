@@ -1,8 +1,8 @@
 """Jobs that ignore SIGTERM and hide processes in other sessions: nothing of them is left."""
 
-from sql.run_status import RunStatus
 from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
+from warren.sql.run_status import RunStatus
 
 # A daemon and its child, two of each; a shell and two that sleep.
 HIDDEN_PROCESSES = 7

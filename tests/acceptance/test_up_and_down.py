@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from sql.engine import Database
-from sql.models import Run
-from sql.run_status import FINAL, RunStatus
 from tests.support import recording_handlers
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound_tallies, read_runs, read_starts
 from tests.support.processes import Process, processes_with_env
 from tests.support.processor_time import seconds_of
+from warren.sql.engine import Database
+from warren.sql.models import Run
+from warren.sql.run_status import FINAL, RunStatus
 
 MARK = "TEST_UP_MARK"
 #: It takes less than 5 s, except on a machine that is busy with other things. Some jobs here would

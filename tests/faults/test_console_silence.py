@@ -2,15 +2,15 @@
 
 import signal
 
-from sql.accounts.users import Role
-from sql.dialects.mysql import WRITING_IDLE_LIMIT_SECONDS
-from sql.run_status import Kind
 from tests.support.acting import NamedUsers
 from tests.support.caller import Caller
 from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify
+from warren.sql.accounts.users import Role
+from warren.sql.dialects.mysql import WRITING_IDLE_LIMIT_SECONDS
+from warren.sql.run_status import Kind
 
 PASSWORD = "a password for the tests"
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sql.accounts.users import Role
 from tests.support.acting import NamedUsers
 from tests.support.caller import Answer, Caller
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.sql.accounts.users import Role
 
 PASSWORD = "a password for the tests"
 #: What answers while nothing does; a page is not waited for.

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sql.models import Run
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.sql_rows import trigger_at_once
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 #: In which everything that a dead executor started is gone: what is left would stay for longer. It
 #: is less than the zygote's SURVIVOR_SECONDS.

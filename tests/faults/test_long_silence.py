@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.timeouts import Timeouts
-from sql.models import Run
-from sql.registry import presence
-from sql.registry.liveness import state
-from sql.run_status import FINAL, RunStatus
 from tests.support.command import Command
 from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.scheduler.timeouts import Timeouts
+from warren.sql.models import Run
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import state
+from warren.sql.run_status import FINAL, RunStatus
 from warren.views.nodes import registrations
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."

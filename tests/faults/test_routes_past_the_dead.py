@@ -2,9 +2,9 @@
 
 import signal
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
+from warren.sql.run_status import RunStatus
 
 NAMES = ("first", "second", "third")
 #: Notes its start as the handlers do, for the invariants, and tells which shard it is.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sql.registry import presence
-from sql.registry.liveness import state
-from sql.run_status import FINAL, RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import state
+from warren.sql.run_status import FINAL, RunStatus
 from warren.views.nodes import registrations
 
 #: The owner's silence of 1.5 s, a look every 0.5 s, and what a busy machine adds.

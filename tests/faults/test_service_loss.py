@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import func, select
 
-from sql.models import Uptime
-from sql.run_status import LATE_MS, RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.sql.models import Uptime
+from warren.sql.run_status import LATE_MS, RunStatus
 
 RUNS = 500
 JOBS = 10

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.memory.transport import MemoryBroker
-from broker.rabbitmq.transport import connect
-from broker.transport import BrokerSettings
-from sql.engine import Database
 from tests.support.cluster import Cluster
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.rabbitmq.transport import connect
+from warren.broker.transport import BrokerSettings
+from warren.sql.engine import Database
 
 
 @pytest.fixture(params=["memory", "real"])

@@ -2,10 +2,10 @@
 
 import pytest
 
-from sql.run_status import RunStatus
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.remote_executors import OTHER_APP, OTHER_TOKEN, GatewayCase
+from warren.sql.run_status import RunStatus
 
 
 def test_run_goes_to_an_executor_below_a_path_and_its_end_comes_back(

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sql.accounts.users import Role
-from sql.clock import database_now_ms
-from sql.models import Job
-from sql.run_status import RunStatus
 from tests.support.api import make_token
 from tests.support.command import Command
 from tests.support.console import Clock, add_user
@@ -22,6 +18,10 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.remote_executors import GatewayCase, environment, shared_folder
 from tests.support.xxl_job_tables import XxlJobDatabase
 from warren import Client
+from warren.sql.accounts.users import Role
+from warren.sql.clock import database_now_ms
+from warren.sql.models import Job
+from warren.sql.run_status import RunStatus
 
 THERE, HERE = "Shop_Jobs", "shop-jobs"
 

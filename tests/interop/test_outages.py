@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sql.run_status import RunStatus
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.remote_executors import GatewayCase, environment, shared_folder
+from warren.sql.run_status import RunStatus
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sql.models import Run
-from sql.run_status import RunStatus
 from tests.support.eventually import eventually
 from tests.support.remote_executors import OTHER_TOKEN, GatewayCase
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 
 def end_of(case: GatewayCase, name: str, **fields: object) -> Run:

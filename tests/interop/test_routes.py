@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sql.run_status import RunStatus
 from tests.support.remote_executors import GatewayCase
+from warren.sql.run_status import RunStatus
 
 
 def test_failover_passes_over_an_executor_that_has_just_died(served: GatewayCase) -> None:

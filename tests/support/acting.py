@@ -3,18 +3,18 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from scheduler.actor import CLI, Actor, Right
-from scheduler.commands.cluster import PauseOutcome
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.commands import Commands
-from scheduler.commands.job_files.file_changes import Change
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.resolver import Resolver
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from sql.accounts.users import Rights, Role
-from sql.clock import database_now_ms
-from sql.engine import Database
-from sql.registry.pauses import EVERY_APP
+from warren.scheduler.actor import CLI, Actor, Right
+from warren.scheduler.commands.cluster import PauseOutcome
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.resolver import Resolver
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.clock import database_now_ms
+from warren.sql.engine import Database
+from warren.sql.registry.pauses import EVERY_APP
 
 
 def acting(

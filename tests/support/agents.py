@@ -6,22 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.boot_time import boot_seconds
-from broker.keys import AppKeys
-from broker.memory.transport import MemoryBroker
-from broker.messages.to_scheduler import Finished
-from broker.transport import Transport
-from executor.boot_context import Limits
-from executor.core.agent import Executor, SchedulerLink
-from executor.journal.file import Journal
-from executor.journal.records import AnyRecord, from_line
-from executor.logs.run_logs import RunLogs
-from executor.messaging.signed_sender import Identity
-from executor.processes.interface import SlotsFactory
-from executor.scheduler_clock import SchedulerClock
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots
+from warren.broker.boot_time import boot_seconds
+from warren.broker.keys import AppKeys
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.transport import Transport
+from warren.executor.boot_context import Limits
+from warren.executor.core.agent import Executor, SchedulerLink
+from warren.executor.journal.file import Journal
+from warren.executor.journal.records import AnyRecord, from_line
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.interface import SlotsFactory
+from warren.executor.scheduler_clock import SchedulerClock
 
 
 class AgentCase:

@@ -5,19 +5,19 @@ from typing import Any
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from admin_web.api.api_services import ApiServices, JobFiles, Limits
-from admin_web.api.application import create_api
-from scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
-from scheduler.commands.tokens.token_commands import TokenSpec
-from scheduler.resolver import Resolver
-from sql.accounts import users
-from sql.accounts.users import Role, rights_of
-from sql.engine import Database
-from sql.ids import RunIds
 from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock
+from warren.admin_web.api.api_services import ApiServices, JobFiles, Limits
+from warren.admin_web.api.application import create_api
 from warren.jobfile.export import job_file
 from warren.jobfile.upload import read_upload
+from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
+from warren.scheduler.commands.tokens.token_commands import TokenSpec
+from warren.scheduler.resolver import Resolver
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Role, rights_of
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
 
 #: High enough that no test hits them by chance.
 MANY = Limits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)

@@ -2,6 +2,7 @@
 
 A rule is a function of the code base that returns a line for each violation. Nothing is imported:
 all imports in the source count, including those inside functions, because they hide cycles too.
+The rules name modules as folders do: `warren.sql.runs` is `sql.runs`, of the package `sql`.
 """
 
 import ast
@@ -35,6 +36,9 @@ class Module:
         return top_of(self.name)
 
 
+#: The packages that lie beside `warren` in the repository and are imported as parts of it.
+INNER = frozenset({"admin_web", "broker", "executor", "scheduler", "sql"})
+
 #: All modules by their dotted names; an `__init__.py` has the package's name.
 CodeBase = Mapping[str, Module]
 
@@ -42,6 +46,21 @@ CodeBase = Mapping[str, Module]
 def top_of(name: str) -> str:
     """Return the first part of a dotted name."""
     return name.partition(".")[0]
+
+
+def place_of(name: str) -> str:
+    """Return where a module lies: `sql.runs` for `warren.sql.runs`, others unchanged."""
+    top, _, rest = name.partition(".")
+    return rest if top == "warren" and top_of(rest) in INNER else name
+
+
+def bare_imports(name: str, tree: ast.Module) -> list[str]:
+    """Return the imports of our packages by a name that belongs to users."""
+    return [
+        f"{name}:{found.line}: import {found.module} as warren.{found.module}"
+        for found in _written_imports(tree, "")
+        if top_of(found.module) in INNER
+    ]
 
 
 def read_packages(root: Path, packages: Collection[str]) -> CodeBase:
@@ -235,6 +254,14 @@ def needless_permissions(code: CodeBase, allowed: Collection[str]) -> list[str]:
 
 
 def _imports(tree: ast.Module, home: str) -> Iterator[Import]:
+    for found in _written_imports(tree, home):
+        if found.module == "warren" and found.name in INNER:
+            yield Import(module=found.name, name="", line=found.line)
+        else:
+            yield Import(module=place_of(found.module), name=found.name, line=found.line)
+
+
+def _written_imports(tree: ast.Module, home: str) -> Iterator[Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -12,30 +12,30 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from broker.keys import AppKeys, ClusterKeys
-from broker.messages.values import ScriptLanguage
-from broker.transport import Transport
-from executor.boot_context import Limits
-from executor.core.agent import Executor, SchedulerLink
-from executor.logs.run_logs import RunLogs
-from executor.messaging.signed_sender import Identity
-from executor.processes.slot_options import SlotOptions
-from executor.processes.slots import Slots
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from scheduler.options import NodeOptions
-from scheduler.roles import Roles
-from scheduler.timeouts import Timeouts
-from sql.clock import AGREEING_SAMPLES, database_now_ms
-from sql.engine import Database
-from sql.models import Job, Run, SkippedTicks
-from sql.registry import apps
-from sql.run_status import FINAL
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import InstantSlots
 from tests.support.moved_clock import AdvancedClock, MovedClock
+from warren.broker.keys import AppKeys, ClusterKeys
+from warren.broker.messages.values import ScriptLanguage
+from warren.broker.transport import Transport
+from warren.executor.boot_context import Limits
+from warren.executor.core.agent import Executor, SchedulerLink
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.slots import Slots
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.options import NodeOptions
+from warren.scheduler.roles import Roles
+from warren.scheduler.timeouts import Timeouts
+from warren.sql.clock import AGREEING_SAMPLES, database_now_ms
+from warren.sql.engine import Database
+from warren.sql.models import Job, Run, SkippedTicks
+from warren.sql.registry import apps
+from warren.sql.run_status import FINAL
 
 #: For tests in which processes die; executors beat every 0.25 s here. Not shorter, as real services
 #: are slow on a busy machine.

@@ -13,12 +13,12 @@ from sqlalchemy import select, update
 from werkzeug.routing import Map, RuleFactory
 from werkzeug.test import TestResponse
 
-from admin_web.app import create_app
-from admin_web.console_services import ConsoleServices
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.models import Model, User
 from tests.support.acting import NamedUsers
+from warren.admin_web.app import create_app
+from warren.admin_web.console_services import ConsoleServices
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.models import Model, User
 
 PASSWORD = "correct horse battery"
 SECRET = "console-secret-of-the-tests-0123456789"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.registry import apps
 from tests.support.console import Clock, Visit, add_user, make_app, make_password_quick, signed_in
 from tests.support.schemas import SQLiteSchema
 from tests.support.stored_rows import Rows
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 
 #: Somebody of each kind. All have the app `reports`, but for `stranger`, who has `mails`.
 USERS = {

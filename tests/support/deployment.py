@@ -10,24 +10,24 @@ from typing import Any, Self
 
 from sqlalchemy import func, select
 
-from broker.keys import ClusterKeys, app_key
-from broker.rabbitmq.transport import connect
-from broker.signing import Sealer
-from broker.transport import BrokerSettings, Confirm, Outgoing, Transport
-from scheduler.jobs.spec import JobSpec
-from sql.engine import Database
-from sql.jobs.job_names import find as find_job
-from sql.models import App, Job, Run, SkippedTicks
-from sql.registry import apps, cluster
-from sql.run_status import FINAL, RunStatus
-from sql.schema import migration
 from tests.support import fault_injection, recording_handlers
 from tests.support.acting import NamedCommands
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound, read_starts
 from tests.support.processes import Process, descendants, environment_of, every_process
+from warren.broker.keys import ClusterKeys, app_key
+from warren.broker.rabbitmq.transport import connect
+from warren.broker.signing import Sealer
+from warren.broker.transport import BrokerSettings, Confirm, Outgoing, Transport
 from warren.database_access import now_ms
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.engine import Database
+from warren.sql.jobs.job_names import find as find_job
+from warren.sql.models import App, Job, Run, SkippedTicks
+from warren.sql.registry import apps, cluster
+from warren.sql.run_status import FINAL, RunStatus
+from warren.sql.schema import migration
 
 SECRET = "a secret of at least thirty-two characters"
 #: Marks all processes of a deployment in their environment.

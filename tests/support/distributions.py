@@ -21,6 +21,7 @@ from tests.support.processes import basic_environment
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("admin_web", "broker", "executor", "scheduler", "sql", "warren")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml")
+#: Every package lies in a folder of its own; `warren` has a link to each of the others.
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "node_modules", "bundle")
 BUNDLE = "admin_web/static/bundle"
 #: A small package without dependencies, which we need anyway, to test whether PyPI is reachable.
@@ -30,7 +31,7 @@ PROBE = "tzdata"
 def copy_sources(folder: Path) -> Path:
     """Return a copy of the packaged files, with console scripts that need no npm."""
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, ignore=NOT_COPIED)
+        shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=NOT_COPIED)
     for name in FILES:
         shutil.copy(ROOT / name, folder)
     (folder / "scripts").mkdir()

@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.keys import AppKeys
-from broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, Triggers
-from broker.messages.to_scheduler import (
+from tests.support.cluster import APP, SECRET, Cluster
+from tests.support.eventually import eventually
+from warren.broker.keys import AppKeys
+from warren.broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, Triggers
+from warren.broker.messages.to_scheduler import (
     BeatAnswer,
     Callback,
     Finished,
@@ -22,20 +24,18 @@ from broker.messages.to_scheduler import (
     Started,
     WhichOpen,
 )
-from broker.messages.values import Message, Outcome
-from broker.signing import Direction, Sealer
-from broker.topology import (
+from warren.broker.messages.values import Message, Outcome
+from warren.broker.signing import Direction, Sealer
+from warren.broker.topology import (
     CALLBACK_KEY,
     HEARTBEAT_KEY,
     REPLY_EXCHANGE,
     command_queue,
     run_queue,
 )
-from broker.transport import Confirm, Delivery, Transport
-from broker.trigger_packs import unpacked
-from sql.registry.cluster import cluster_id
-from tests.support.cluster import APP, SECRET, Cluster
-from tests.support.eventually import eventually
+from warren.broker.transport import Confirm, Delivery, Transport
+from warren.broker.trigger_packs import unpacked
+from warren.sql.registry.cluster import cluster_id
 
 BEAT_SECONDS = 0.2
 _numbers = itertools.count(1)

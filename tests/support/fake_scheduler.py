@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from broker.codec import encode
-from broker.errors import Expired
-from broker.keys import ClusterKeys
-from broker.messages.to_executor import Refused, StillOpen, Trigger, Welcome
-from broker.messages.to_scheduler import (
+from tests.support.eventually import eventually
+from warren.broker.codec import encode
+from warren.broker.errors import Expired
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_executor import Refused, StillOpen, Trigger, Welcome
+from warren.broker.messages.to_scheduler import (
     Callback,
     Finished,
     Heartbeat,
@@ -21,9 +22,9 @@ from broker.messages.to_scheduler import (
     ToScheduler,
     WhichOpen,
 )
-from broker.messages.values import Block, Message
-from broker.signing import Direction, Sealer
-from broker.topology import (
+from warren.broker.messages.values import Block, Message
+from warren.broker.signing import Direction, Sealer
+from warren.broker.topology import (
     TRIGGER_EXCHANGE,
     answer_key,
     answer_queue,
@@ -32,9 +33,8 @@ from broker.topology import (
     heartbeat_queue,
     run_queue,
 )
-from broker.transport import Confirm, Delivery, Outgoing, Transport
-from broker.trigger_packs import packed
-from tests.support.eventually import eventually
+from warren.broker.transport import Confirm, Delivery, Outgoing, Transport
+from warren.broker.trigger_packs import packed
 
 SECRET = "a secret of the tests, long enough 0123456789"
 CLUSTER = "cluster-of-tests"

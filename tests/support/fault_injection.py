@@ -63,7 +63,7 @@ def arrange(point: str, fate: Fate) -> None:
 def _at_commit(role: str, moment: str, fate: Fate) -> None:
     from sqlalchemy import Engine, event  # noqa: PLC0415 - executors do without
 
-    from sql.engine import Database  # noqa: PLC0415 - same
+    from warren.sql.engine import Database  # noqa: PLC0415 - same
 
     changed = threading.local()
 
@@ -98,19 +98,19 @@ def _at_page(fate: Fate) -> None:
 
 
 def _at_publish(fate: Fate) -> None:
-    from scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
+    from warren.scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
 
     _wrap(TriggerBatch, "result", before=lambda *_: fate.strike())
 
 
 def _at_confirm(fate: Fate) -> None:
-    from scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
+    from warren.scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
 
     _wrap(TriggerBatch, "result", after=lambda *_: fate.strike())
 
 
 def _at_acceptance(fate: Fate) -> None:
-    from executor.messaging.inbox import Inbox  # noqa: PLC0415 - schedulers do without
+    from warren.executor.messaging.inbox import Inbox  # noqa: PLC0415 - schedulers do without
 
     def before(_inbox: Inbox, deliveries: list[Any]) -> None:
         if any(delivery.queue.startswith("warren.run.") for delivery in deliveries):
@@ -120,14 +120,14 @@ def _at_acceptance(fate: Fate) -> None:
 
 
 def _at_start(fate: Fate) -> None:
-    from executor.processes.slots import Slots  # noqa: PLC0415 - schedulers do without
+    from warren.executor.processes.slots import Slots  # noqa: PLC0415 - schedulers do without
 
     _wrap(Slots, "start", after=lambda *_: fate.strike())
 
 
 def _at_core(method: str) -> Callable[[Fate], None]:
     def arrange_it(fate: Fate) -> None:
-        from executor.core.core import Core  # noqa: PLC0415 - schedulers do without
+        from warren.executor.core.core import Core  # noqa: PLC0415 - schedulers do without
 
         _wrap(Core, method, before=lambda *_: fate.strike())
 

@@ -8,9 +8,17 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from broker.transport import Batch, Confirm, Consumer, Delivery, Outgoing, Publisher, Transport
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
+from warren.broker.transport import (
+    Batch,
+    Confirm,
+    Consumer,
+    Delivery,
+    Outgoing,
+    Publisher,
+    Transport,
+)
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 

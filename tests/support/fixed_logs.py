@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import cast
 
-from broker.messages.to_executor import ReadLog
-from broker.messages.to_scheduler import LogChunk
-from broker.rpc import AddressedQuestion
+from warren.broker.messages.to_executor import ReadLog
+from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.rpc import AddressedQuestion
 
 
 class FixedLogs:

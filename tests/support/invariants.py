@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from sqlalchemy import select
 
-from scheduler.audit.integrity_check import audit
-from scheduler.completion.tick_end import tick_end
-from sql.engine import Database
-from sql.jobs import child_links
-from sql.models import Job, Run
-from sql.run_status import FINAL, Kind, RunStatus
-from sql.runs.ticks import tick_of
 from tests.support.eventually import eventually
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.completion.tick_end import tick_end
+from warren.sql.engine import Database
+from warren.sql.jobs import child_links
+from warren.sql.models import Job, Run
+from warren.sql.run_status import FINAL, Kind, RunStatus
+from warren.sql.runs.ticks import tick_of
 
 #: Final states of runs that never had a process, and those that another attempt may follow.
 _NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}

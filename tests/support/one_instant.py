@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.models import History, Job
+from warren.sql.engine import Database
+from warren.sql.models import History, Job
 
 
 def start_all(database: Database, *, now_ms: int, in_seconds: int) -> int:

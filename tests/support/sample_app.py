@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import update
 
-from scheduler.commands.audit_log import Action, AuditLog
-from sql.jobs import script_versions
-from sql.models import (
+from tests.support.stored_rows import Rows
+from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.sql.jobs import script_versions
+from warren.sql.models import (
     ApiToken,
     App,
     AppDay,
@@ -25,10 +26,9 @@ from sql.models import (
     SkippedTicks,
     User,
 )
-from sql.registry import presence
-from sql.registry.pauses import EVERY_APP
-from sql.run_status import Kind, RunStatus
-from tests.support.stored_rows import Rows
+from warren.sql.registry import presence
+from warren.sql.registry.pauses import EVERY_APP
+from warren.sql.run_status import Kind, RunStatus
 
 #: Returns the text of a field, given the field's name.
 Text = Callable[[str], str]

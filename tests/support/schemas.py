@@ -7,12 +7,12 @@ from pathlib import Path
 from sqlalchemy import delete, text, update
 from sqlalchemy.orm import Session
 
-from sql.clock import database_now_ms
-from sql.engine import Database
-from sql.models import Cluster, Model, Uptime
-from sql.schema import migration
-from sql.schema.version import version_of
 from tests.support.mariadb import PrivateMariaDB
+from warren.sql.clock import database_now_ms
+from warren.sql.engine import Database
+from warren.sql.models import Cluster, Model, Uptime
+from warren.sql.schema import migration
+from warren.sql.schema.version import version_of
 
 #: Tables filled by the migration; their rows are kept.
 _FILLED = ("warren_sequence", "warren_cluster")

@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from broker.transport import Confirm, Outgoing
+from warren.broker.transport import Confirm, Outgoing
 
 
 class ScriptedBatch:

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished
-from broker.messages.values import Outcome
-from broker.reasons.reason import Words
-from broker.reasons.stored import to_json
-from executor.processes.endings import cut_off
-from executor.processes.interface import SlotEvents, SlotPool
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.reason import Words
+from warren.broker.reasons.stored import to_json
+from warren.executor.processes.endings import cut_off
+from warren.executor.processes.interface import SlotEvents, SlotPool
 
 
 class ScriptedSlots(SlotPool):

@@ -4,15 +4,15 @@ import hmac
 import struct
 from collections.abc import Iterable, Mapping
 
-from broker.codec import VERSION
-from broker.keys import AppKeys, derived_key
-from broker.messages.to_executor import Trigger, Triggers
-from broker.signing import Direction, Sealer
-from broker.transport import Delivery
-from broker.trigger_packs import unpacked
-from scheduler.node import SchedulerNode
-from sql.registry.cluster import cluster_id
 from tests.support.cluster import APP, SECRET
+from warren.broker.codec import VERSION
+from warren.broker.keys import AppKeys, derived_key
+from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Delivery
+from warren.broker.trigger_packs import unpacked
+from warren.scheduler.node import SchedulerNode
+from warren.sql.registry.cluster import cluster_id
 
 
 def triggers_in(

@@ -3,9 +3,9 @@
 import hmac
 from collections.abc import Mapping
 
-from broker.codec import VERSION
-from broker.keys import ClusterKeys, derived_key
-from broker.signing import Direction
+from warren.broker.codec import VERSION
+from warren.broker.keys import ClusterKeys, derived_key
+from warren.broker.signing import Direction
 
 
 def signature(

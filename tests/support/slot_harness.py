@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import structlog
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from executor.logs.run_logs import RunLogs
-from executor.processes.interface import SlotEvents
-from executor.processes.slot_options import SlotOptions
-from executor.processes.slots import Slots
 from tests.support.moved_loop import MovedLoop
 from tests.support.processes import Process, descendants, every_process, identify
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.processes.interface import SlotEvents
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.slots import Slots
 
 T = TypeVar("T")
 

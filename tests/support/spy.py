@@ -74,7 +74,7 @@ def spy(context):
 
 _EXECUTOR = """
 import json, os, pathlib, sys
-from broker.messages.values import ScriptLanguage
+from warren.broker.messages.values import ScriptLanguage
 from tests.support import spy
 from tests.support.slot_harness import SlotHarness
 from warren.settings.reading import read_settings

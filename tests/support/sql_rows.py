@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from sqlalchemy import event, select, update
 
-from sql.engine import Database
-from sql.explanation import Explanation
-from sql.ids import RunIds
-from sql.models import Job, Run
-from sql.run_status import Kind, RunStatus
-from sql.runs import planning, transitions
+from warren.sql.engine import Database
+from warren.sql.explanation import Explanation
+from warren.sql.ids import RunIds
+from warren.sql.models import Job, Run
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs import planning, transitions
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
-from scheduler.membership.schedulers_zone import ZONE_KEY
-from sql.engine import Database
-from sql.ids import RunIds
-from sql.models import Job, Run
-from sql.registry import apps, presence
-from sql.run_status import Kind, RunStatus
-from sql.runs import planning
-from sql.runs.status_columns import ENTERED
 from tests.support import schemas
+from warren.scheduler.membership.schedulers_zone import ZONE_KEY
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
+from warren.sql.models import Job, Run
+from warren.sql.registry import apps, presence
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs import planning
+from warren.sql.runs.status_columns import ENTERED
 
 
 class Rows:

@@ -22,7 +22,7 @@ _IMPORTED_LATER = (
     "alembic.command",
     "pika",
     "pymysql",
-    "sql.schema.migration",
+    "warren.sql.schema.migration",
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.sqlite",
     "warren.error_output",

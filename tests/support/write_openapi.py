@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from admin_web.api.application import api_description
+from warren.admin_web.api.application import api_description
 
 TARGET = Path(__file__).parents[2] / "docs" / "openapi.json"
 

@@ -1,6 +1,7 @@
 """The rules of the packages' layout hold, and the checks that say so can fail."""
 
 import ast
+import subprocess
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,12 +9,12 @@ from pathlib import Path
 import pytest
 from setuptools import find_packages
 
-from scheduler.schedules.cron_schedule import CronSchedule
-from scheduler.schedules.no_schedule import NoSchedule
-from scheduler.schedules.registry import KINDS
-from sql.job_choices import DeliveryGuarantee
 from tests.support import architecture
 from tests.support.architecture import CodeBase
+from warren.scheduler.schedules.cron_schedule import CronSchedule
+from warren.scheduler.schedules.no_schedule import NoSchedule
+from warren.scheduler.schedules.registry import KINDS
+from warren.sql.job_choices import DeliveryGuarantee
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,6 +136,28 @@ def test_packages_import_only_what_their_layer_may_know(code: CodeBase) -> None:
     assert architecture.forbidden_arrows(code, ARROWS) == []
 
 
+def test_our_packages_are_imported_as_parts_of_warren() -> None:
+    kept = subprocess.run(
+        ["git", "ls-files", "*.py", "*.pyi"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    sources = {name: (ROOT / name).read_text() for name in kept.stdout.split()}
+
+    assert [
+        bare
+        for name, source in sources.items()
+        for bare in architecture.bare_imports(name, ast.parse(source))
+    ] == []
+
+
+def test_each_package_is_a_link_of_warren() -> None:
+    links = {
+        path.name: str(path.readlink()) for path in (ROOT / "warren").iterdir() if path.is_symlink()
+    }
+
+    assert links == {package: f"../{package}" for package in architecture.INNER}
+
+
 def test_nothing_installed_needs_what_is_never_installed(code: CodeBase) -> None:
     assert architecture.forbidden_packages(code, NEVER_INSTALLED) == []
 
@@ -224,9 +247,10 @@ class TestWheel:
 
     def test_it_holds_every_package_and_no_other(self, settings: Mapping[str, object]) -> None:
         on_disk = {
-            ".".join(path.parent.relative_to(ROOT).parts)
+            dotted if package == "warren" else f"warren.{dotted}"
             for package in ARROWS
             for path in (ROOT / package).rglob("__init__.py")
+            for dotted in [".".join(path.parent.relative_to(ROOT).parts)]
         }
 
         find = settings["packages"]["find"]  # type: ignore[index]
@@ -239,7 +263,7 @@ class TestWheel:
             path
             for package, patterns in settings["package-data"].items()  # type: ignore[attr-defined]
             for pattern in patterns
-            for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+            for path in ROOT.joinpath(*architecture.place_of(package).split(".")).glob(pattern)
         }
         # What the console's scripts are built of; what is built of it is in the wheel.
         sources = set((ROOT / "admin_web/frontend").rglob("*"))
@@ -254,10 +278,18 @@ class TestWheel:
 
 
 class TestChecksThatCanFail:
+    @pytest.mark.parametrize(
+        "source", ["import sql.runs", "from executor import lanes", "import_module('broker.codec')"]
+    )
+    def test_name_of_a_users_own_module_is_named(self, source: str) -> None:
+        [found] = architecture.bare_imports("a.py", ast.parse(source))
+
+        assert found.startswith("a.py:1: import ")
+
     def test_arrow_against_the_order_is_named(self) -> None:
         code = made_up(
-            sql__runs="from scheduler import planner\n",
-            scheduler__planner="import sql.runs\nfrom scheduler import loop\n",
+            sql__runs="from warren.scheduler import planner\n",
+            scheduler__planner="import warren.sql.runs\nfrom warren.scheduler import loop\n",
         )
 
         assert architecture.forbidden_arrows(code, ARROWS) == [
@@ -266,8 +298,8 @@ class TestChecksThatCanFail:
 
     def test_arrow_inside_a_function_or_by_text_is_named(self) -> None:
         code = made_up(
-            executor__lanes="def f():\n    import sql.runs\n",
-            broker__amqp="import importlib\nimportlib.import_module('sql.runs')\n",
+            executor__lanes="def f():\n    import warren.sql.runs\n",
+            broker__amqp="import importlib\nimportlib.import_module('warren.sql.runs')\n",
         )
 
         assert architecture.forbidden_arrows(code, ARROWS) == [
@@ -285,29 +317,31 @@ class TestChecksThatCanFail:
     def test_cycle_through_three_modules_is_named_once(self) -> None:
         code = made_up(
             sql="",
-            sql__a="from sql import b\n",
-            sql__b="def f():\n    from sql.c import g\n",
+            sql__a="from warren.sql import b\n",
+            sql__b="def f():\n    from warren.sql.c import g\n",
             sql__c="from . import a\n",
-            sql__d="from sql import a\n",
+            sql__d="from warren.sql import a\n",
         )
 
         assert architecture.import_cycles(code) == ["sql.a -> sql.b -> sql.c -> sql.a"]
 
     def test_package_that_gathers_its_modules_is_no_cycle(self) -> None:
-        code = made_up(sql="from sql.a import f\n", sql__a="from sql import b\n", sql__b="")
+        code = made_up(
+            sql="from warren.sql.a import f\n", sql__a="from warren.sql import b\n", sql__b=""
+        )
 
         assert architecture.import_cycles(code) == []
 
     def test_module_that_takes_a_name_from_its_gathering_package_is_a_cycle(self) -> None:
-        code = made_up(sql="from .a import f\n", sql__a="from sql import f\n")
+        code = made_up(sql="from .a import f\n", sql__a="from warren.sql import f\n")
 
         assert architecture.import_cycles(code) == ["sql -> sql.a -> sql"]
 
     def test_cycle_between_sub_packages_is_named(self) -> None:
         code = made_up(
-            sql__runs__a="from sql.jobs import b\n",
+            sql__runs__a="from warren.sql.jobs import b\n",
             sql__jobs__b="",
-            sql__jobs__c="from sql.runs import d\n",
+            sql__jobs__c="from warren.sql.runs import d\n",
             sql__runs__d="",
         )
 
@@ -333,7 +367,7 @@ class TestChecksThatCanFail:
 
     @pytest.mark.parametrize("test", ["TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"])
     def test_type_checking_block_is_named(self, test: str) -> None:
-        code = made_up(sql__a=f"if {test}:\n    import sql.b\n")
+        code = made_up(sql__a=f"if {test}:\n    import warren.sql.b\n")
 
         assert architecture.type_checking_blocks(code) == ["sql.a:1: TYPE_CHECKING hides an import"]
 
@@ -398,9 +432,9 @@ class TestChecksThatCanFail:
     def test_heavy_library_is_named_wherever_the_job_process_meets_it(self) -> None:
         code = made_up(
             executor="",
-            executor__zygote="import os\nfrom executor import child\n",
-            executor__child="import msgspec\nfrom broker.messages import Trigger\n",
-            broker="from broker import amqp\n",
+            executor__zygote="import os\nfrom warren.executor import child\n",
+            executor__child="import msgspec\nfrom warren.broker.messages import Trigger\n",
+            broker="from warren.broker import amqp\n",
             broker__messages="import msgspec\n",
             broker__amqp="import pika\n",
         )
@@ -421,8 +455,8 @@ class TestChecksThatCanFail:
     def test_light_job_process_is_fine(self) -> None:
         code = made_up(
             executor="",
-            executor__zygote="from executor import child\n",
-            executor__child="import json\nfrom broker.messages import Trigger\n",
+            executor__zygote="from warren.executor import child\n",
+            executor__child="import json\nfrom warren.broker.messages import Trigger\n",
             broker="",
             broker__messages="import msgspec\n",
         )

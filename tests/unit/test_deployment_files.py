@@ -14,10 +14,10 @@ from typing import ClassVar
 import click
 import pytest
 
-from broker.codec import BODY_LIMIT, HEADER_LIMIT
 from tests.support import compose
 from tests.support.compose import Service
 from tests.support.processes import basic_environment
+from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
 from warren.cli import root
 from warren.settings.reading import read_settings
 from warren.settings.settings import Settings, secret_names, variables

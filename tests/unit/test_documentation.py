@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.messages.to_executor import Trigger
-from executor.fork_server.script_process import script_environment
-from executor.handlers.handler_registry import load_handlers
-from scheduler.jobs.fields import FIELDS
 from tests.support import documentation
 from tests.support.documentation import Event, Row
+from warren.broker.messages.to_executor import Trigger
 from warren.cli import root
+from warren.executor.fork_server.script_process import script_environment
+from warren.executor.handlers.handler_registry import load_handlers
 from warren.jobfile.reader import read_job_file
+from warren.scheduler.jobs.fields import FIELDS
 from warren.settings.settings import KINDS, Settings, variables
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.handlers.context import JobContext, JobFailed
-from executor.handlers.handler_registry import Handlers, load_handlers
+from warren.executor.handlers.context import JobContext, JobFailed
+from warren.executor.handlers.handler_registry import Handlers, load_handlers
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TICK = datetime(2026, 11, 20, 10, 0, 15, tzinfo=UTC)

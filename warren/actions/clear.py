@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from scheduler.resolver import Resolver
-from scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.actions.local_client import open_client
 from warren.database_access import now_ms
+from warren.scheduler.resolver import Resolver
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.settings.settings import Settings
 from warren.views.instants import read_instant
 

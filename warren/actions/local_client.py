@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from scheduler.actor import LONGEST_NAME, Actor
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.commands import Commands
-from scheduler.resolver import Resolver
-from sql.engine import Database
 from warren.database_access import now_ms, open_database
+from warren.scheduler.actor import LONGEST_NAME, Actor
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.resolver import Resolver
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ import sys
 import time
 from pathlib import Path
 
-from executor.regular_files import open_regular
-from sql.engine import Database
-from sql.instants import moment
-from sql.listings import recent
-from sql.listings.recent import DetailedRun
-from sql.run_status import FINAL
+from warren.executor.regular_files import open_regular
+from warren.sql.engine import Database
+from warren.sql.instants import moment
+from warren.sql.listings import recent
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.run_status import FINAL
 from warren.views.terminal import warn
 
 #: How often a followed file, and its run's row, are read.

@@ -3,14 +3,14 @@
 import time
 from collections.abc import Sequence
 
-from scheduler.completion.tick_end import TickEnd, tick_end
-from scheduler.jobs.param import check_param
-from sql.engine import Database
-from sql.listings import recent
-from sql.listings.recent import DetailedRun
-from sql.runs.ticks import tick_of
 from warren.actions.local_client import open_client
+from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.scheduler.jobs.param import check_param
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
+from warren.sql.listings import recent
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.runs.ticks import tick_of
 from warren.views.nodes import is_scheduler_alive
 from warren.views.terminal import print_json, visible_lines, warn
 

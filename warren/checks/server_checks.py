@@ -4,17 +4,17 @@ import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
-from scheduler.alarms.channels.mail import Mailer
-from scheduler.alarms.channels.mail_server import MailServer
-from sql.engine import Database
-from sql.registry import presence
-from sql.registry.liveness import ProcessState, state
-from sql.registry.process_names import is_of_host
-from sql.schema import version
 from warren.database_access import open_database
 from warren.route_plugins import look_for_routes
+from warren.scheduler.alarms.channels.mail import Mailer
+from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.settings.plaintext import DATABASE, in_plain_text
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import ProcessState, state
+from warren.sql.registry.process_names import is_of_host
+from warren.sql.schema import version
 from warren.views.nodes import registrations
 
 _ANSWER_SECONDS = 10.0

@@ -2,13 +2,13 @@
 
 import click
 
-from scheduler.views.alarm_view import AlarmView, alarm_view
-from scheduler.views.to_json import to_json
-from sql.alarms import alarms as alarms_table
-from sql.alarms.alarms import UNSENT, AlarmStatus
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.views.alarm_view import AlarmView, alarm_view
+from warren.scheduler.views.to_json import to_json
 from warren.settings.settings import Settings
+from warren.sql.alarms import alarms as alarms_table
+from warren.sql.alarms.alarms import UNSENT, AlarmStatus
 from warren.views.terminal import print_json, print_table, relative, visible
 
 HEADERS = ("id", "about", "run", "to", "status", "since", "tries", "next try", "error")

@@ -2,9 +2,9 @@
 
 import click
 
-from scheduler.jobs.spec import AppSpec
 from warren.actions.local_client import open_client
 from warren.command_options import examples, takes_settings
+from warren.scheduler.jobs.spec import AppSpec
 from warren.settings.settings import Settings
 
 

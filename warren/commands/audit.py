@@ -7,14 +7,14 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from scheduler.audit.integrity_check import AuditReport, audit
-from scheduler.audit.tally import COUNTS, JobTally
-from scheduler.membership.schedulers_zone import cluster_zone
-from scheduler.resolver import Resolver
-from sql.instants import iso
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.audit.integrity_check import AuditReport, audit
+from warren.scheduler.audit.tally import COUNTS, JobTally
+from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.resolver import Resolver
 from warren.settings.settings import Settings
+from warren.sql.instants import iso
 from warren.views.instants import local, read_instant
 from warren.views.terminal import print_json, print_table, visible
 

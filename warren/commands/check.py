@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import click
 
-from broker.errors import BrokerError
-from sql.errors import SqlError
+from warren.broker.errors import BrokerError
 from warren.checks import host_checks
 from warren.command_options import examples, takes_settings
 from warren.errors import WarrenError
 from warren.settings.settings import Settings
+from warren.sql.errors import SqlError
 from warren.views.terminal import visible
 
 FOUND_PROBLEMS = 1
@@ -87,8 +87,8 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
 
 
 def _alive(settings: Settings, kind: str | None) -> Checks:
-    from sql.registry import presence  # noqa: PLC0415 - see above
     from warren.checks import server_checks  # noqa: PLC0415
+    from warren.sql.registry import presence  # noqa: PLC0415 - see above
 
     if kind == API:
         return {API: lambda: server_checks.check_api(settings)}

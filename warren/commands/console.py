@@ -4,15 +4,15 @@ import contextlib
 
 import click
 
-from admin_web.serving.broker_link import ConsoleConnections
-from broker.boot_time import boot_seconds
-from executor.fork_server.secrecy import keep_settings_secret
-from sql.clock import DatabaseClock
-from sql.schema import version
+from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.broker.boot_time import boot_seconds
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
+from warren.executor.fork_server.secrecy import keep_settings_secret
 from warren.settings.keyring import cluster_keys
 from warren.settings.settings import Settings, needed_secret, needed_services
+from warren.sql.clock import DatabaseClock
+from warren.sql.schema import version
 from warren.wiring.broker import connect_broker
 from warren.wiring.console import address, make_console, open_console_database
 from warren.wiring.signals import Signals, log_thread_failures

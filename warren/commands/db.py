@@ -2,14 +2,14 @@
 
 import click
 
-from sql.dialects.database_url import parse
-from sql.dialects.supported import named
-from sql.engine import Database
-from sql.schema import migration
-from sql.schema.grants import grants as statements_for
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.settings.settings import Settings
+from warren.sql.dialects.database_url import parse
+from warren.sql.dialects.supported import named
+from warren.sql.engine import Database
+from warren.sql.schema import migration
+from warren.sql.schema.grants import grants as statements_for
 
 
 @click.group()

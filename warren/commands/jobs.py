@@ -6,18 +6,6 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from scheduler.commands.jobs import JobCommands
-from scheduler.membership.schedulers_zone import cluster_zone
-from scheduler.schedules.upcoming import next_fires
-from scheduler.views import blockers
-from scheduler.views.blockers import blocker_json
-from scheduler.views.job_view import JobView, job_json, job_view
-from sql.engine import Database
-from sql.instants import iso
-from sql.jobs import child_links
-from sql.listings import recent
-from sql.listings.recent import ListedJob
-from sql.registry import apps
 from warren.actions.local_client import open_client
 from warren.actions.trigger import trigger_job
 from warren.command_options import as_json, examples, takes_settings
@@ -25,7 +13,19 @@ from warren.database_access import now_ms, open_database
 from warren.jobfile.apply import apply_file
 from warren.jobfile.apply_by_api import apply_by_api
 from warren.jobfile.export import export_jobs
+from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.schedules.upcoming import next_fires
+from warren.scheduler.views import blockers
+from warren.scheduler.views.blockers import blocker_json
+from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
+from warren.sql.instants import iso
+from warren.sql.jobs import child_links
+from warren.sql.listings import recent
+from warren.sql.listings.recent import ListedJob
+from warren.sql.registry import apps
 from warren.views.instants import local
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 from warren.views.runs import HEADERS as RUN_HEADERS

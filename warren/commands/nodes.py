@@ -4,17 +4,17 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from scheduler.commands.cluster import NEVER, PauseOutcome
-from scheduler.resolver import Resolver
-from scheduler.views import blockers
-from scheduler.views.pause_view import pause_facts
-from scheduler.views.to_json import to_json
-from sql.registry import pauses
-from sql.registry.pauses import EVERY_APP, ShownPause
 from warren.actions.local_client import LocalClient, open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.commands.cluster import NEVER, PauseOutcome
+from warren.scheduler.resolver import Resolver
+from warren.scheduler.views import blockers
+from warren.scheduler.views.pause_view import pause_facts
+from warren.scheduler.views.to_json import to_json
 from warren.settings.settings import Settings
+from warren.sql.registry import pauses
+from warren.sql.registry.pauses import EVERY_APP, ShownPause
 from warren.views.instants import local, read_end, read_span
 from warren.views.nodes import (
     EXECUTOR_HEADERS,

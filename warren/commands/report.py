@@ -8,15 +8,15 @@ from zoneinfo import ZoneInfo
 import click
 from sqlalchemy.orm import Session
 
-from scheduler.membership.schedulers_zone import cluster_zone
-from scheduler.retention.calendar_days import CalendarDays, days_between
-from sql.instants import at, epoch_ms, iso
-from sql.models import DayReport
-from sql.runs import day_reports
-from sql.runs.day_reports import Counts
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.retention.calendar_days import CalendarDays, days_between
 from warren.settings.settings import Settings
+from warren.sql.instants import at, epoch_ms, iso
+from warren.sql.models import DayReport
+from warren.sql.runs import day_reports
+from warren.sql.runs.day_reports import Counts
 from warren.views.instants import read_instant
 from warren.views.terminal import print_json, print_table
 

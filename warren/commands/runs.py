@@ -4,15 +4,15 @@ from typing import Any
 
 import click
 
-from scheduler.views.run_view import run_json
-from sql.listings import recent
-from sql.run_status import RunStatus
 from warren.actions.clear import ClearOptions, clear_runs
 from warren.actions.local_client import open_client
 from warren.actions.run_log import print_log
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.views.run_view import run_json
 from warren.settings.settings import Settings
+from warren.sql.listings import recent
+from warren.sql.run_status import RunStatus
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, run_facts, run_line
 from warren.views.terminal import print_facts, print_json, print_table, print_text

@@ -2,7 +2,7 @@
 
 import click
 
-from broker.keys import app_key, webhook_secret
+from warren.broker.keys import app_key, webhook_secret
 from warren.command_options import examples, takes_settings
 from warren.settings.home import known_secret
 from warren.settings.settings import Settings

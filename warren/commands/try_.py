@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from executor.processes.trial import try_handler as run_handler
-from scheduler.jobs.param import check_param
 from warren.command_options import examples
+from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
+from warren.scheduler.jobs.param import check_param
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import click
 
-from broker.topology import check_app
-from executor.fork_server.secrecy import keep_settings_secret
-from executor.handlers.handler_registry import HandlersError
-from scheduler.jobs.rules import check_new_app_name
-from sql.engine import Database
-from sql.registry import apps
-from sql.schema import migration
+from warren.broker.topology import check_app
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
+from warren.executor.fork_server.secrecy import keep_settings_secret
+from warren.executor.handlers.handler_registry import HandlersError
 from warren.jobfile.up_jobs import UpJobs
 from warren.logs import BoundedFile, configure_logs
+from warren.scheduler.jobs.rules import check_new_app_name
 from warren.settings.file_lock import lock_embedded_database
 from warren.settings.home import LOG_FILE, home_database_url, home_secret, open_home
 from warren.settings.settings import DATABASE_FILE, HOME, Settings
+from warren.sql.engine import Database
+from warren.sql.registry import apps
+from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne
 from warren.wiring.all_in_one_console import UpConsole
 from warren.wiring.signals import Signals, log_thread_failures

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
-from sql.accounts import users as users_table
-from sql.accounts.users import Rights, Role
-from sql.models import User
-from sql.registry import apps
 from warren.actions.local_client import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.settings.settings import Settings
+from warren.sql.accounts import users as users_table
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.models import User
+from warren.sql.registry import apps
 from warren.views.terminal import print_json, print_table
 
 HEADERS = ("name", "role", "apps", "scripts", "state")

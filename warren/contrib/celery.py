@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from executor.handlers.context import JobContext
-from executor.handlers.handler_registry import job
+from warren.executor.handlers.context import JobContext
+from warren.executor.handlers.handler_registry import job
 
 _OWN = "celery."
 

@@ -13,16 +13,16 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scheduler.alarms.channels.mail_server import is_email
-from scheduler.cron.wall_clock import load_zone
-from scheduler.jobs.rules import check_app_name, problems
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Problem
-from scheduler.schedules.cron_schedule import CronSchedule
 from warren.errors import CommandError
 from warren.importing.cron_fields import BOTH_DAYS, listed
 from warren.jobfile.export import jobs_of_app
 from warren.jobfile.whole_files import read_whole
+from warren.scheduler.alarms.channels.mail_server import is_email
+from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.jobs.rules import check_app_name, problems
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.cron_schedule import CronSchedule
 from warren.views.terminal import warn
 
 _SHORTCUTS = {

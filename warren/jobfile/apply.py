@@ -8,17 +8,17 @@ from pathlib import Path
 
 import click
 
-from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_files.file_changes import Change
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Problem
-from scheduler.views.process_view import living_handlers
-from sql.engine import Database
-from sql.registry import apps
 from warren.actions.local_client import LocalClient, open_client
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.route_plugins import route_names
+from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Problem
+from warren.scheduler.views.process_view import living_handlers
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 from warren.views.nodes import registered_executors
 from warren.views.terminal import Screen, print_json, visible, warn
 

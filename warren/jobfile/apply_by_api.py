@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_files.file_changes import Change
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import print_changes
 from warren.jobfile.whole_files import read_whole
 from warren.jobfile.yaml_tree import line_at, tree_of
+from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_files.file_changes import Change
 from warren.settings.settings import PREFIX, Settings
 
 

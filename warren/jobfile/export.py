@@ -5,18 +5,18 @@ from dataclasses import fields
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
-from scheduler.jobs.fields import FIELDS
-from scheduler.jobs.rules import sound_specs
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.jobs.stored_spec import app_spec, job_spec
-from scheduler.schedules.registry import shown_as
-from sql.jobs import child_links, exports
 from warren.database_access import now_ms, open_database
 from warren.jobfile.yaml_writer import INDENT, Inline, braces, inline, scalar, text_field
 from warren.route_plugins import route_names
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.jobs.fields import FIELDS
+from warren.scheduler.jobs.rules import sound_specs
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.jobs.stored_spec import app_spec, job_spec
+from warren.scheduler.schedules.registry import shown_as
 from warren.settings.settings import Settings
+from warren.sql.jobs import child_links, exports
 from warren.views.terminal import warn
 
 

@@ -5,12 +5,6 @@ from typing import Any
 
 import yaml
 
-from scheduler.jobs import rules
-from scheduler.jobs.fields import Field, in_group
-from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.no_schedule import NoSchedule
-from scheduler.schedules.registry import KINDS
-from scheduler.schedules.schedule import ValueForm
 from warren.jobfile.yaml_reader import Read, YamlReader
 from warren.jobfile.yaml_tree import (
     Entry,
@@ -22,6 +16,12 @@ from warren.jobfile.yaml_tree import (
     text,
     whole_number,
 )
+from warren.scheduler.jobs import rules
+from warren.scheduler.jobs.fields import Field, in_group
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.no_schedule import NoSchedule
+from warren.scheduler.schedules.registry import KINDS
+from warren.scheduler.schedules.schedule import ValueForm
 
 
 def texts(node: yaml.Node, what: str) -> tuple[str, ...]:

@@ -12,11 +12,6 @@ from pathlib import Path
 
 import yaml
 
-from scheduler.alarms import target_rules
-from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from scheduler.jobs import rules as job_rules
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.problems import Problem
 from warren.errors import InvalidEntry, JobFileError
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
@@ -28,6 +23,11 @@ from warren.jobfile.yaml_tree import (
     text,
     tree_of,
 )
+from warren.scheduler.alarms import target_rules
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.jobs import rules as job_rules
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.problems import Problem
 
 #: Problems reported at most; a file with more is probably no job file.
 MOST_PROBLEMS = 50

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from scheduler.commands.audit_log import Action
-from scheduler.commands.job_files.file_changes import Change
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.engine import Database
-from sql.jobs import jobs
-from sql.registry import apps
 from warren.actions.local_client import client_on
 from warren.errors import CommandError
 from warren.jobfile.apply import apply, print_changes, unknown_handlers
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.route_plugins import route_names
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.job_files.file_changes import Change
 from warren.settings.settings import Settings
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.engine import Database
+from warren.sql.jobs import jobs
+from warren.sql.registry import apps
 from warren.views.terminal import visible, warn
 
 #: The app if neither the job file nor the database has one.

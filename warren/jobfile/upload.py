@@ -4,11 +4,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from admin_web.api.refusals import Refusal
-from scheduler.jobs.spec import AppSpec, JobSpec
+from warren.admin_web.api.refusals import Refusal
 from warren.errors import JobFileError
 from warren.jobfile.reader import MOST_PROBLEMS, read_job_text
 from warren.route_plugins import route_names
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
 
 
 def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:

@@ -2,8 +2,8 @@
 
 from typing import BinaryIO
 
-from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.errors import CommandError
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 
 
 def read_whole(file: BinaryIO, name: str) -> bytes:

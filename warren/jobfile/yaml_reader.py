@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from scheduler.problems import Problem
 from warren.errors import InvalidEntry
 from warren.jobfile.yaml_tree import Entry, entries, items
+from warren.scheduler.problems import Problem
 
 Read = Callable[[yaml.Node, str], Any]
 

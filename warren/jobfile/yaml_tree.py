@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.errors import InvalidEntry
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 
 #: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20

@@ -4,8 +4,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from sql.dialects.url_forms import form_of
 from warren.errors import CommandError
+from warren.sql.dialects.url_forms import form_of
 
 
 class FileLock:

@@ -2,7 +2,7 @@
 
 import structlog
 
-from broker.keys import AppKeys, ClusterKeys
+from warren.broker.keys import AppKeys, ClusterKeys
 from warren.settings.settings import Settings, needed_secret
 
 log = structlog.get_logger()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from broker.loopback import is_loopback
+from warren.broker.loopback import is_loopback
 
 DATABASE, BROKER = "database", "broker"
 LINKS = (DATABASE, BROKER)

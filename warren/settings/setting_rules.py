@@ -10,16 +10,16 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
-from broker.messages.values import ScriptLanguage
-from executor.disk import Reserve
-from executor.fork_server.job_limits import JobLimits
-from executor.gateway.access_tokens import AccessTokens
-from executor.gateway.allow_list import AllowList
-from scheduler.alarms.channels.mail_server import MailServer, is_email
-from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
-from scheduler.alarms.channels.webhook_url import check_webhook
-from scheduler.commands.tokens.token_text import is_whole
-from sql.dialects.url_forms import form_of
+from warren.broker.messages.values import ScriptLanguage
+from warren.executor.disk import Reserve
+from warren.executor.fork_server.job_limits import JobLimits
+from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.allow_list import AllowList
+from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
+from warren.scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
+from warren.scheduler.alarms.channels.webhook_url import check_webhook
+from warren.scheduler.commands.tokens.token_text import is_whole
+from warren.sql.dialects.url_forms import form_of
 
 SECRET_LENGTH = 32
 TOKEN_LENGTH = 16

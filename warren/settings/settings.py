@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NoReturn
 from zoneinfo import ZoneInfo
 
-from broker.messages.values import ScriptLanguage
-from executor.disk import DEFAULT_RESERVE
+from warren.broker.messages.values import ScriptLanguage
 from warren.errors import CommandError, SettingsError
+from warren.executor.disk import DEFAULT_RESERVE
 from warren.settings.kinds import (
     boolean,
     folder,

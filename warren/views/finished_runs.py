@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from broker.messages.to_scheduler import Finished, NotStarted
-from executor.processes.interface import SlotEvents, SlotsFactory
-from sql.engine import Database
-from sql.listings import run_lines
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.executor.processes.interface import SlotEvents, SlotsFactory
+from warren.sql.engine import Database
+from warren.sql.listings import run_lines
 from warren.views.runs import job_name
 from warren.views.terminal import Screen, coloured, visible
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
 
 _UNITS_MS = {"s": 1_000, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w": 7 * DAY_MS}
 _SPAN = re.compile(r"(\d{1,9})([smhdw])")

@@ -2,11 +2,11 @@
 
 from zoneinfo import ZoneInfo
 
-from scheduler.jobs.fields import FIELDS
-from scheduler.schedules.registry import has_schedule, shown_as
-from scheduler.schedules.upcoming import is_waiting
-from scheduler.views.job_view import JobView
-from sql.listings.recent import ListedJob
+from warren.scheduler.jobs.fields import FIELDS
+from warren.scheduler.schedules.registry import has_schedule, shown_as
+from warren.scheduler.schedules.upcoming import is_waiting
+from warren.scheduler.views.job_view import JobView
+from warren.sql.listings.recent import ListedJob
 from warren.views.instants import local
 from warren.views.terminal import relative
 

@@ -5,17 +5,17 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.reason import Reason
-from scheduler.views import blockers
-from scheduler.views.blockers import Blockers
-from scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
-from scheduler.views.to_json import to_json
-from sql.clock import database_now_ms
-from sql.engine import Database
-from sql.listings import app_listing
-from sql.models import Registration
-from sql.registry import apps, presence
-from sql.registry.liveness import ProcessState
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.views import blockers
+from warren.scheduler.views.blockers import Blockers
+from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.scheduler.views.to_json import to_json
+from warren.sql.clock import database_now_ms
+from warren.sql.engine import Database
+from warren.sql.listings import app_listing
+from warren.sql.models import Registration
+from warren.sql.registry import apps, presence
+from warren.sql.registry.liveness import ProcessState
 from warren.views.terminal import relative
 
 #: States as people read them; JSON has the states themselves.

@@ -2,8 +2,8 @@
 
 from zoneinfo import ZoneInfo
 
-from sql.listings.recent import DetailedRun
-from sql.listings.run_lines import RunLine
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.listings.run_lines import RunLine
 from warren.views.instants import local
 from warren.views.terminal import duration, relative
 

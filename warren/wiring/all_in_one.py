@@ -12,14 +12,14 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from broker.keys import AppKeys, ClusterKeys
-from broker.memory.transport import MemoryBroker
-from executor.core.agent import Executor
-from scheduler.node import SchedulerNode
-from sql.engine import Database
-from sql.listings import recent
-from sql.registry import presence
+from warren.broker.keys import AppKeys, ClusterKeys
+from warren.broker.memory.transport import MemoryBroker
+from warren.executor.core.agent import Executor
+from warren.scheduler.node import SchedulerNode
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
+from warren.sql.listings import recent
+from warren.sql.registry import presence
 from warren.views.finished_runs import FinishedRuns
 from warren.views.nodes import registrations
 from warren.wiring.all_in_one_api import UpApi

@@ -4,17 +4,17 @@ import secrets
 import time
 from pathlib import Path
 
-from admin_web.serving.api_process import ApiProcess
-from broker.transport import Transport
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.commands.tokens.token_commands import MOST_DAYS, TokenSpec
-from scheduler.commands.tokens.token_text import hash_of, is_token
-from sql.accounts import tokens, users
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.instants import DAY_MS
 from warren.actions.local_client import client_on
+from warren.admin_web.serving.api_process import ApiProcess
+from warren.broker.transport import Transport
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, TokenSpec
+from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.settings.settings import HOME, Settings
+from warren.sql.accounts import tokens, users
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.instants import DAY_MS
 from warren.wiring.all_in_one_web import WebResources, on_free_port
 from warren.wiring.api import api_address, make_api, open_api_database
 

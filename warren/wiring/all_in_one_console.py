@@ -1,9 +1,9 @@
 """The console inside `warren up`, on a free port."""
 
-from admin_web.serving.console_process import Console
-from broker.transport import Transport
-from sql.engine import Database
+from warren.admin_web.serving.console_process import Console
+from warren.broker.transport import Transport
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
 from warren.wiring.all_in_one_web import WebResources, on_free_port
 from warren.wiring.console import address, make_console, open_console_database
 

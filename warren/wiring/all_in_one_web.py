@@ -4,13 +4,13 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from admin_web.serving.broker_link import ConsoleConnections
-from broker.boot_time import boot_seconds
-from broker.keys import ClusterKeys
-from broker.transport import Transport
-from sql.clock import DatabaseClock
-from sql.engine import Database
+from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.broker.boot_time import boot_seconds
+from warren.broker.keys import ClusterKeys
+from warren.broker.transport import Transport
 from warren.errors import CommandError
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
 
 Process = TypeVar("Process")
 #: How many ports to try from the default one on, so that several `warren up` on one machine work.

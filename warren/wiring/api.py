@@ -1,17 +1,17 @@
 """Makes the API from the settings; a separate module, so that only it loads Flask."""
 
-from admin_web.api.api_services import ApiServices, JobFiles, Limits
-from admin_web.serving.api_process import THREADS, ApiProcess
-from admin_web.serving.broker_link import ConsoleConnections
-from scheduler.membership.schedulers_zone import ClusterZone
-from sql.clock import DatabaseClock
-from sql.engine import Database
-from sql.ids import RunIds
 from warren import __version__
+from warren.admin_web.api.api_services import ApiServices, JobFiles, Limits
+from warren.admin_web.serving.api_process import THREADS, ApiProcess
+from warren.admin_web.serving.broker_link import ConsoleConnections
 from warren.jobfile.export import job_file
 from warren.jobfile.upload import read_upload
 from warren.route_plugins import route_names
+from warren.scheduler.membership.schedulers_zone import ClusterZone
 from warren.settings.settings import Settings
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
 from warren.wiring.console import RETRY_SECONDS, STATEMENT_SECONDS
 
 #: The bursts of requests and triggers, as multiples of their rates.

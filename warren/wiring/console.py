@@ -1,14 +1,14 @@
 """Makes the console from the settings; a separate module, so that only it loads Flask."""
 
-from admin_web.console_services import ConsoleServices
-from admin_web.serving.broker_link import ConsoleConnections
-from admin_web.serving.console_process import Console
-from scheduler.membership.schedulers_zone import ClusterZone
-from sql.clock import DatabaseClock
-from sql.engine import Database
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.admin_web.serving.console_process import Console
 from warren.jobfile.export import job_file
 from warren.route_plugins import route_names
+from warren.scheduler.membership.schedulers_zone import ClusterZone
 from warren.settings.settings import Settings
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
 
 #: Pooled connections of a console; half as many more are opened when needed.
 POOL_SIZE = 8

@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 from functools import partial
 
-from broker.keys import AppKeys
-from broker.transport import Transport
-from executor.boot_context import Limits
-from executor.core.agent import Executor, SchedulerLink
-from executor.core.state_folder import StateFolder
-from executor.disk import Reserve
-from executor.errors import UserUnusable
-from executor.fork_server.confinement import Confinement, JobUser
-from executor.fork_server.job_limits import JobLimits
-from executor.logs.run_logs import RunLogs
-from executor.messaging.signed_sender import Identity
-from executor.processes.interface import SlotsFactory
-from executor.processes.slot_options import SlotOptions
-from executor.processes.slots import Slots
-from scheduler.rounds.loop import Loop
+from warren.broker.keys import AppKeys
+from warren.broker.transport import Transport
 from warren.errors import SettingsError
+from warren.executor.boot_context import Limits
+from warren.executor.core.agent import Executor, SchedulerLink
+from warren.executor.core.state_folder import StateFolder
+from warren.executor.disk import Reserve
+from warren.executor.errors import UserUnusable
+from warren.executor.fork_server.confinement import Confinement, JobUser
+from warren.executor.fork_server.job_limits import JobLimits
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.interface import SlotsFactory
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.slots import Slots
+from warren.scheduler.rounds.loop import Loop
 from warren.settings.settings import Settings
 from warren.wiring.signals import Signals
 

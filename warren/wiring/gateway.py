@@ -2,19 +2,19 @@
 
 from functools import partial
 
-from broker.keys import AppKeys
-from broker.transport import Transport
-from executor.boot_context import Limits
-from executor.core.agent import Executor, SchedulerLink
-from executor.core.state_folder import StateFolder
-from executor.gateway.access_tokens import AccessTokens
-from executor.gateway.allow_list import AllowList
-from executor.gateway.gateway import Gateway
-from executor.gateway.remote_run import RemoteLimits
-from executor.gateway.remotes import RemoteOptions, Remotes
-from executor.messaging.signed_sender import Identity
-from executor.processes.interface import SlotsFactory
+from warren.broker.keys import AppKeys
+from warren.broker.transport import Transport
 from warren.errors import SettingsError
+from warren.executor.boot_context import Limits
+from warren.executor.core.agent import Executor, SchedulerLink
+from warren.executor.core.state_folder import StateFolder
+from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.gateway import Gateway
+from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.remotes import RemoteOptions, Remotes
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.interface import SlotsFactory
 from warren.settings.keyring import app_keys
 from warren.settings.settings import KINDS, PREFIX, Settings
 from warren.wiring.executor import make_run_logs

@@ -2,18 +2,18 @@
 
 import socket
 
-from broker.keys import ClusterKeys
-from broker.transport import Transport
-from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
-from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
-from scheduler.node import SchedulerNode
-from scheduler.options import NodeOptions
-from scheduler.roles import Roles
-from sql.engine import Database
+from warren.broker.keys import ClusterKeys
+from warren.broker.transport import Transport
 from warren.route_plugins import load_routes
+from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
+from warren.scheduler.alarms.policy import AlarmPolicy, AlarmTargets
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.options import NodeOptions
+from warren.scheduler.roles import Roles
 from warren.settings.settings import Settings
 from warren.settings.telemetry import traced_service
+from warren.sql.engine import Database
 from warren.wiring.tracing import span_exporter
 
 

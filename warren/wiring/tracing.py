@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from scheduler.completion.run_spans import Span, SpanExporter
+from warren.scheduler.completion.run_spans import Span, SpanExporter
 
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 _FLUSH_MS = 3_000

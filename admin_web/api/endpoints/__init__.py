@@ -1,16 +1,16 @@
 """The groups of views; add new ones to this list."""
 
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Group
-from admin_web.api.endpoints.activity import ActivityEndpoints
-from admin_web.api.endpoints.apps import AppEndpoints
-from admin_web.api.endpoints.cluster import ClusterEndpoints
-from admin_web.api.endpoints.job_files import JobFileEndpoints
-from admin_web.api.endpoints.job_switches import JobSwitchEndpoints
-from admin_web.api.endpoints.jobs import JobEndpoints
-from admin_web.api.endpoints.ledger import LedgerEndpoints
-from admin_web.api.endpoints.meta import MetaEndpoints
-from admin_web.api.endpoints.runs import RunEndpoints
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Group
+from warren.admin_web.api.endpoints.activity import ActivityEndpoints
+from warren.admin_web.api.endpoints.apps import AppEndpoints
+from warren.admin_web.api.endpoints.cluster import ClusterEndpoints
+from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
+from warren.admin_web.api.endpoints.job_switches import JobSwitchEndpoints
+from warren.admin_web.api.endpoints.jobs import JobEndpoints
+from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
+from warren.admin_web.api.endpoints.meta import MetaEndpoints
+from warren.admin_web.api.endpoints.runs import RunEndpoints
 
 
 def groups(services: ApiServices) -> list[Group]:

@@ -6,22 +6,31 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.answer_types import answer_type, page_type, to_answer
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call, endpoint
-from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, instant_ms, page, place_of
-from admin_web.api.refusals import at_parameter
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.retention.calendar_days import CalendarDays, days_between
-from scheduler.views.alarm_view import AlarmView, alarm_view
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.alarms import alarms as alarms_table
-from sql.alarms.alarms import UNSENT, AlarmStatus
-from sql.instants import at, iso
-from sql.models import AuditEntry
-from sql.runs import day_reports
-from sql.runs.day_reports import Counts
+from warren.admin_web.api.answer_types import answer_type, page_type, to_answer
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.paging import (
+    USUAL,
+    Cursor,
+    Instant,
+    Limit,
+    Word,
+    instant_ms,
+    page,
+    place_of,
+)
+from warren.admin_web.api.refusals import at_parameter
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.retention.calendar_days import CalendarDays, days_between
+from warren.scheduler.views.alarm_view import AlarmView, alarm_view
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.alarms import alarms as alarms_table
+from warren.sql.alarms.alarms import UNSENT, AlarmStatus
+from warren.sql.instants import at, iso
+from warren.sql.models import AuditEntry
+from warren.sql.runs import day_reports
+from warren.sql.runs.day_reports import Counts
 
 DAYS = 366
 AlarmAnswer = answer_type("Alarm", AlarmView)

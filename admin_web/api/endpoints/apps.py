@@ -6,29 +6,29 @@ from urllib.parse import quote
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api.answer_types import page_type
-from admin_web.api.api_services import ApiServices
-from admin_web.api.bodies import FieldErrors, refuse
-from admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from admin_web.api.endpoints.pauses import (
+from warren.admin_web.api.answer_types import page_type
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.bodies import FieldErrors, refuse
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from warren.admin_web.api.endpoints.pauses import (
     Changed,
     PauseBody,
     PauseFacts,
     pause,
     pause_answer,
 )
-from admin_web.api.paging import PageQuery, page, place_of
-from scheduler.alarms.channels.webhook_url import without_secret
-from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.jobs.spec import AppSpec
-from scheduler.jobs.stored_spec import app_spec
-from sql.errors import LookupFailure, NotFound
-from sql.listings import app_listing
-from sql.models import App
-from sql.registry import pauses
-from sql.registry.apps import ids_by_name
-from sql.registry.pauses import ShownPause
+from warren.admin_web.api.paging import PageQuery, page, place_of
+from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.jobs.spec import AppSpec
+from warren.scheduler.jobs.stored_spec import app_spec
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.listings import app_listing
+from warren.sql.models import App
+from warren.sql.registry import pauses
+from warren.sql.registry.apps import ids_by_name
+from warren.sql.registry.pauses import ShownPause
 
 
 class AppAlarm(msgspec.Struct, kw_only=True):

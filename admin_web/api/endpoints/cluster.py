@@ -5,21 +5,21 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api.answer_types import answer_type, page_type, to_answer
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call, endpoint
-from admin_web.api.endpoints.apps import app_id_of, asked_app_ids
-from admin_web.api.endpoints.pauses import Changed, PauseBody, pause
-from admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.views import blockers
-from scheduler.views.blockers import Blockers
-from scheduler.views.pause_view import pause_facts
-from scheduler.views.process_view import ExecutorView, NodeView, node_view
-from sql.listings import app_listing
-from sql.listings.app_listing import RoutedJob
-from sql.models import Registration
-from sql.registry import pauses, presence
+from warren.admin_web.api.answer_types import answer_type, page_type, to_answer
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
+from warren.admin_web.api.endpoints.pauses import Changed, PauseBody, pause
+from warren.admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.views import blockers
+from warren.scheduler.views.blockers import Blockers
+from warren.scheduler.views.pause_view import pause_facts
+from warren.scheduler.views.process_view import ExecutorView, NodeView, node_view
+from warren.sql.listings import app_listing
+from warren.sql.listings.app_listing import RoutedJob
+from warren.sql.models import Registration
+from warren.sql.registry import pauses, presence
 
 
 class Blocker(msgspec.Struct, kw_only=True):

@@ -7,25 +7,25 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from admin_web.api.api_services import ApiServices
-from admin_web.api.bodies import FieldErrors, refuse
-from admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
-from admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
-from admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
-from admin_web.api.paging import Word
-from admin_web.api.problem_answers import error_detail
-from admin_web.api.refusals import Refusal
-from scheduler.alarms import target_rules
-from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_files.job_file import JOB_FILE_BYTES
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.jobs import rules
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.jobs.stored_spec import app_spec, job_spec
-from scheduler.problems import Code, Problem, found
-from sql.jobs import child_links, exports
-from sql.listings import job_search
-from sql.registry.apps import ids_by_name
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.bodies import FieldErrors, refuse
+from warren.admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
+from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
+from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
+from warren.admin_web.api.paging import Word
+from warren.admin_web.api.problem_answers import error_detail
+from warren.admin_web.api.refusals import Refusal
+from warren.scheduler.alarms import target_rules
+from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.jobs import rules
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.jobs.stored_spec import app_spec, job_spec
+from warren.scheduler.problems import Code, Problem, found
+from warren.sql.jobs import child_links, exports
+from warren.sql.listings import job_search
+from warren.sql.registry.apps import ids_by_name
 
 
 class ApplyQuery(msgspec.Struct, kw_only=True):

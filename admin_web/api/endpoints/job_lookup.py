@@ -2,16 +2,16 @@
 
 from sqlalchemy.orm import Session
 
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call
-from admin_web.api.endpoints.apps import app_id_of
-from admin_web.api.refusals import PreconditionFailed
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import lookup_problem
-from sql.errors import LookupFailure, NotFound
-from sql.jobs import job_names
-from sql.listings import job_search
-from sql.listings.recent import ListedJob
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Call
+from warren.admin_web.api.endpoints.apps import app_id_of
+from warren.admin_web.api.refusals import PreconditionFailed
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import lookup_problem
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs import job_names
+from warren.sql.listings import job_search
+from warren.sql.listings.recent import ListedJob
 
 #: The path of a job.
 JOB = "/jobs/<app>/<name>"

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import msgspec
 
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call, endpoint
-from admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.schedules.upcoming import next_fires
-from sql.instants import iso
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.endpoints.job_lookup import JOB, job_id_of, read_job
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.schedules.upcoming import next_fires
+from warren.sql.instants import iso
 
 
 class NextQuery(msgspec.Struct, kw_only=True):

@@ -7,14 +7,14 @@ from urllib.parse import quote
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api import conditions
-from admin_web.api.answer_types import page_type
-from admin_web.api.api_services import ApiServices
-from admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
-from admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
-from admin_web.api.endpoints.apps import asked_app_ids
-from admin_web.api.endpoints.job_lookup import JOB, job_id_of, job_id_to_match, read_job
-from admin_web.api.job_bodies import (
+from warren.admin_web.api import conditions
+from warren.admin_web.api.answer_types import page_type
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
+from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
+from warren.admin_web.api.endpoints.apps import asked_app_ids
+from warren.admin_web.api.endpoints.job_lookup import JOB, job_id_of, job_id_to_match, read_job
+from warren.admin_web.api.job_bodies import (
     BodyLocation,
     JobAnswer,
     JobBody,
@@ -23,19 +23,19 @@ from admin_web.api.job_bodies import (
     merged,
     spec_of,
 )
-from admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
-from admin_web.api.refusals import PreconditionFailed
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import job_spec
-from scheduler.problems import Code, Refused
-from scheduler.schedules.upcoming import next_fire
-from sql.instants import epoch_ms, iso
-from sql.jobs import child_links, script_versions
-from sql.jobs.script_versions import ListedVersion
-from sql.listings import job_search
-from sql.listings.job_search import JobFilter, Order
-from sql.listings.recent import ListedJob
+from warren.admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
+from warren.admin_web.api.refusals import PreconditionFailed
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import job_spec
+from warren.scheduler.problems import Code, Refused
+from warren.scheduler.schedules.upcoming import next_fire
+from warren.sql.instants import epoch_ms, iso
+from warren.sql.jobs import child_links, script_versions
+from warren.sql.jobs.script_versions import ListedVersion
+from warren.sql.listings import job_search
+from warren.sql.listings.job_search import JobFilter, Order
+from warren.sql.listings.recent import ListedJob
 
 JobPage = page_type(JobAnswer)
 

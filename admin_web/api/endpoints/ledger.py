@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from admin_web.api.answer_types import page_type
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import Call, endpoint
-from admin_web.api.endpoints.apps import asked_app_ids
-from admin_web.api.endpoints.job_lookup import job_id_of
-from admin_web.api.paging import Cursor, Instant, Limit, Word, instant_ms, page, place_of
-from admin_web.api.refusals import at_parameter
-from scheduler.audit.integrity_check import audit_job
-from scheduler.audit.tally import JobTally
-from scheduler.commands.tokens.scopes import Scope
-from sql.instants import DAY_MS, HOUR_MS, moment
-from sql.listings import ledger
-from sql.listings.ledger import LedgerFilter
+from warren.admin_web.api.answer_types import page_type
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.endpoints.apps import asked_app_ids
+from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.paging import Cursor, Instant, Limit, Word, instant_ms, page, place_of
+from warren.admin_web.api.refusals import at_parameter
+from warren.scheduler.audit.integrity_check import audit_job
+from warren.scheduler.audit.tally import JobTally
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.sql.instants import DAY_MS, HOUR_MS, moment
+from warren.sql.listings import ledger
+from warren.sql.listings.ledger import LedgerFilter
 
 #: Limits of one page or request; its cost grows with jobs times days.
 LEDGER_JOBS = 20

@@ -7,12 +7,12 @@ import msgspec
 from flask import current_app
 from sqlalchemy.orm import Session
 
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
-from admin_web.api.endpoints.description_page import description_page
-from admin_web.api.openapi import document
-from sql.listings import job_search
-from sql.registry.apps import ids_by_name
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
+from warren.admin_web.api.endpoints.description_page import description_page
+from warren.admin_web.api.openapi import document
+from warren.sql.listings import job_search
+from warren.sql.registry.apps import ids_by_name
 
 HTML, CSS = "text/html", "text/css"
 _STYLE = resources.files("admin_web") / "static" / "api.css"

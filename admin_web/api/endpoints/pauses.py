@@ -2,12 +2,12 @@
 
 import msgspec
 
-from admin_web.api.endpoint import Call
-from admin_web.api.paging import instant_ms
-from admin_web.api.refusals import Refusal
-from scheduler.commands.cluster import NEVER, ClusterCommands, PauseOutcome
-from scheduler.views.pause_view import pause_facts
-from sql.registry.pauses import EVERY_APP, ShownPause
+from warren.admin_web.api.endpoint import Call
+from warren.admin_web.api.paging import instant_ms
+from warren.admin_web.api.refusals import Refusal
+from warren.scheduler.commands.cluster import NEVER, ClusterCommands, PauseOutcome
+from warren.scheduler.views.pause_view import pause_facts
+from warren.sql.registry.pauses import EVERY_APP, ShownPause
 
 
 class PauseBody(msgspec.Struct, kw_only=True):

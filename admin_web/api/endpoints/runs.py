@@ -9,15 +9,24 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from admin_web.api.answer_types import page_type
-from admin_web.api.api_services import ApiServices
-from admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
-from admin_web.api.endpoints.apps import asked_app_ids
-from admin_web.api.endpoints.job_lookup import job_id_of
-from admin_web.api.paging import USUAL, Cursor, Instant, Limit, Word, cursor, instant_ms, place_of
-from admin_web.api.refusals import at_parameter
-from admin_web.api.runs.log_answers import LogAnswer, RunLogAnswers, log_reply
-from admin_web.api.runs.run_answers import (
+from warren.admin_web.api.answer_types import page_type
+from warren.admin_web.api.api_services import ApiServices
+from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
+from warren.admin_web.api.endpoints.apps import asked_app_ids
+from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.paging import (
+    USUAL,
+    Cursor,
+    Instant,
+    Limit,
+    Word,
+    cursor,
+    instant_ms,
+    place_of,
+)
+from warren.admin_web.api.refusals import at_parameter
+from warren.admin_web.api.runs.log_answers import LogAnswer, RunLogAnswers, log_reply
+from warren.admin_web.api.runs.run_answers import (
     RunAnswer,
     RunWithTick,
     TickEnd,
@@ -25,17 +34,17 @@ from admin_web.api.runs.run_answers import (
     run_with_tick,
     tick_answer,
 )
-from admin_web.api.runs.wait import LONGEST_SECONDS, Wait, applied, preferred_wait_seconds
-from admin_web.logs.log_source import log_source
-from scheduler.commands.runs import KillOutcome
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.completion.tick_end import Attempt
-from sql.accounts.idempotency import IdempotentRequest
-from sql.errors import LookupFailure, NotFound
-from sql.listings import recent, run_search, tick_ends
-from sql.listings.recent import DetailedRun
-from sql.listings.run_walks import RunSearch
-from sql.run_status import FINAL, OPEN, Kind, RunStatus
+from warren.admin_web.api.runs.wait import LONGEST_SECONDS, Wait, applied, preferred_wait_seconds
+from warren.admin_web.logs.log_source import log_source
+from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.completion.tick_end import Attempt
+from warren.sql.accounts.idempotency import IdempotentRequest
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.listings import recent, run_search, tick_ends
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 _WAIT = {"Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."}

@@ -3,7 +3,7 @@
 import selectors
 from collections.abc import Mapping
 
-from admin_web.api.runs.held_request import HeldConnection, HeldRequest
+from warren.admin_web.api.runs.held_request import HeldConnection, HeldRequest
 
 
 class ClientWatch:

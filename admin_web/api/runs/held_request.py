@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from flask import Request
 
-from admin_web.api.runs.wait import Wait
+from warren.admin_web.api.runs.wait import Wait
 
 #: The key in the WSGI environment of the function that holds a request, if the server has one.
 HOLD = "warren.hold"

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 from flask import request
 
-from admin_web.api.endpoint import JSON, TEXT, Reply
-from admin_web.logs.log_reader import LogPart, LogReader, ReadStatus
-from admin_web.logs.log_source import Source
-from broker.rpc import Requester
-from sql.listings.recent import DetailedRun
-from sql.registry.liveness import EXECUTOR_ALIVE_MS
-from sql.run_status import FINAL
+from warren.admin_web.api.endpoint import JSON, TEXT, Reply
+from warren.admin_web.logs.log_reader import LogPart, LogReader, ReadStatus
+from warren.admin_web.logs.log_source import Source
+from warren.broker.rpc import Requester
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.registry.liveness import EXECUTOR_ALIVE_MS
+from warren.sql.run_status import FINAL
 
 EXECUTOR, KEPT, NONE = "executor", "kept", "none"
 

@@ -14,13 +14,13 @@ from typing import cast
 import structlog
 from flask import request
 
-from admin_web.api.endpoint import Call, Reply
-from admin_web.api.rate_limits import ConcurrencyLimits
-from admin_web.api.runs.client_watch import ClientWatch
-from admin_web.api.runs.held_request import ApiRequest, HeldConnection, HeldRequest
-from admin_web.api.runs.wait import Wait
-from sql.engine import Database
-from sql.listings import tick_ends
+from warren.admin_web.api.endpoint import Call, Reply
+from warren.admin_web.api.rate_limits import ConcurrencyLimits
+from warren.admin_web.api.runs.client_watch import ClientWatch
+from warren.admin_web.api.runs.held_request import ApiRequest, HeldConnection, HeldRequest
+from warren.admin_web.api.runs.wait import Wait
+from warren.sql.engine import Database
+from warren.sql.listings import tick_ends
 
 #: Requests that must be polled one by one: polls a second in total, and the pause of each.
 POLLS_PER_SECOND, POLL_PAUSE_SECONDS = 50, 0.5

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from admin_web.api.answer_types import answer_type
-from scheduler.completion.tick_end import Attempt, tick_end
-from scheduler.views.run_view import PAGES_ONLY, run_json
-from sql.listings.recent import DetailedRun
-from sql.runs.ticks import tick_of
+from warren.admin_web.api.answer_types import answer_type
+from warren.scheduler.completion.tick_end import Attempt, tick_end
+from warren.scheduler.views.run_view import PAGES_ONLY, run_json
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.runs.ticks import tick_of
 
 
 class TickEnd(msgspec.Struct, kw_only=True):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from flask import request
 
-from admin_web.api.endpoint import Call, Reply
-from admin_web.api.refusals import at_parameter
+from warren.admin_web.api.endpoint import Call, Reply
+from warren.admin_web.api.refusals import at_parameter
 
 #: Seconds that a request waits at most.
 LONGEST_SECONDS = 60

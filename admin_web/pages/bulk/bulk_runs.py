@@ -7,17 +7,17 @@ from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms import bulk
-from admin_web.forms.bulk import BulkAction
-from admin_web.forms.run_filter import read_query
-from admin_web.url_routes import route
-from admin_web.views.bulk_work import BulkWork, Work
-from admin_web.views.run_finder import RunFinder
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.commands.bulk.bulk_outcomes import Part
-from scheduler.commands.commands import Commands
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms import bulk
+from warren.admin_web.forms.bulk import BulkAction
+from warren.admin_web.forms.run_filter import read_query
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.bulk_work import BulkWork, Work
+from warren.admin_web.views.run_finder import RunFinder
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.bulk.bulk_outcomes import Part
+from warren.scheduler.commands.commands import Commands
 
 ACTIONS = (BulkAction.RUN_AGAIN, BulkAction.KILL)
 Page = Response | str | tuple[str, int]

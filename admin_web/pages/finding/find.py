@@ -9,17 +9,17 @@ from flask import render_template, request, url_for
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
-from admin_web.console_services import ConsoleServices
-from admin_web.menu import menu_entries
-from admin_web.pages.finding import find_actions
-from admin_web.pages.finding.find_actions import Choice
-from admin_web.url_ids import LARGEST
-from admin_web.url_routes import route
-from admin_web.visitors import Visitor, visitor
-from scheduler.actor import Right
-from sql.accounts import preferences
-from sql.listings import dashboard, job_search, run_choices, run_lines
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.menu import menu_entries
+from warren.admin_web.pages.finding import find_actions
+from warren.admin_web.pages.finding.find_actions import Choice
+from warren.admin_web.url_ids import LARGEST
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
+from warren.sql.accounts import preferences
+from warren.sql.listings import dashboard, job_search, run_choices, run_lines
+from warren.sql.registry.apps import ids_by_name
 
 #: Results of each kind, and how many of a kind may match for their actions to be listed.
 EACH, WITH_ACTIONS = 7, 2

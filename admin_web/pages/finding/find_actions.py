@@ -8,15 +8,15 @@ from flask import url_for
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
-from admin_web.visitors import Visitor
-from scheduler.actor import Right
-from scheduler.jobs.script_cache import language_of
-from scheduler.views.process_view import executor_view
-from sql.listings.run_lines import RunLine
-from sql.models import Job, Registration
-from sql.registry import pauses
-from sql.registry.liveness import ProcessState
-from sql.run_status import OPEN, RunStatus
+from warren.admin_web.visitors import Visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.views.process_view import executor_view
+from warren.sql.listings.run_lines import RunLine
+from warren.sql.models import Job, Registration
+from warren.sql.registry import pauses
+from warren.sql.registry.liveness import ProcessState
+from warren.sql.run_status import OPEN, RunStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,17 @@ from functools import partial
 from flask import render_template
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.history import changes, job_history
-from admin_web.history.changes import values_of
-from admin_web.history.job_history import JobHistory
-from admin_web.history.record_fields import Names, names_in
-from admin_web.local_times import LocalTimes
-from admin_web.url_ids import id_argument
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.history import changes, job_history
+from warren.admin_web.history.changes import values_of
+from warren.admin_web.history.job_history import JobHistory
+from warren.admin_web.history.record_fields import Names, names_in
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.url_ids import id_argument
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
 
 #: Versions on the page; the audit log has the others.
 LINES = 200

@@ -4,13 +4,13 @@ from flask import abort, flash, redirect, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from admin_web.access.gate import local_path
-from admin_web.console_services import ConsoleServices
-from admin_web.url_routes import route
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from sql.accounts import preferences
-from sql.listings import job_search
+from warren.admin_web.access.gate import local_path
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.sql.accounts import preferences
+from warren.sql.listings import job_search
 
 #: The lists whose filters can be saved, by the name of their page.
 PAGES = {"jobs": "jobs.index", "runs": "runs.index"}

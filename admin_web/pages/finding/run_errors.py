@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 from flask import Response, render_template, request
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.forms.run_filter import PERIODS
-from admin_web.url_routes import route
-from admin_web.views.run_finder import MOST, RunFinder
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from sql.listings import job_search, run_lines
-from sql.listings.error_groups import ErrorGroup, ErrorGroups
-from sql.listings.run_search import RunCount
-from sql.run_status import FAILURES
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.forms.run_filter import PERIODS
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.run_finder import MOST, RunFinder
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.sql.listings import job_search, run_lines
+from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
+from warren.sql.listings.run_search import RunCount
+from warren.sql.run_status import FAILURES
 
 #: Groups on the page; a shorter period shows the rest.
 GROUPS = 100

@@ -9,28 +9,28 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 from wtforms import SelectMultipleField, TextAreaField
 
-from admin_web.access.gate import local_path
-from admin_web.console_services import ConsoleServices
-from admin_web.forms import bulk
-from admin_web.forms.bulk import BulkAction
-from admin_web.forms.choices import select_choices
-from admin_web.forms.console_form import ConsoleForm
-from admin_web.forms.once import sent_once
-from admin_web.language import job_labels
-from admin_web.language.problem_text import problem_text
-from admin_web.pages.bulk.bulk_jobs import ask_about_all
-from admin_web.url_ids import read_id
-from admin_web.url_routes import route
-from admin_web.views import trigger_preview
-from admin_web.views.bulk_work import BulkWork, Work
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.commands.commands import Commands
-from scheduler.problems import Problem
-from sql.listings import dashboard, job_search
-from sql.listings.recent import ListedJob
-from sql.models import App
-from sql.registry import apps
+from warren.admin_web.access.gate import local_path
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms import bulk
+from warren.admin_web.forms.bulk import BulkAction
+from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.once import sent_once
+from warren.admin_web.language import job_labels
+from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.pages.bulk.bulk_jobs import ask_about_all
+from warren.admin_web.url_ids import read_id
+from warren.admin_web.url_routes import route
+from warren.admin_web.views import trigger_preview
+from warren.admin_web.views.bulk_work import BulkWork, Work
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.problems import Problem
+from warren.sql.listings import dashboard, job_search
+from warren.sql.listings.recent import ListedJob
+from warren.sql.models import App
+from warren.sql.registry import apps
 
 #: Jobs that one form acts on at most.
 MOST = 200

@@ -9,25 +9,25 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.forms.jobs import JobForm
-from admin_web.forms.script_templates import template_for
-from admin_web.history import job_history
-from admin_web.language import job_labels
-from admin_web.local_times import weekday_names
-from admin_web.url_ids import id_argument
-from admin_web.url_routes import route
-from admin_web.views.job_preview import Preview, preview
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.jobs import rules
-from scheduler.jobs.past_spec import PastSpec
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import fingerprint
-from scheduler.problems import Code, ProblemKind, Refused
-from scheduler.views.process_view import executor_views, living_handlers
-from sql.listings import dashboard
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.jobs import JobForm
+from warren.admin_web.forms.script_templates import template_for
+from warren.admin_web.history import job_history
+from warren.admin_web.language import job_labels
+from warren.admin_web.local_times import weekday_names
+from warren.admin_web.url_ids import id_argument
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.job_preview import Preview, preview
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.jobs import rules
+from warren.scheduler.jobs.past_spec import PastSpec
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import fingerprint
+from warren.scheduler.problems import Code, ProblemKind, Refused
+from warren.scheduler.views.process_view import executor_views, living_handlers
+from warren.sql.listings import dashboard
+from warren.sql.registry.apps import ids_by_name
 
 _CHANGED = lazy_gettext(
     "Someone else changed this job in the meantime. Nothing was saved. "

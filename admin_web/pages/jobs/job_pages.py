@@ -3,22 +3,22 @@
 from flask import render_template, request
 from werkzeug.wrappers import Response
 
-from admin_web.console_services import ConsoleServices
-from admin_web.exports import tables
-from admin_web.exports.lists import ListFiles
-from admin_web.forms.job_filter import LINES, JobFilterForm, wanted
-from admin_web.language import job_labels
-from admin_web.url_routes import route
-from admin_web.views.job_details import JobDetails, read_details
-from admin_web.views.job_settings import read_settings
-from admin_web.visitors import visitor
-from scheduler.actor import Right
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.schedules import upcoming
-from sql.accounts import preferences
-from sql.listings import job_search
-from sql.listings.recent import ListedJob
-from sql.registry.apps import ids_by_name
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web.forms.job_filter import LINES, JobFilterForm, wanted
+from warren.admin_web.language import job_labels
+from warren.admin_web.url_routes import route
+from warren.admin_web.views.job_details import JobDetails, read_details
+from warren.admin_web.views.job_settings import read_settings
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.schedules import upcoming
+from warren.sql.accounts import preferences
+from warren.sql.listings import job_search
+from warren.sql.listings.recent import ListedJob
+from warren.sql.registry.apps import ids_by_name
 
 Page = Response | str | tuple[str, int]
 

@@ -9,11 +9,11 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from typing import Any
 
-from scheduler.alarms.channels.deadline import Deadline
-from scheduler.alarms.channels.mail_server import MailServer, Security
-from scheduler.alarms.channels.message import Message
-from scheduler.alarms.channels.sender import SEND_SECONDS
-from sql.models import Alarm
+from warren.scheduler.alarms.channels.deadline import Deadline
+from warren.scheduler.alarms.channels.mail_server import MailServer, Security
+from warren.scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.sender import SEND_SECONDS
+from warren.sql.models import Alarm
 
 #: How long the server may be silent.
 SILENCE_SECONDS = 10.0

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from broker.messages.to_scheduler import Ailment
-from scheduler.alarms.events import (
+from warren.broker.messages.to_scheduler import Ailment
+from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
     Failure,
@@ -19,7 +19,7 @@ from scheduler.alarms.events import (
     Summary,
     TickNews,
 )
-from sql.instants import moment
+from warren.sql.instants import moment
 
 TAIL_LINES = 15
 _SUBJECT_LENGTH = 180

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from scheduler.alarms.channels.message import Message
-from scheduler.alarms.channels.webhook import Webhook
-from sql.instants import iso
-from sql.models import Alarm
+from warren.scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.sql.instants import iso
+from warren.sql.models import Alarm
 
 #: The facts that are sent unchanged.
 _DATA = ("app", "job", "run_id", "first_run_id", "kind", "status", "message", "address")

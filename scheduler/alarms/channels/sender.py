@@ -9,15 +9,15 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.channels.message import Message, MessageContext, message
-from scheduler.alarms.channels.slow_targets import SlowTargets
-from scheduler.alarms.events import from_text
-from scheduler.alarms.rate_limiter import GIVE_UP_MS, run_ids_of
-from scheduler.explanations import fault_of
-from sql.alarms import alarms
-from sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
-from sql.engine import Database
-from sql.models import Alarm
+from warren.scheduler.alarms.channels.message import Message, MessageContext, message
+from warren.scheduler.alarms.channels.slow_targets import SlowTargets
+from warren.scheduler.alarms.events import from_text
+from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, run_ids_of
+from warren.scheduler.explanations import fault_of
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
+from warren.sql.engine import Database
+from warren.sql.models import Alarm
 
 #: How long sending one alarm may take in all, and how long a claim lasts.
 SEND_SECONDS = 30.0

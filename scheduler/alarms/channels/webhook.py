@@ -11,13 +11,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from scheduler.alarms.channels import webhook_style
-from scheduler.alarms.channels.deadline import Deadline
-from scheduler.alarms.channels.message import Message
-from scheduler.alarms.channels.sender import SEND_SECONDS
-from scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
-from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
-from sql.models import Alarm
+from warren.scheduler.alarms.channels import webhook_style
+from warren.scheduler.alarms.channels.deadline import Deadline
+from warren.scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.sender import SEND_SECONDS
+from warren.scheduler.alarms.channels.webhook_allow_list import EVERYWHERE, WebhookAllowList
+from warren.scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached
+from warren.sql.models import Alarm
 
 #: How long the server may be silent.
 SILENCE_SECONDS = 10.0

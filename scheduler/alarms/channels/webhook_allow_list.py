@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Self
 
-from scheduler.alarms.channels.webhook_url import literal
+from warren.scheduler.alarms.channels.webhook_url import literal
 
 _HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9])?(\.[A-Za-z0-9_-]+)*")
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.message import Message
 
 GENERIC = "json"
 #: The style of each service, by its host.

@@ -9,7 +9,7 @@ import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem
 
 LONGEST = 512
 

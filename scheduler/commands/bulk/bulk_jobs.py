@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.jobs import JobCommands
-from scheduler.commands.runs import RunCommands
-from scheduler.problems import Problem, ProblemKind
-from sql.accounts.idempotency import FormKey, IdempotentRequest
-from sql.batch import chunks
+from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.commands.runs import RunCommands
+from warren.scheduler.problems import Problem, ProblemKind
+from warren.sql.accounts.idempotency import FormKey, IdempotentRequest
+from warren.sql.batch import chunks
 
 #: Jobs per reported part, and jobs deleted in one transaction.
 PART, DELETE_BATCH = 20, 100

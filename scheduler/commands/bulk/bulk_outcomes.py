@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scheduler.problems import Problem
+from warren.scheduler.problems import Problem
 
 
 class Outcome(StrEnum):

@@ -12,24 +12,24 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
-from scheduler.commands.command_context import CommandContext
-from scheduler.completion.completion import Completion
-from scheduler.completion.end import cancelled
-from scheduler.jobs.new_run import run_of
-from sql.accounts import idempotency
-from sql.accounts.idempotency import FormKey
-from sql.batch import chunks
-from sql.ids import RunIds, take_block
-from sql.jobs import jobs
-from sql.models import Job, Run
-from sql.rows import fetch, query
-from sql.run_status import OPEN, Kind, RunStatus
-from sql.runs import planning, transitions
-from sql.runs.ticks import Tick, tick_of
+from warren.broker.reasons.codes import Why
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.completion.end import cancelled
+from warren.scheduler.jobs.new_run import run_of
+from warren.sql.accounts import idempotency
+from warren.sql.accounts.idempotency import FormKey
+from warren.sql.batch import chunks
+from warren.sql.ids import RunIds, take_block
+from warren.sql.jobs import jobs
+from warren.sql.models import Job, Run
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import OPEN, Kind, RunStatus
+from warren.sql.runs import planning, transitions
+from warren.sql.runs.ticks import Tick, tick_of
 
 #: Runs per transaction; fewer for kills, because they lock the rows.
 AGAIN_AT_ONCE, KILLED_AT_ONCE = 500, 100

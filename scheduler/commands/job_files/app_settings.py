@@ -2,12 +2,12 @@
 
 from sqlalchemy.orm import Session
 
-from scheduler.alarms.targets import columns_of
-from scheduler.jobs.spec import AppSpec
-from scheduler.jobs.stored_spec import app_spec
-from sql.alarms import recipients
-from sql.models import App
-from sql.registry import apps
+from warren.scheduler.alarms.targets import columns_of
+from warren.scheduler.jobs.spec import AppSpec
+from warren.scheduler.jobs.stored_spec import app_spec
+from warren.sql.alarms import recipients
+from warren.sql.models import App
+from warren.sql.registry import apps
 
 
 def app_changes(app: App, wanted: AppSpec | None) -> tuple[str, ...]:

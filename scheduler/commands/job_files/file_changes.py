@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from scheduler.commands.job_changes import Applied, ChangeAction
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.batch import CHUNK
-from sql.jobs import job_names
+from warren.scheduler.commands.job_changes import Applied, ChangeAction
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.batch import CHUNK
+from warren.sql.jobs import job_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

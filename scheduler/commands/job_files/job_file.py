@@ -13,14 +13,20 @@ from math import inf
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.apps import app_record
-from scheduler.commands.audit_log import Action
-from scheduler.commands.child_changes import ChildChanges
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_changes import CREATED, UNCHANGED, Applied, ChangeAction, JobChanges
-from scheduler.commands.job_files.app_settings import app_changes, write_app
-from scheduler.commands.job_files.file_changes import (
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.apps import app_record
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.child_changes import ChildChanges
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_changes import (
+    CREATED,
+    UNCHANGED,
+    Applied,
+    ChangeAction,
+    JobChanges,
+)
+from warren.scheduler.commands.job_files.app_settings import app_changes, write_app
+from warren.scheduler.commands.job_files.file_changes import (
     Change,
     JobFile,
     app_change,
@@ -28,15 +34,15 @@ from scheduler.commands.job_files.file_changes import (
     job_change,
     parts,
 )
-from scheduler.commands.job_files.preview import JobFilePreview, Preview, family_of
-from scheduler.commands.new_jobs import NewJobs
-from scheduler.jobs.dependencies import KnownJobs, Name
-from scheduler.jobs.rules import check_new_app_name
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.problems import Code, Problem
-from sql.jobs import child_links, due_jobs, jobs
-from sql.models import App
-from sql.registry import apps
+from warren.scheduler.commands.job_files.preview import JobFilePreview, Preview, family_of
+from warren.scheduler.commands.new_jobs import NewJobs
+from warren.scheduler.jobs.dependencies import KnownJobs, Name
+from warren.scheduler.jobs.rules import check_new_app_name
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.problems import Code, Problem
+from warren.sql.jobs import child_links, due_jobs, jobs
+from warren.sql.models import App
+from warren.sql.registry import apps
 
 #: Bytes of a job file at most: some 70,000 jobs.
 JOB_FILE_BYTES = 5_000_000

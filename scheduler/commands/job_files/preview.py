@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.child_changes import ChildChanges
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.job_changes import CREATED, UNCHANGED, Applied, JobChanges
-from scheduler.commands.job_edits import is_as_described
-from scheduler.commands.job_files.app_settings import app_changes
-from scheduler.commands.job_files.file_changes import (
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.child_changes import ChildChanges
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_changes import CREATED, UNCHANGED, Applied, JobChanges
+from warren.scheduler.commands.job_edits import is_as_described
+from warren.scheduler.commands.job_files.app_settings import app_changes
+from warren.scheduler.commands.job_files.file_changes import (
     Change,
     JobFile,
     app_change,
@@ -20,13 +20,13 @@ from scheduler.commands.job_files.file_changes import (
     job_change,
     parts,
 )
-from scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
-from scheduler.jobs.dependencies import Family, KnownJobs, Name
-from scheduler.jobs.rules import check_new_app_name
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Code, Problem
-from sql.jobs import child_links, exports, job_names, jobs
-from sql.models import Job
+from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
+from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
+from warren.scheduler.jobs.rules import check_new_app_name
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Code, Problem
+from warren.sql.jobs import child_links, exports, job_names, jobs
+from warren.sql.models import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from enum import StrEnum
 
-from scheduler.actor import Actor, Right
-from sql.accounts import tokens
-from sql.accounts.tokens import KnownToken, Owner
-from sql.accounts.users import rights_of
-from sql.models import ApiToken, User
+from warren.scheduler.actor import Actor, Right
+from warren.sql.accounts import tokens
+from warren.sql.accounts.tokens import KnownToken, Owner
+from warren.sql.accounts.users import rights_of
+from warren.sql.models import ApiToken, User
 
 
 class Scope(StrEnum):

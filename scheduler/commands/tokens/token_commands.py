@@ -6,15 +6,21 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.audit_log import Action
-from scheduler.commands.command_context import CommandContext
-from scheduler.commands.tokens.scopes import GLOBAL_SCOPES, JOB_SCOPES, RIGHTS, Scope, actor_of
-from scheduler.commands.tokens.token_text import hash_of, new_token
-from scheduler.problems import Code, Problem
-from sql.accounts import tokens
-from sql.instants import DAY_MS
-from sql.models import ApiToken, App, Job, User
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.tokens.scopes import (
+    GLOBAL_SCOPES,
+    JOB_SCOPES,
+    RIGHTS,
+    Scope,
+    actor_of,
+)
+from warren.scheduler.commands.tokens.token_text import hash_of, new_token
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import tokens
+from warren.sql.instants import DAY_MS
+from warren.sql.models import ApiToken, App, Job, User
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
 #: A token's lifetime in days: the default, and the maximum.

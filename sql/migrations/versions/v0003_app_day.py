@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from alembic import op
 
-from sql.dialects.columns import TABLE_OPTIONS
+from warren.sql.dialects.columns import TABLE_OPTIONS
 
 revision = "0003"
 down_revision = "0002"

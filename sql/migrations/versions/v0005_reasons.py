@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from sql.dialects.columns import LONG_TEXT
+from warren.sql.dialects.columns import LONG_TEXT
 
 revision = "0005"
 down_revision = "0004"

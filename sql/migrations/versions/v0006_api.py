@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, TABLE_OPTIONS
+from warren.sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, TABLE_OPTIONS
 
 revision = "0006"
 down_revision = "0005"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
+from warren.sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
 
 revision = "0008"
 down_revision = "0007"

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from sql.dialects.columns import TABLE_OPTIONS
+from warren.sql.dialects.columns import TABLE_OPTIONS
 
 revision = "0011"
 down_revision = "0010"

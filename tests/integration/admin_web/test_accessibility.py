@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-import admin_web
-from admin_web.serving.http_server import ConsoleServer
-from admin_web.template_globals import MANIFEST
-from sql.accounts.idempotency import FormKey
-from sql.accounts.users import Role
 from tests.support.acting import acting
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
+from warren import admin_web
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.template_globals import MANIFEST
+from warren.sql.accounts.idempotency import FormKey
+from warren.sql.accounts.users import Role
 
 AXE = Path(admin_web.__file__).parent / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 60_000

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from sql.accounts.users import Role
 from tests.support.api import make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.sample_app import add_sample_app
 from tests.support.stored_rows import Rows
+from warren.sql.accounts.users import Role
 
 ROOT = Path(__file__).parents[3]
 schemathesis = pytest.importorskip("schemathesis", reason="it is not installed: make fuzz")

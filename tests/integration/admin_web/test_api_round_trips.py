@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.commands.tokens.scopes import Scope
-from sql.accounts.users import Role
-from sql.engine import Database
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.sent_statements import sent_statements
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
 
 TRIGGER = "/jobs/reports/nightly/runs"
 

@@ -8,14 +8,14 @@ import pytest
 from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.serving.http_server import ConsoleServer
-from admin_web.template_globals import MANIFEST
-from scheduler.jobs.spec import JobSpec
-from sql.accounts.users import Role
 from tests.support.acting import acting
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.stored_rows import Rows
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.template_globals import MANIFEST
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.accounts.users import Role
 
 WIDE = {"width": 1280, "height": 900}
 

@@ -7,19 +7,19 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import delete
 
-from admin_web.serving.http_server import ConsoleServer
-from admin_web.template_globals import MANIFEST
-from sql.accounts import users
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
-from sql.models import SignIn
-from sql.registry import pauses
-from sql.registry.pauses import EVERY_APP
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.template_globals import MANIFEST
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.models import SignIn
+from warren.sql.registry import pauses
+from warren.sql.registry.pauses import EVERY_APP
 
 pytestmark = pytest.mark.skipif(
     not MANIFEST.exists(), reason="the console's scripts are not built: make console"

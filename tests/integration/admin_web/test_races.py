@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from admin_web.access.sign_ins import (
+from tests.support.acting import NamedUsers
+from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, make_password_quick
+from warren.admin_web.access.sign_ins import (
     ACCOUNT_LIMIT,
     SignedIn,
     SignInRefused,
     SignIns,
     TooManyAttempts,
 )
-from scheduler.problems import Code, Problem
-from sql.accounts import user_accounts
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.errors import NotFound
-from sql.registry import apps
-from tests.support.acting import NamedUsers
-from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, make_password_quick
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import user_accounts
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.errors import NotFound
+from warren.sql.registry import apps
 
 #: Guesses of one moment.
 AT_ONCE = 12

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.console_services import RunLogLimits
-from admin_web.serving.broker_link import ConsoleConnections
-from broker.keys import ClusterKeys
-from sql.accounts.users import Role
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from warren.admin_web.console_services import RunLogLimits
+from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.broker.keys import ClusterKeys
+from warren.sql.accounts.users import Role
 
 pytestmark = on_memory
 

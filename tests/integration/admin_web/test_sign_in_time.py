@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from admin_web.access.sign_ins import SignInRefused, SignIns
-from sql.accounts.users import Role
-from sql.engine import Database
 from tests.support.console import Clock, add_user
+from warren.admin_web.access.sign_ins import SignInRefused, SignIns
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
 
 #: Pairs of one refusal each; all their time is that of this thread.
 PAIRS = 15

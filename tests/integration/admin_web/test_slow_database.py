@@ -9,11 +9,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
-from sql.accounts.users import Role
-from sql.engine import Database
 from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.mariadb import SERVER, PrivateMariaDB
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
 from warren.wiring.console import open_console_database
 
 LIMIT_SECONDS = 1

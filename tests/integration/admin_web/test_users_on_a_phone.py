@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.serving.http_server import ConsoleServer
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.registry import apps
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 
 PHONE = {"width": 390, "height": 800}
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from admin_web.serving.http_server import ConsoleServer
-from sql.accounts.users import Role
 from tests.support.browser import browser, require_chromium, sign_in
 from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.stored_rows import Rows
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.sql.accounts.users import Role
 
 LONG = "import-the-prices-of-all-suppliers-from-the-north-and-the-south-without-a-space"
 ADDRESS = "executor-7f9c6d5b8-xk2lp.production.svc.cluster.local:9999"

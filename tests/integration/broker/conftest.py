@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.memory.transport import MemoryBroker
-from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.transport import BrokerSettings, Transport
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.rabbitmq.transport import AmqpTransport, connect
+from warren.broker.transport import BrokerSettings, Transport
 
 Connect = Callable[[], Transport]
 

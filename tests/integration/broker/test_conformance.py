@@ -7,11 +7,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker import topology
-from broker.errors import TopologyError
-from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher, Queue, Transport
 from tests.integration.broker.conftest import Connect
 from tests.support.eventually import eventually
+from warren.broker import topology
+from warren.broker.errors import TopologyError
+from warren.broker.transport import (
+    Confirm,
+    Consumer,
+    Delivery,
+    Outgoing,
+    Publisher,
+    Queue,
+    Transport,
+)
 
 RUN = topology.run_queue("app1", "host-1")
 

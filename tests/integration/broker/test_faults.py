@@ -16,12 +16,15 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker import topology
-from broker.errors import BrokerUnavailable
-from broker.rabbitmq.link import Link
-from broker.rabbitmq.publisher import WINDOW
-from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.transport import (
+from tests.integration.broker.proxy import Proxy
+from tests.support.eventually import eventually
+from tests.support.rabbitmq import PrivateRabbit
+from warren.broker import topology
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.publisher import WINDOW
+from warren.broker.rabbitmq.transport import AmqpTransport, connect
+from warren.broker.transport import (
     Batch,
     BrokerSettings,
     Confirm,
@@ -30,9 +33,6 @@ from broker.transport import (
     Publisher,
     Queue,
 )
-from tests.integration.broker.proxy import Proxy
-from tests.support.eventually import eventually
-from tests.support.rabbitmq import PrivateRabbit
 
 RUN = topology.run_queue("app1", "host-1")
 OTHER = topology.run_queue("app1", "host-2")

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker import topology
-from broker.boot import Boot
-from broker.keys import ClusterKeys
-from broker.messages.to_executor import Beat, IdleBeat
-from broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
-from broker.messages.values import Message
-from broker.rpc import AddressedQuestion, Requester
-from broker.signing import Direction, Sealer
-from broker.transport import Transport
 from tests.support.eventually import eventually
+from warren.broker import topology
+from warren.broker.boot import Boot
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_executor import Beat, IdleBeat
+from warren.broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
+from warren.broker.messages.values import Message
+from warren.broker.rpc import AddressedQuestion, Requester
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Transport
 
 SECRET = "s" * 32
 

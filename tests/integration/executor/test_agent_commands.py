@@ -4,14 +4,20 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, RunKey, Welcome
-from broker.messages.to_scheduler import Finished, Heartbeat, IdleBeatAnswer, Knowledge, NotStarted
-from broker.messages.values import Outcome
-from broker.topology import answer_key
-from executor.messaging.load import LoadMeter
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import NODE, now_ms
+from warren.broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, RunKey, Welcome
+from warren.broker.messages.to_scheduler import (
+    Finished,
+    Heartbeat,
+    IdleBeatAnswer,
+    Knowledge,
+    NotStarted,
+)
+from warren.broker.messages.values import Outcome
+from warren.broker.topology import answer_key
+from warren.executor.messaging.load import LoadMeter
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_executor import IdleBeat, Kill, StillOpen
-from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, WhichOpen
-from executor.journal.records import Confirmed, Ended
-from executor.messaging.contact import CONTACT_SECONDS
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from warren.broker.messages.to_executor import IdleBeat, Kill, StillOpen
+from warren.broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, WhichOpen
+from warren.executor.journal.records import Confirmed, Ended
+from warren.executor.messaging.contact import CONTACT_SECONDS
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_executor import IdleBeat, Kill
-from broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, Started
-from broker.messages.values import Outcome
-from executor.core.watch import Watch
-from executor.journal.group_commit import CommitPace
-from executor.journal.records import Boot
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.small_disk import fill as fill_up
 from tests.support.small_disk import small_disk
+from warren.broker.messages.to_executor import IdleBeat, Kill
+from warren.broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, Started
+from warren.broker.messages.values import Outcome
+from warren.executor.core.watch import Watch
+from warren.executor.journal.group_commit import CommitPace
+from warren.executor.journal.records import Boot
 
 
 class Disk:

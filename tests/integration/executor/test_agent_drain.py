@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, NotStarted
-from broker.messages.values import Outcome
-from executor.boot_context import Limits
-from executor.journal.records import Confirmed
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.executor.boot_context import Limits
+from warren.executor.journal.records import Confirmed
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_executor import Kill
-from broker.messages.to_scheduler import Finished, NotStarted, Started
-from broker.messages.values import Block, Outcome
-from executor import begin_notes
-from executor.boot_context import Limits
-from executor.journal.records import HandedOver
-from executor.logs.run_logs import RunLogs
-from executor.processes.slot_options import SlotOptions
-from executor.processes.slots import Slots
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from warren.broker.messages.to_executor import Kill
+from warren.broker.messages.to_scheduler import Finished, NotStarted, Started
+from warren.broker.messages.values import Block, Outcome
+from warren.executor import begin_notes
+from warren.executor.boot_context import Limits
+from warren.executor.journal.records import HandedOver
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.slots import Slots
 
 SOURCE = """
 import os, time

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_executor import Kill, ReadLog
-from broker.messages.to_scheduler import Finished, Started
-from broker.messages.values import Outcome
-from executor.boot_context import Limits
-from executor.errors import ExecutorError
-from executor.handlers.handler_registry import HandlersError
-from executor.logs.run_logs import RunLogs
-from executor.processes.slot_options import SlotOptions
-from executor.processes.slots import Slots
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from warren.broker.messages.to_executor import Kill, ReadLog
+from warren.broker.messages.to_scheduler import Finished, Started
+from warren.broker.messages.values import Outcome
+from warren.executor.boot_context import Limits
+from warren.executor.errors import ExecutorError
+from warren.executor.handlers.handler_registry import HandlersError
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.slots import Slots
 
 SOURCE = """
 import time

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_scheduler import Finished, Goodbye
-from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.transport import BrokerSettings
-from executor.journal.records import Ended
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
+from warren.broker.messages.to_scheduler import Finished, Goodbye
+from warren.broker.rabbitmq.transport import AmqpTransport, connect
+from warren.broker.transport import BrokerSettings
+from warren.executor.journal.records import Ended
 
 
 class Connections:

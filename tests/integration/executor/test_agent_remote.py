@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.messages.to_executor import Know, RunKey, Trigger
-from broker.messages.to_scheduler import (
+from tests.support.agents import AgentCase
+from tests.support.eventually import eventually
+from tests.support.scripted_slots import ScriptedSlots
+from warren.broker.messages.to_executor import Know, RunKey, Trigger
+from warren.broker.messages.to_scheduler import (
     Ailment,
     Finished,
     Goodbye,
@@ -18,13 +21,10 @@ from broker.messages.to_scheduler import (
     Knowledge,
     NotStarted,
 )
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from executor.journal.group_commit import CommitPace
-from tests.support.agents import AgentCase
-from tests.support.eventually import eventually
-from tests.support.scripted_slots import ScriptedSlots
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.executor.journal.group_commit import CommitPace
 
 AWAY = Why.REMOTE_SILENT(url="http://jobs:9999")
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from broker.messages.to_executor import IdleBeat
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from executor.journal.records import Reserved, Starting
-from executor.lanes import reservations
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.scripted_slots import ScriptedSlots
+from warren.broker.messages.to_executor import IdleBeat
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.executor.journal.records import Reserved, Starting
+from warren.executor.lanes import reservations
 
 FEW = 20
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_executor import Know, RunKey
-from broker.messages.to_scheduler import Finished, Knowledge, NotStarted
-from broker.messages.values import Outcome
-from executor.errors import StateFolderInUse
-from executor.journal import records
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
+from warren.broker.messages.to_executor import Know, RunKey
+from warren.broker.messages.to_scheduler import Finished, Knowledge, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.executor.errors import StateFolderInUse
+from warren.executor.journal import records
 
 OLD = "boot-of-old"
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, Heartbeat, NotStarted, Started
-from broker.messages.values import Block, Outcome
-from broker.topology import DEAD_QUEUE
-from executor.journal.records import Accepted, Confirmed, Ended, Starting
-from executor.lanes.admission import Decision
-from executor.lanes.lanes import Lanes
-from executor.lanes.start_reports import STARTED_SECONDS
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted, Started
+from warren.broker.messages.values import Block, Outcome
+from warren.broker.topology import DEAD_QUEUE
+from warren.executor.journal.records import Accepted, Confirmed, Ended, Starting
+from warren.executor.lanes.admission import Decision
+from warren.executor.lanes.lanes import Lanes
+from warren.executor.lanes.start_reports import STARTED_SECONDS
 
 
 @pytest.fixture

@@ -6,12 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.codec import encode
-from broker.messages.to_executor import Triggers
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.trigger_packs import packed
-from executor.journal import records
 from tests.integration.executor.test_agent_restart import (
     OLD,
     accepted_and_starting,
@@ -19,6 +13,12 @@ from tests.integration.executor.test_agent_restart import (
 )
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from warren.broker.codec import encode
+from warren.broker.messages.to_executor import Triggers
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.trigger_packs import packed
+from warren.executor.journal import records
 
 
 @pytest.fixture

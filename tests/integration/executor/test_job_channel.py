@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
-from broker.reasons.reason import Reason
-from executor.fork_server import frames
-from executor.processes.process_channel import ProcessChannel
 from tests.support.slot_harness import SlotHarness
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.reason import Reason
+from warren.executor.fork_server import frames
+from warren.executor.processes.process_channel import ProcessChannel
 
 SOURCE = r"""
 import atexit, os, signal, threading, time

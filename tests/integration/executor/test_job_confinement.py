@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
-from executor.errors import UserUnusable
-from executor.fork_server.confinement import Confinement, JobUser
-from executor.fork_server.job_limits import JobLimits
-from executor.handlers.handler_registry import HandlersError
 from tests.support.other_user import MARK, ROOT, closed_folders, pytest_in_the_open
 from tests.support.slot_harness import DAY, SlotHarness
+from warren.broker.messages.values import Outcome
+from warren.executor.errors import UserUnusable
+from warren.executor.fork_server.confinement import Confinement, JobUser
+from warren.executor.fork_server.job_limits import JobLimits
+from warren.executor.handlers.handler_registry import HandlersError
 
 SOURCE = r"""
 import json, os, resource, signal, subprocess, sys, time
@@ -225,7 +225,7 @@ def test_user_that_cannot_be_is_told(name: str, words: str) -> None:
 def test_only_root_can_run_jobs_as_another_user(nobody: JobUser) -> None:
     code = (
         "import os\n"
-        "from executor.fork_server.confinement import JobUser\n"
+        "from warren.executor.fork_server.confinement import JobUser\n"
         f"os.setuid({nobody.uid})\n"
         "try: JobUser.find('daemon')\n"
         "except Exception as error: print(error)\n"

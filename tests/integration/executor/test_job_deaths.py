@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.messages.values import Outcome
 from tests.support.eventually import eventually
 from tests.support.processes import Process, find
 from tests.support.slot_harness import SlotHarness, processes_holding
+from warren.broker.messages.values import Outcome
 
 SOURCE = r"""
 import os, signal, subprocess, sys, time

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
-from executor.handlers.handler_registry import HandlersError
 from tests.support.slot_harness import SlotHarness
+from warren.broker.messages.values import Outcome
+from warren.executor.handlers.handler_registry import HandlersError
 
 SOURCE = r"""
 import logging, multiprocessing, os, random, signal, subprocess, sys, threading
@@ -146,14 +146,14 @@ def test_job_process_has_loaded_nothing_heavy(harness: SlotHarness) -> None:
     finished = harness.run("modules")
 
     loaded = set(finished.message.split())
-    assert "executor.fork_server.job_main" in loaded
+    assert "warren.executor.fork_server.job_main" in loaded
     assert not loaded & {
         "pika",
         "sqlalchemy",
         "pymysql",
         "structlog",
         "psutil",
-        "executor.processes.slots",
+        "warren.executor.processes.slots",
     }
 
 

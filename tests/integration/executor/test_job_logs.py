@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import LOG_TAIL_BYTES, Outcome
 from tests.support.slot_harness import DAY, SlotHarness, processes_holding
+from warren.broker.messages.values import LOG_TAIL_BYTES, Outcome
 
 SOURCE = r"""
 import io, logging, os, resource, subprocess, sys, time

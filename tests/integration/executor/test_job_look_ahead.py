@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
 from tests.support.slot_harness import SlotHarness
+from warren.broker.messages.values import Outcome
 
 SOURCE = """
 import os, signal, threading, time

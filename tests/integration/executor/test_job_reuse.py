@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness
+from warren.broker.messages.values import Outcome
 
 SOURCE = """
 import os, signal, subprocess, sys, threading, time

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import MESSAGE_LIMIT, Outcome
 from tests.support.slot_harness import SCHEDULED_AT_MS, SlotHarness
+from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
 
 SOURCE = """
 import asyncio, logging, os, signal, subprocess, sys, threading, time

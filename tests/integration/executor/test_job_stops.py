@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness, processes_holding
+from warren.broker.messages.values import Outcome
 
 SOURCE = '''
 import asyncio, atexit, ctypes, os, signal, subprocess, sys, threading, time

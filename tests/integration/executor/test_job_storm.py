@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
-from executor.processes.job_process import JobProcess, Owner, SlotRun
 from tests.support.slot_harness import SlotHarness, processes_holding
+from warren.broker.messages.values import Outcome
+from warren.executor.processes.job_process import JobProcess, Owner, SlotRun
 
 SOURCE = r"""
 import os, signal, subprocess, sys, threading, time

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.values import Outcome
-from executor.disk import space_of
 from tests.support.slot_harness import DAY, SlotHarness
 from tests.support.small_disk import fill, small_disk
+from warren.broker.messages.values import Outcome
+from warren.executor.disk import space_of
 
 DISK_BYTES = 6_000_000
 RESERVE_BYTES = 300_000

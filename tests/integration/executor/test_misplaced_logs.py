@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.messages.to_scheduler import Finished
-from broker.messages.values import Outcome, ScriptLanguage
-from executor.logs.line_times import notes_path
-from executor.processes.slots import SWEEP_SECONDS
 from tests.support.slot_harness import DAY, SlotHarness
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.values import Outcome, ScriptLanguage
+from warren.executor.logs.line_times import notes_path
+from warren.executor.processes.slots import SWEEP_SECONDS
 
 SOURCE = r"""
 import os

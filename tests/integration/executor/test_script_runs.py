@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.messages.to_scheduler import Finished
-from broker.messages.values import Outcome, ScriptLanguage
-from executor.processes.script_files import INTERPRETERS
 from tests.support import interpreters
 from tests.support.processes import Process
 from tests.support.slot_harness import SlotHarness, processes_holding
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.values import Outcome, ScriptLanguage
+from warren.executor.processes.script_files import INTERPRETERS
 
 HANDLER = """
 @job("echo")
@@ -412,7 +412,7 @@ class TestRefusals:
 
 #: Makes the zygote that imports it report every exit as one of a later version may.
 OF_ANOTHER_VERSION = r"""
-from executor.fork_server import frames
+from warren.executor.fork_server import frames
 encode = frames.encode
 
 def encode_as_later(frame):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.messages.to_scheduler import Ailment, Heartbeat, Load
-from scheduler.node import SchedulerNode
-from scheduler.timeouts import Timeouts
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
+from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.timeouts import Timeouts
 
 Seat = Callable[..., str]
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler.completion.completion import Completion, Tally
-from scheduler.completion.end import End
-from sql.ids import RunIds
-from sql.run_status import Kind, RunStatus
-from sql.runs import planning
 from tests.support.cluster import Cluster
 from tests.support.sql_rows import put
+from warren.scheduler.completion.completion import Completion, Tally
+from warren.scheduler.completion.end import End
+from warren.sql.ids import RunIds
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs import planning
 
 SENT = RunStatus.SENT
 

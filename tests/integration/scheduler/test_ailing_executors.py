@@ -2,14 +2,14 @@
 
 import pytest
 
-from broker.messages.to_scheduler import Ailment
-from scheduler.node import SchedulerNode
-from scheduler.routing.built_in_routes import Route
-from sql.registry import presence
-from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from warren.broker.messages.to_scheduler import Ailment
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.routing.built_in_routes import Route
+from warren.sql.registry import presence
+from warren.sql.run_status import RunStatus
 
 pytestmark = on_memory
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.alarms.channels.mail import Mailer
-from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.channels.message import Message
-from scheduler.alarms.channels.webhook import Webhook
-from scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
 from tests.integration.broker.certificates import Authority
 from tests.support.mailbox import Mailbox
 from tests.support.ports import free_port
 from tests.support.webhook_server import Silence, WebhookServer
+from warren.scheduler.alarms.channels.mail import Mailer
+from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
 
 SAID = Message(
     "[warren] shop/orders failed: FAILED", "message: Zürich — 東京\n.\nend", {"app": "shop"}

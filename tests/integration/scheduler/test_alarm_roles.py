@@ -9,32 +9,32 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
-from broker.messages.to_scheduler import Ailment, Heartbeat, Load
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from scheduler.alarms.absence import AbsenceWatch
-from scheduler.alarms.ailments import AilmentWatch
-from scheduler.alarms.channels.mail import Mailer
-from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.channels.message import Message, MessageContext
-from scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send
-from scheduler.alarms.channels.slow_targets import SlowTargets
-from scheduler.alarms.channels.webhook import Webhook
-from scheduler.alarms.policy import NOBODY, AlarmTargets
-from scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
-from scheduler.completion.completion import Completion
-from scheduler.completion.end import End
-from scheduler.membership.roster import Roster
-from scheduler.timeouts import Timeouts
-from sql.alarms import rate_limit
-from sql.alarms.alarms import AlarmStatus, MessageKind
-from sql.ids import RunIds
-from sql.instants import HOUR_MS
-from sql.models import Alarm, App, Job, Run
-from sql.registry import presence
-from sql.run_status import RunStatus
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
+from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.alarms.absence import AbsenceWatch
+from warren.scheduler.alarms.ailments import AilmentWatch
+from warren.scheduler.alarms.channels.mail import Mailer
+from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.alarms.channels.message import Message, MessageContext
+from warren.scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send
+from warren.scheduler.alarms.channels.slow_targets import SlowTargets
+from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
+from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.completion.end import End
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.timeouts import Timeouts
+from warren.sql.alarms import rate_limit
+from warren.sql.alarms.alarms import AlarmStatus, MessageKind
+from warren.sql.ids import RunIds
+from warren.sql.instants import HOUR_MS
+from warren.sql.models import Alarm, App, Job, Run
+from warren.sql.registry import presence
+from warren.sql.run_status import RunStatus
 
 START = 1_795_176_000_000
 DEFAULTS = AlarmTargets(emails=("boss@example.com",))

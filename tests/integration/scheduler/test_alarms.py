@@ -3,15 +3,15 @@
 import time
 from typing import Any
 
-from scheduler.alarms.channels.mail_server import MailServer
-from scheduler.alarms.policy import AlarmPolicy, AlarmTargets
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.alarms.alarms import AlarmStatus
-from sql.models import Alarm
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.mailbox import Mailbox
 from tests.support.webhook_server import Silence, WebhookServer
+from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.alarms.policy import AlarmPolicy, AlarmTargets
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.alarms.alarms import AlarmStatus
+from warren.sql.models import Alarm
 
 OPS = AlarmTargets(emails=("ops@example.com",))
 

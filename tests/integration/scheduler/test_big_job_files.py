@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import select
 
-from scheduler.commands.job_files.file_changes import Change
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.models import AuditEntry, History, Job
 from tests.support.cluster import APP, Cluster
 from tests.support.sql_rows import statements
+from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.models import AuditEntry, History, Job
 
 COUNT = 1_200
 

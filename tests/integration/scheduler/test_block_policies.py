@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from sql.models import Alarm, Run
-from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
+from warren.sql.models import Alarm, Run
+from warren.sql.run_status import RunStatus
 
 pytestmark = on_memory
 

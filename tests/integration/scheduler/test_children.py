@@ -7,11 +7,6 @@ import pytest
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from sql.jobs import child_links
-from sql.models import JobChild, Run
-from sql.run_status import FINAL, RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.integration.scheduler.family import (
     SENT,
@@ -26,6 +21,11 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.sql.jobs import child_links
+from warren.sql.models import JobChild, Run
+from warren.sql.run_status import FINAL, RunStatus
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.errors import BrokerUnavailable
-from broker.keys import ClusterKeys
-from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.signing import Sealer
-from broker.transport import BrokerSettings
-from scheduler.connections import Connections
 from tests.integration.broker.proxy import Proxy
 from tests.support.rabbitmq import PrivateRabbit
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.keys import ClusterKeys
+from warren.broker.rabbitmq.transport import AmqpTransport, connect
+from warren.broker.signing import Sealer
+from warren.broker.transport import BrokerSettings
+from warren.scheduler.connections import Connections
 
 
 @pytest.fixture

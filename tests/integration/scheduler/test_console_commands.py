@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from scheduler.problems import Code, Problem
-from sql.accounts import user_accounts, users
-from sql.accounts.user_accounts import UserFilter
-from sql.accounts.users import Role
-from sql.errors import NotFound
-from sql.jobs import jobs, script_versions
-from sql.listings import app_listing
-from sql.models import Job
 from tests.support.acting import NamedUsers, acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts import user_accounts, users
+from warren.sql.accounts.user_accounts import UserFilter
+from warren.sql.accounts.users import Role
+from warren.sql.errors import NotFound
+from warren.sql.jobs import jobs, script_versions
+from warren.sql.listings import app_listing
+from warren.sql.models import Job
 
 PASSWORD = "correct horse battery"
 NOW = 1_800_000_000_000

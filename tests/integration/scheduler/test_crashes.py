@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.node import SchedulerNode
-from sql.models import History, Job
-from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS, MortalDatabase
 from tests.support.invariants import assert_sound
+from warren.scheduler.node import SchedulerNode
+from warren.sql.models import History, Job
+from warren.sql.run_status import RunStatus
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 

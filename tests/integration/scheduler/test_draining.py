@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from scheduler.problems import Problem
-from sql.errors import Ambiguous, NotFound
-from sql.models import AuditEntry
-from sql.registry import apps, drains, presence
-from sql.registry.presence import Beat
-from sql.run_status import RunStatus
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from warren.scheduler.problems import Problem
+from warren.sql.errors import Ambiguous, NotFound
+from warren.sql.models import AuditEntry
+from warren.sql.registry import apps, drains, presence
+from warren.sql.registry.presence import Beat
+from warren.sql.run_status import RunStatus
 
 BOOT_MS = 1_800_000_000_000
 

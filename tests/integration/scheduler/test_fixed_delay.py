@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from scheduler.audit.integrity_check import audit
-from scheduler.node import SchedulerNode
-from sql.jobs.parked import PARKED_MS
-from sql.models import Job
-from sql.run_status import FINAL, RunStatus
-from sql.runs import ticks
 from tests.integration.scheduler.family import SENT, end, ender, tick_in_flight
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.node import SchedulerNode
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.models import Job
+from warren.sql.run_status import FINAL, RunStatus
+from warren.sql.runs import ticks
 
 DELAY_MS = 60_000
 

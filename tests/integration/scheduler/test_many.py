@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import event
 
-from scheduler.claim_limits import ClaimLimits
-from scheduler.jobs.spec import JobSpec
-from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.one_instant import start_all
+from warren.scheduler.claim_limits import ClaimLimits
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.run_status import RunStatus
 
 JOBS = 1_000
 _WAKE_UPS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker.errors import BrokerUnavailable
-from broker.messages.to_executor import Kill
-from scheduler.dispatch.confirmations import Confirmations
-from scheduler.node import SchedulerNode
-from scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS
-from scheduler.rounds.pending_work import PendingWork, RestingRole
-from sql.errors import DatabaseUnavailable
-from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.messages.to_executor import Kill
+from warren.scheduler.dispatch.confirmations import Confirmations
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS
+from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.run_status import RunStatus
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.node import SchedulerNode
-from scheduler.rounds.pending_work import PendingWork, RestingRole
-from sql.run_status import RunStatus
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
+from warren.sql.run_status import RunStatus
 
 
 @dataclass

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.node import SchedulerNode
-from scheduler.routing.hash_ring import consistent_hash
-from scheduler.timeouts import Timeouts
-from sql.models import Run
-from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.routing.hash_ring import consistent_hash
+from warren.scheduler.timeouts import Timeouts
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 NAMES = ("one", "three", "two")
 

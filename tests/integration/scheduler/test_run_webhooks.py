@@ -3,17 +3,17 @@
 import base64
 from typing import Any
 
-from broker.keys import webhook_secret
-from scheduler.alarms.channels.run_webhook import sign
-from scheduler.alarms.policy import AlarmPolicy, RunWebhook
-from scheduler.completion import run_webhooks
-from scheduler.jobs.spec import AppSpec
-from sql.alarms import alarms
-from sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm
-from sql.models import Alarm
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.webhook_server import WebhookServer
+from warren.broker.keys import webhook_secret
+from warren.scheduler.alarms.channels.run_webhook import sign
+from warren.scheduler.alarms.policy import AlarmPolicy, RunWebhook
+from warren.scheduler.completion import run_webhooks
+from warren.scheduler.jobs.spec import AppSpec
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm
+from warren.sql.models import Alarm
 
 
 def kept(cluster: Cluster) -> list[Alarm]:

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from scheduler.claim_limits import ClaimLimits
-from scheduler.commands.job_files.file_changes import Change
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from sql.jobs import script_versions
-from sql.jobs.script_versions import VersionSource
-from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
+from warren.scheduler.claim_limits import ClaimLimits
+from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.sql.jobs import script_versions
+from warren.sql.jobs.script_versions import VersionSource
+from warren.sql.run_status import RunStatus
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 

@@ -1,13 +1,13 @@
 """A receiver that does not answer keeps nobody else waiting."""
 
-from scheduler.alarms.channels.message import Message, MessageContext
-from scheduler.alarms.channels.sender import AlarmSender
-from scheduler.alarms.channels.slow_targets import LEFT_ALONE_SECONDS, SlowTargets
-from scheduler.alarms.events import TickNews, to_text
-from sql.alarms import alarms
-from sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm
-from sql.models import Alarm
 from tests.support.stored_rows import Rows
+from warren.scheduler.alarms.channels.message import Message, MessageContext
+from warren.scheduler.alarms.channels.sender import AlarmSender
+from warren.scheduler.alarms.channels.slow_targets import LEFT_ALONE_SECONDS, SlowTargets
+from warren.scheduler.alarms.events import TickNews, to_text
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm
+from warren.sql.models import Alarm
 
 NOW_MS = 1_790_000_000_000
 DEAD, WELL = "https://dead.example.com/", "https://well.example.com/"

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from executor.disk import space_of
-from sql.run_status import RunStatus
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.small_disk import small_disk
+from warren.executor.disk import space_of
+from warren.sql.run_status import RunStatus
 
 FLOOD = """
 @job("flood")

@@ -8,10 +8,15 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
-from broker.keys import AppKeys
-from broker.memory.transport import MemoryBroker
-from broker.messages.to_executor import StillOpen, Welcome
-from broker.messages.to_scheduler import (
+from tests.support.cluster import APP, SECRET, Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.fake_executor import FakeExecutor
+from tests.support.rabbitmq import PrivateRabbit
+from tests.support.sql_rows import side_by_side
+from warren.broker.keys import AppKeys
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.messages.to_executor import StillOpen, Welcome
+from warren.broker.messages.to_scheduler import (
     Ailment,
     Callback,
     Goodbye,
@@ -19,22 +24,17 @@ from broker.messages.to_scheduler import (
     Knowledge,
     Load,
 )
-from broker.rabbitmq.transport import connect
-from broker.signing import Direction, Sealer
-from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
-from broker.transport import BrokerSettings, Transport
-from scheduler.membership import registrar
-from scheduler.node import SchedulerNode
-from sql.errors import DatabaseUnavailable
-from sql.models import Registration
-from sql.registry import apps, departures, presence
-from sql.registry.cluster import cluster_id
-from sql.run_status import RunStatus
-from tests.support.cluster import APP, SECRET, Cluster, on_memory
-from tests.support.eventually import eventually
-from tests.support.fake_executor import FakeExecutor
-from tests.support.rabbitmq import PrivateRabbit
-from tests.support.sql_rows import side_by_side
+from warren.broker.rabbitmq.transport import connect
+from warren.broker.signing import Direction, Sealer
+from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
+from warren.broker.transport import BrokerSettings, Transport
+from warren.scheduler.membership import registrar
+from warren.scheduler.node import SchedulerNode
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.models import Registration
+from warren.sql.registry import apps, departures, presence
+from warren.sql.registry.cluster import cluster_id
+from warren.sql.run_status import RunStatus
 
 OTHER = "salaries"
 

@@ -2,11 +2,6 @@
 
 import pytest
 
-from broker.messages.to_scheduler import Knowledge
-from broker.topology import run_queue
-from broker.trigger_packs import PACK_TRIGGERS
-from scheduler.node import SchedulerNode
-from sql.run_status import RunStatus
 from tests.integration.scheduler.test_crashes import note_no_confirm
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
@@ -14,6 +9,11 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import trigger_at_once
+from warren.broker.messages.to_scheduler import Knowledge
+from warren.broker.topology import run_queue
+from warren.broker.trigger_packs import PACK_TRIGGERS
+from warren.scheduler.node import SchedulerNode
+from warren.sql.run_status import RunStatus
 
 COUNT = PACK_TRIGGERS
 

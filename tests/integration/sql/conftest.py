@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sql.engine import Database
+from warren.sql.engine import Database
 
 
 @pytest.fixture

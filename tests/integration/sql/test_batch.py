@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from sql.batch import CHUNK, CHUNK_CHARACTERS, Guard, insert_or_ignore, update_each
-from sql.engine import Database
 from tests.support.sql_rows import statements
+from warren.sql.batch import CHUNK, CHUNK_CHARACTERS, Guard, insert_or_ignore, update_each
+from warren.sql.engine import Database
 
 HOSTILE = [
     "plain",

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from sql.clock import SAMPLE_SECONDS, DatabaseClock
-from sql.engine import Database
+from warren.sql.clock import SAMPLE_SECONDS, DatabaseClock
+from warren.sql.engine import Database
 
 
 class Ears:

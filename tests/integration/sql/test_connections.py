@@ -12,9 +12,9 @@ from pymysql.protocol import FieldDescriptorPacket
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from sql.dialects.mysql_connection import COLUMNS_LIMIT, LeanConnection
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
+from warren.sql.dialects.mysql_connection import COLUMNS_LIMIT, LeanConnection
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 
 @pytest.fixture(params=[False, True], ids=["patient", "fail_fast"])

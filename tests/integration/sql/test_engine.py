@@ -11,20 +11,20 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
-from sql.dialects.mysql import PING_AFTER_SECONDS
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
-from sql.ids import RunIds
-from sql.models import App
-from sql.run_status import Kind
-from sql.runs import planning, transitions
-from sql.schema import migration, version
 from tests.support import sql_rows
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_port
 from tests.support.processes import stop
 from tests.support.sql_rows import new_run, side_by_side
+from warren.sql.dialects.mysql import PING_AFTER_SECONDS
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.ids import RunIds
+from warren.sql.models import App
+from warren.sql.run_status import Kind
+from warren.sql.runs import planning, transitions
+from warren.sql.schema import migration, version
 
 #: Computes for minutes. MySQL ends a SLEEP by itself, without an error.
 SLOW = (

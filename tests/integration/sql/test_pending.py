@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
-from sql import pending
-from sql.alarms import alarms
-from sql.alarms.alarms import AlarmStatus, NewAlarm
-from sql.engine import Database
-from sql.models import Uptime
-from sql.pending import Pending
-from sql.registry import drains, pauses, presence
-from sql.run_status import RunStatus
-from sql.runs.queries import KILL_MS
 from tests.support.sql_rows import NOW_MS, add_job, plan, planned_in, put, ticks
+from warren.sql import pending
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import AlarmStatus, NewAlarm
+from warren.sql.engine import Database
+from warren.sql.models import Uptime
+from warren.sql.pending import Pending
+from warren.sql.registry import drains, pauses, presence
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.queries import KILL_MS
 
 NOTHING = Pending(
     has_pauses=False,

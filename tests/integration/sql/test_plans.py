@@ -10,15 +10,17 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql import pending
-from sql.accounts import audit_log
-from sql.alarms import recipients
-from sql.alarms.alarms import MAIL, AlarmStatus
-from sql.engine import Database
-from sql.explanation import Explanation
-from sql.instants import at
-from sql.jobs import child_links, due_jobs, history, jobs, parked
-from sql.listings import (
+from tests.support.mariadb import SERVER, PrivateMariaDB
+from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
+from warren.sql import pending
+from warren.sql.accounts import audit_log
+from warren.sql.alarms import recipients
+from warren.sql.alarms.alarms import MAIL, AlarmStatus
+from warren.sql.engine import Database
+from warren.sql.explanation import Explanation
+from warren.sql.instants import at
+from warren.sql.jobs import child_links, due_jobs, history, jobs, parked
+from warren.sql.listings import (
     app_listing,
     dashboard,
     error_groups,
@@ -27,12 +29,12 @@ from sql.listings import (
     next_ticks,
     run_search,
 )
-from sql.listings.job_search import JobFilter, Order
-from sql.listings.newest_runs import RunSelection
-from sql.listings.run_walks import RunSearch
-from sql.registry import presence
-from sql.run_status import FAILURES, Kind, RunStatus
-from sql.runs import (
+from warren.sql.listings.job_search import JobFilter, Order
+from warren.sql.listings.newest_runs import RunSelection
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.registry import presence
+from warren.sql.run_status import FAILURES, Kind, RunStatus
+from warren.sql.runs import (
     day_reports,
     due_runs,
     lateness,
@@ -43,14 +45,12 @@ from sql.runs import (
     ticks,
     transitions,
 )
-from sql.runs.purges import START, DuePosition
-from sql.runs.successes import SentTo, Success
-from sql.runs.tick_rows import JobRange
-from sql.runs.ticks import Tick
-from sql.schema import migration
-from sql.timeline import job_days, job_spans
-from tests.support.mariadb import SERVER, PrivateMariaDB
-from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
+from warren.sql.runs.purges import START, DuePosition
+from warren.sql.runs.successes import SentTo, Success
+from warren.sql.runs.tick_rows import JobRange
+from warren.sql.runs.ticks import Tick
+from warren.sql.schema import migration
+from warren.sql.timeline import job_days, job_spans
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import literal, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
-from sql.engine import Database
-from sql.models import App
 from tests.support.sent_statements import sent_statements
+from warren.sql.engine import Database
+from warren.sql.models import App
 
 ONE = text("SELECT 1")
 NOTHING = update(App).where(App.name == "nobody's").values(title="")

@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.listings import recent, run_choices, run_relations, run_search
-from sql.listings.run_search import RunPage
-from sql.listings.run_walks import RunSearch
-from sql.run_status import FAILURES, OPEN, RunStatus
 from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
 from tests.support.sql_rows import NOW_MS
+from warren.sql.engine import Database
+from warren.sql.listings import recent, run_choices, run_relations, run_search
+from warren.sql.listings.run_search import RunPage
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 LOOKED_AT = 500
 #: A few statements of a page each: its keys, then its lines with job and app.

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy.orm import Session
 
-from sql.accounts import users
-from sql.accounts.users import Rights, Role
-from sql.engine import Database
-from sql.errors import NotFound
-from sql.explanation import Explanation
-from sql.ids import LARGEST_BLOCK, RunIds
-from sql.jobs import due_jobs, history, route_memory
-from sql.models import Job, SkippedTicks
-from sql.registry import apps
-from sql.runs import tick_rows
 from tests.support.sql_rows import NOW_MS, add_job, side_by_side, statements
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.engine import Database
+from warren.sql.errors import NotFound
+from warren.sql.explanation import Explanation
+from warren.sql.ids import LARGEST_BLOCK, RunIds
+from warren.sql.jobs import due_jobs, history, route_memory
+from warren.sql.models import Job, SkippedTicks
+from warren.sql.registry import apps
+from warren.sql.runs import tick_rows
 
 
 class TestApps:

@@ -10,14 +10,14 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
-from sql.models import App
 from tests.support.sql_rows import side_by_side, statements
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.models import App
 
 _COUNT_TO_100 = """
 import sys
-from sql.engine import Database
+from warren.sql.engine import Database
 from tests.integration.sql.test_sqlite import add_one
 
 database = Database(sys.argv[1])

@@ -8,17 +8,17 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.errors import NotFound
-from sql.jobs import history, job_names
-from sql.models import Job, Run
-from sql.registry import apps, presence
-from sql.registry.presence import Beat
-from sql.run_status import RunStatus
-from sql.runs import transitions
-from sql.text_search import contains
 from tests.support import sql_rows
 from tests.support.sql_rows import NODE, NOW_MS, add_job, ended, new_run, plan, planned_in, routed
+from warren.sql.engine import Database
+from warren.sql.errors import NotFound
+from warren.sql.jobs import history, job_names
+from warren.sql.models import Job, Run
+from warren.sql.registry import apps, presence
+from warren.sql.registry.presence import Beat
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import transitions
+from warren.sql.text_search import contains
 
 TEXTS = ["", "ñ 漢字 🎉🎉", "NUL \x00 inside", 'it\'s \\ "quoted"', "a\r\nb\tc", "100 % %s"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from tests.integration.broker.certificates import Authority
 from tests.support.mariadb import PrivateMariaDB
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from admin_web.serving.http_server import ConsoleServer
-from sql.accounts.users import Role
 from tests.support.api import make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.stored_rows import Rows
+from warren.admin_web.serving.http_server import ConsoleServer
 from warren.cli import root
 from warren.errors import CommandError, JobFileError
+from warren.sql.accounts.users import Role
 
 JOBS = """\
 jobs:

@@ -12,14 +12,14 @@ from flask import Flask, request
 from sqlalchemy import func, select
 from werkzeug.wrappers import Response
 
-from admin_web.serving.http_server import ConsoleServer
-from sql.accounts.users import Role
-from sql.models import Run
 from tests.support.api import make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren import ApiError, Client, RunFailed
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.sql.accounts.users import Role
+from warren.sql.models import Run
 
 
 class Unreliable:

@@ -3,11 +3,11 @@
 import signal
 from pathlib import Path
 
-from sql.models import Run
-from sql.run_status import RunStatus
 from tests.interop.compiled.conftest import Client
 from tests.support.eventually import eventually
 from tests.support.remote_executors import GatewayCase
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 
 def end_of(case: GatewayCase, name: str, **fields: object) -> Run:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql.accounts import users
-from sql.engine import Database
-from sql.models import App, Job
-from sql.registry import apps, presence
 from tests.support.console import Clock, Visit, signed_in
+from warren.sql.accounts import users
+from warren.sql.engine import Database
+from warren.sql.models import App, Job
+from warren.sql.registry import apps, presence
 
 
 def find(database: Database, name: str) -> App | None:

@@ -7,15 +7,15 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select
 
-from scheduler.commands.runs import RunCommands
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
-from sql.models import AuditEntry, Purge, Run
 from tests.support.acting import NamedUsers
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.runs import RunCommands
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.models import AuditEntry, Purge, Run
 
 DAY_MS = 86_400_000
 SURE = {"is_sure": "y"}

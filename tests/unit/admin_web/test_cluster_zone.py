@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from admin_web.api.application import create_api
-from admin_web.app import create_app
-from scheduler.membership.schedulers_zone import ClusterZone
-from scheduler.retention.calendar_days import CalendarDays
-from sql.instants import at
-from sql.runs import day_reports
-from sql.runs.day_reports import Cleared, Counts
 from tests.support.api import Program, make_token
 from tests.support.console import SECRET, Clock, make_app, signed_in
 from tests.support.stored_rows import Rows
+from warren.admin_web.api.application import create_api
+from warren.admin_web.app import create_app
+from warren.scheduler.membership.schedulers_zone import ClusterZone
+from warren.scheduler.retention.calendar_days import CalendarDays
 from warren.settings.settings import Settings
+from warren.sql.instants import at
+from warren.sql.runs import day_reports
+from warren.sql.runs.day_reports import Cleared, Counts
 from warren.wiring import api, console
 
 #: Zones whose clocks never show the same day.

@@ -6,8 +6,8 @@ import re
 import pytest
 from flask import Flask
 
-from admin_web.template_globals import STATIC
 from tests.support.console import Visit, signed_in
+from warren.admin_web.template_globals import STATIC
 
 GZIP = {"Accept-Encoding": "gzip"}
 

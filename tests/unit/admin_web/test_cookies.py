@@ -11,12 +11,12 @@ from argon2.low_level import Type
 from flask import Flask
 from sqlalchemy import select
 
-from admin_web.access.sign_ins import FORGERY_LIMIT
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.engine import Database
-from sql.models import User
 from tests.support.console import PASSWORD, SECRET, Clock, Visit, make_app, signed_in, snapshot
+from warren.admin_web.access.sign_ins import FORGERY_LIMIT
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.engine import Database
+from warren.sql.models import User
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 HTTPS = "https://jobs.example.com"

@@ -9,18 +9,18 @@ import pytest
 from flask import Flask
 from sqlalchemy.orm import Session
 
-from admin_web.views import overview
-from admin_web.views.cached_counts import FRESH_SECONDS, CachedCounts
-from broker.messages.to_scheduler import Load
-from sql.engine import Database
-from sql.instants import at
-from sql.listings import dashboard, next_ticks
-from sql.registry import apps, presence
-from sql.registry.presence import Beat
-from sql.runs import day_reports, lateness
-from sql.runs.day_reports import Cleared, Counts
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
+from warren.admin_web.views import overview
+from warren.admin_web.views.cached_counts import FRESH_SECONDS, CachedCounts
+from warren.broker.messages.to_scheduler import Load
+from warren.sql.engine import Database
+from warren.sql.instants import at
+from warren.sql.listings import dashboard, next_ticks
+from warren.sql.registry import apps, presence
+from warren.sql.registry.presence import Beat
+from warren.sql.runs import day_reports, lateness
+from warren.sql.runs.day_reports import Cleared, Counts
 
 #: The day of the tests' clock.
 TODAY = date(2027, 1, 15)

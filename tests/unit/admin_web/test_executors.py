@@ -8,11 +8,11 @@ import pytest
 from flask import Flask
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.models import Registration
-from sql.registry import apps, drains, executor_loads, pauses, presence
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
+from warren.sql.models import Registration
+from warren.sql.registry import apps, drains, executor_loads, pauses, presence
 
 LOAD = {
     "cpu_percent": 42.4,

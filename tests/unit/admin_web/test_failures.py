@@ -9,13 +9,13 @@ from flask import Flask
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from admin_web.views.overview import OverviewReader
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
-from sql.registry import presence
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
 from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
+from warren.admin_web.views.overview import OverviewReader
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.registry import presence
 
 #: Whatever tells how the console is made, or what it may open.
 TELLING = (

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from admin_web import template_globals
-from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
+from warren.admin_web import template_globals
+from warren.sql.engine import Database
 
 #: "First page under 300 kB", nothing of it compressed.
 LIMIT = 300_000

@@ -7,12 +7,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sql.engine import Database
-from sql.jobs import script_versions
-from sql.listings import recent
-from sql.models import AuditEntry, Job
-from sql.registry import apps, presence
 from tests.support.console import Clock, Visit, once_of, signed_in
+from warren.sql.engine import Database
+from warren.sql.jobs import script_versions
+from warren.sql.listings import recent
+from warren.sql.models import AuditEntry, Job
+from warren.sql.registry import apps, presence
 
 SOURCE = 'echo "<b>one</b>"\n'
 

@@ -9,17 +9,17 @@ import pytest
 from flask import Flask
 from sqlalchemy import delete, select
 
-from scheduler.commands.jobs import JobCommands
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.engine import Database
-from sql.jobs import child_links, job_names
-from sql.listings import job_search, recent
-from sql.listings.recent import ListedJob
-from sql.models import App, AuditEntry, Job
 from tests.support.acting import NamedCommands
 from tests.support.console import Clock, Visit, make_app, once_of, signed_in
 from tests.support.stored_rows import Rows
 from warren.jobfile.export import job_file
+from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.engine import Database
+from warren.sql.jobs import child_links, job_names
+from warren.sql.listings import job_search, recent
+from warren.sql.listings.recent import ListedJob
+from warren.sql.models import App, AuditEntry, Job
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
 GOOD = {

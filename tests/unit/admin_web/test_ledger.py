@@ -7,13 +7,13 @@ import pytest
 from flask import Flask
 from sqlalchemy import update
 
-from admin_web.views import tally_cache
-from admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
-from sql.engine import Database
-from sql.models import History, Job, Run, SkippedTicks, Uptime
-from sql.registry import apps
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
+from warren.admin_web.views import tally_cache
+from warren.admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
+from warren.sql.engine import Database
+from warren.sql.models import History, Job, Run, SkippedTicks, Uptime
+from warren.sql.registry import apps
 
 MINUTE = 60_000
 DAY = 86_400_000

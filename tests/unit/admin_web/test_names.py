@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from broker import codec, topology
-from broker.errors import Malformed
-from broker.messages.to_scheduler import Heartbeat, Load
-from scheduler.jobs import rules
-from sql.engine import Database
-from sql.registry import apps
 from tests.support.console import Visit
+from warren.broker import codec, topology
+from warren.broker.errors import Malformed
+from warren.broker.messages.to_scheduler import Heartbeat, Load
 from warren.cli import root
+from warren.scheduler.jobs import rules
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 
 #: Patterns and separators of the broker, ways out of a folder, too long, look-alikes, expressions.
 BAD = [

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from flask import Flask
 
-from admin_web.console_services import PageCacheLimits
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from tests.support.console import Clock, Visit, make_app, signed_in
+from warren.admin_web.console_services import PageCacheLimits
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 NOTICE = "This page is from"
 

@@ -7,14 +7,14 @@ import time
 import pytest
 from flask import Flask
 
-from admin_web.local_times import LocalTimes
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.engine import Database
-from sql.registry import presence
-from sql.registry.presence import Beat
 from tests.support.acting import NamedCommands
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
+from warren.admin_web.local_times import LocalTimes
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.engine import Database
+from warren.sql.registry import presence
+from warren.sql.registry.presence import Beat
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
 

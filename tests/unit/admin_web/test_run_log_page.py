@@ -5,10 +5,10 @@ import re
 import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.fixed_logs import FixedLogs
 from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
 
 TEXT = "\x1b[31mbad <b>\x1b[0m\nsecond"
 

@@ -7,13 +7,13 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sql.listings import run_search, run_walks
-from sql.listings.run_walks import RunSearch
-from sql.models import AuditEntry, Run
-from sql.run_status import Kind, RunStatus
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
+from warren.sql.listings import run_search, run_walks
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.models import AuditEntry, Run
+from warren.sql.run_status import Kind, RunStatus
 
 NASTY = '"><img src=x onerror=alert(1)>{{45679*76543}}'
 #: What it would be if a page computed it; no random token holds it by chance.

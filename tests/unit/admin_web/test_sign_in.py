@@ -10,20 +10,20 @@ from argon2 import Parameters, PasswordHasher, extract_parameters
 from flask import Flask
 from sqlalchemy import event, update
 
-from admin_web.access.sign_ins import (
+from tests.support.acting import NamedUsers
+from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, signed_in, snapshot
+from warren.admin_web.access.sign_ins import (
     ACCOUNT_LIMIT,
     ADDRESS_LIMIT,
     IDLE_SECONDS,
     LONGEST_SECONDS,
 )
-from scheduler.commands.passwords import hash_password
-from sql.accounts import audit_log, sessions, sign_in_attempts, users
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.models import AuditEntry, SignIn, User
-from tests.support.acting import NamedUsers
-from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, signed_in, snapshot
+from warren.scheduler.commands.passwords import hash_password
+from warren.sql.accounts import audit_log, sessions, sign_in_attempts, users
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.models import AuditEntry, SignIn, User
 
 FRESH = "another horse battery"
 

@@ -5,13 +5,13 @@ import re
 import pytest
 from flask import Flask
 
-from admin_web.timeline import bars
-from admin_web.timeline.bars import WIDTH, Window
-from admin_web.timeline.timeline_rows import ROW_RUNS, ROWS
-from sql.run_status import RunStatus
-from sql.timeline.job_spans import SpanRun
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
+from warren.admin_web.timeline import bars
+from warren.admin_web.timeline.bars import WIDTH, Window
+from warren.admin_web.timeline.timeline_rows import ROW_RUNS, ROWS
+from warren.sql.run_status import RunStatus
+from warren.sql.timeline.job_spans import SpanRun
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_800_000_000_000

@@ -4,10 +4,10 @@ import re
 
 from flask import Flask
 
-from scheduler.commands.tokens.token_text import is_token
-from sql.accounts import tokens
-from sql.engine import Database
 from tests.support.console import Visit, signed_in
+from warren.scheduler.commands.tokens.token_text import is_token
+from warren.sql.accounts import tokens
+from warren.sql.engine import Database
 
 NEW = {"token_name": "deploy", "scopes": ["read", "trigger"], "apps": ["reports"], "days": "30"}
 

@@ -7,11 +7,11 @@ import pytest
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
-import admin_web
-from broker.reasons.codes import Why
-from scheduler.jobs.fields import RULED
-from scheduler.problems import Code, Word
-from scheduler.schedules.registry import KINDS
+from warren import admin_web
+from warren.broker.reasons.codes import Why
+from warren.scheduler.jobs.fields import RULED
+from warren.scheduler.problems import Code, Word
+from warren.scheduler.schedules.registry import KINDS
 
 CONSOLE = Path(admin_web.__file__).parent
 METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]

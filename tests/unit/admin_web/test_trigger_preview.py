@@ -6,10 +6,10 @@ import re
 import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import Clock, Visit, signed_in, snapshot
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
 
 
 def preview(visit: Visit, job_id: int, param: str = "", **form: object) -> str:

@@ -6,12 +6,12 @@ import pytest
 from flask import Flask, request
 from sqlalchemy import select
 
-from sql.accounts import users
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.models import AuditEntry, User
 from tests.support.acting import NamedUsers
 from tests.support.console import PASSWORD, Visit, add_user, signed_in
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.models import AuditEntry, User
 
 FRESH = "a wholly new password"
 

@@ -7,11 +7,11 @@ import threading
 import pika.exceptions
 import pytest
 
-from broker.rabbitmq.parameters import parameters_of, without_password
-from broker.rabbitmq.properties import properties_of
-from broker.rabbitmq.publish_batch import AmqpBatch
-from broker.rabbitmq.reasons import reason_of
-from broker.transport import BrokerSettings, Confirm, Outgoing
+from warren.broker.rabbitmq.parameters import parameters_of, without_password
+from warren.broker.rabbitmq.properties import properties_of
+from warren.broker.rabbitmq.publish_batch import AmqpBatch
+from warren.broker.rabbitmq.reasons import reason_of
+from warren.broker.transport import BrokerSettings, Confirm, Outgoing
 
 
 def wrapped(error: BaseException) -> BaseException:

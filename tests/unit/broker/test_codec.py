@@ -3,10 +3,11 @@ from contextlib import suppress
 
 import pytest
 
-from broker.codec import BODY_LIMIT, decode, encode
-from broker.errors import Malformed
-from broker.messages.to_executor import Kill, ToExecutor, Trigger, Welcome
-from broker.messages.to_scheduler import (
+from tests.support.bad_messages import BAD_BODIES, DEEP_BODIES
+from warren.broker.codec import BODY_LIMIT, decode, encode
+from warren.broker.errors import Malformed
+from warren.broker.messages.to_executor import Kill, ToExecutor, Trigger, Welcome
+from warren.broker.messages.to_scheduler import (
     Callback,
     Finished,
     Heartbeat,
@@ -16,8 +17,7 @@ from broker.messages.to_scheduler import (
     Started,
     ToScheduler,
 )
-from broker.messages.values import NUMBER_LIMIT, Outcome
-from tests.support.bad_messages import BAD_BODIES, DEEP_BODIES
+from warren.broker.messages.values import NUMBER_LIMIT, Outcome
 
 TRIGGER = Trigger(
     run_id=7, job_id=3, boot_id="b1", kind="CRON", handler="h", scheduled_at_ms=1_700_000_000_000

@@ -4,7 +4,7 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from broker.keys import derived_key
+from warren.broker.keys import derived_key
 
 
 @pytest.mark.parametrize(

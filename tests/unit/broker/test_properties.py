@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import topology
-from broker.codec import VERSION, decode, encode
-from broker.errors import BadMessage, Forged, Malformed
-from broker.keys import ClusterKeys
-from broker.memory.transport import MemoryBroker
-from broker.messages.to_executor import Kill, ToExecutor, Trigger
-from broker.messages.to_scheduler import ToScheduler
-from broker.messages.values import NUMBER_LIMIT, Message
-from broker.signing import Direction, Sealer
-from broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 from tests.support.signatures import signature
+from warren.broker import topology
+from warren.broker.codec import VERSION, decode, encode
+from warren.broker.errors import BadMessage, Forged, Malformed
+from warren.broker.keys import ClusterKeys
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.messages.to_executor import Kill, ToExecutor, Trigger
+from warren.broker.messages.to_scheduler import ToScheduler
+from warren.broker.messages.values import NUMBER_LIMIT, Message
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 
 SECRET = "s" * 32
 NUMBERS = st.integers(min_value=0, max_value=NUMBER_LIMIT)

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from broker.codec import HEADER_LIMIT, encode
-from broker.errors import BadMessage, Expired, Foreign, Forged, Malformed, Oversized
-from broker.keys import NO_APP, AppKeys, ClusterKeys, app_key
-from broker.messages.to_executor import Beat, Kill, ToExecutor, Trigger, Welcome
-from broker.messages.to_scheduler import Canary, Goodbye, Heartbeat, Load, ToScheduler
-from broker.messages.values import Message
-from broker.signing import Direction, Sealer, app_of, cluster_of
-from broker.transport import Delivery, Outgoing
 from tests.support.bad_messages import BAD_BODIES
 from tests.support.signatures import signature
+from warren.broker.codec import HEADER_LIMIT, encode
+from warren.broker.errors import BadMessage, Expired, Foreign, Forged, Malformed, Oversized
+from warren.broker.keys import NO_APP, AppKeys, ClusterKeys, app_key
+from warren.broker.messages.to_executor import Beat, Kill, ToExecutor, Trigger, Welcome
+from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat, Load, ToScheduler
+from warren.broker.messages.values import Message
+from warren.broker.signing import Direction, Sealer, app_of, cluster_of
+from warren.broker.transport import Delivery, Outgoing
 
 SECRET = "s" * 32
 NOW = 1_800_000_000_000

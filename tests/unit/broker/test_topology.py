@@ -1,8 +1,8 @@
 import pytest
 
-from broker import topology
-from broker.rabbitmq.queues import arguments_of
-from broker.transport import Queue
+from warren.broker import topology
+from warren.broker.rabbitmq.queues import arguments_of
+from warren.broker.transport import Queue
 
 LONG_ADDRESS = "a" * 128
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.begin_notes import BatchPermit, BeginNote, OldNotes, begun, make_note, withdraw
+from warren.executor.begin_notes import BatchPermit, BeginNote, OldNotes, begun, make_note, withdraw
 
 BATCH = 7
 LONG = 600.0

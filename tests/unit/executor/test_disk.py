@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from executor import disk
-from executor.disk import DEFAULT_RESERVE, DiskWatch, Reserve, Space
+from warren.executor import disk
+from warren.executor.disk import DEFAULT_RESERVE, DiskWatch, Reserve, Space
 
 GB = 1_000_000_000
 

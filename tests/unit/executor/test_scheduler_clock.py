@@ -1,6 +1,6 @@
 import pytest
 
-from executor.scheduler_clock import SchedulerClock
+from warren.executor.scheduler_clock import SchedulerClock
 
 
 class Hands:

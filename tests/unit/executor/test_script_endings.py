@@ -1,8 +1,8 @@
 import pytest
 
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from executor.processes.endings import Exit, conclude, killed
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.executor.processes.endings import Exit, conclude, killed
 
 
 def end_of(exit_: Exit) -> tuple[Outcome, str]:

@@ -2,8 +2,12 @@
 
 import pytest
 
-from scheduler.alarms.channels.mail_server import MailServer, Security, is_email
-from scheduler.alarms.channels.webhook_url import check_webhook, may_be_reached, without_secret
+from warren.scheduler.alarms.channels.mail_server import MailServer, Security, is_email
+from warren.scheduler.alarms.channels.webhook_url import (
+    check_webhook,
+    may_be_reached,
+    without_secret,
+)
 
 GOOD = [
     "https://example.com/hook?token=x",

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from scheduler.alarms.channels import webhook_style
-from scheduler.alarms.channels.message import TAIL_LINES, Message, MessageContext, message
-from scheduler.alarms.events import (
+from warren.scheduler.alarms.channels import webhook_style
+from warren.scheduler.alarms.channels.message import TAIL_LINES, Message, MessageContext, message
+from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
     Failure,

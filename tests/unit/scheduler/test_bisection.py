@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.bisection import bisect
-from sql.errors import DatabaseUnavailable
+from warren.scheduler.bisection import bisect
+from warren.sql.errors import DatabaseUnavailable
 
 
 class Store:

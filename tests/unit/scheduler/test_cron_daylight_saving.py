@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.cron.expression import Cron, next_fires
+from warren.scheduler.cron.expression import Cron, next_fires
 
 NEW_YORK, LORD_HOWE, APIA = "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"
 

@@ -9,8 +9,17 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cron.cron_fields import DAY_OF_MONTH, HOUR, MINUTE, MONTH, SECOND, Field, Span, span
-from scheduler.cron.expression import Cron
+from warren.scheduler.cron.cron_fields import (
+    DAY_OF_MONTH,
+    HOUR,
+    MINUTE,
+    MONTH,
+    SECOND,
+    Field,
+    Span,
+    span,
+)
+from warren.scheduler.cron.expression import Cron
 
 ZONES = [
     "UTC",

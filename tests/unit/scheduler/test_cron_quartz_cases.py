@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.cron.expression import next_fires
+from warren.scheduler.cron.expression import next_fires
 
 CASES = Path(__file__).parents[2] / "data" / "quartz_cron_cases.tsv"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler.commands.cluster import check_reason
-from scheduler.jobs.rules import check_title
-from scheduler.one_line import is_line
-from scheduler.problems import Problem
+from warren.scheduler.commands.cluster import check_reason
+from warren.scheduler.jobs.rules import check_title
+from warren.scheduler.one_line import is_line
+from warren.scheduler.problems import Problem
 
 #: Controls of both halves, and what ends a line.
 CONTROLS = ["\x00", "\t", "\n", "\r", "\x1b", "\x7f", "\x85", "\x9b", "\u2028", "\u2029"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.cron.expression import Cron
-from scheduler.problems import (
+from warren.scheduler.cron.expression import Cron
+from warren.scheduler.problems import (
     Code,
     FieldName,
     Problem,
@@ -14,7 +14,7 @@ from scheduler.problems import (
     lookup_problem,
     unknown_word,
 )
-from sql.errors import Ambiguous, LookupFailure, NotFound
+from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 
 
 def test_problem_says_its_facts_in_its_sentence() -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from broker.keys import ClusterKeys, webhook_secret
-from scheduler.alarms.channels.message import MessageContext, message
-from scheduler.alarms.channels.run_webhook import SignedWebhook, sign
-from scheduler.alarms.channels.webhook import Webhook
-from scheduler.alarms.events import TickNews, from_text, to_text
-from scheduler.alarms.policy import NO_WEBHOOK, RunWebhook
-from scheduler.alarms.target_rules import webhook_problems
 from tests.support.webhook_server import WebhookServer
+from warren.broker.keys import ClusterKeys, webhook_secret
+from warren.scheduler.alarms.channels.message import MessageContext, message
+from warren.scheduler.alarms.channels.run_webhook import SignedWebhook, sign
+from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.scheduler.alarms.events import TickNews, from_text, to_text
+from warren.scheduler.alarms.policy import NO_WEBHOOK, RunWebhook
+from warren.scheduler.alarms.target_rules import webhook_problems
 
 DOCS = Path(__file__).parents[3] / "docs"
 NEWS = TickNews(

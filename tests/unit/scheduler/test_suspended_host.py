@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from broker.boot_time import boot_seconds
-from scheduler.roles import Roles
+from warren.broker.boot_time import boot_seconds
+from warren.scheduler.roles import Roles
 
 
 def test_a_scheduler_takes_the_clock_that_also_counts_a_suspended_host() -> None:

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from sql.fair_lock import FairLock
 from tests.support.eventually import eventually
+from warren.sql.fair_lock import FairLock
 
 
 def test_one_thread_is_in_at_a_time() -> None:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sql.instants import at, at_as_text, iso, moment
+from warren.sql.instants import at, at_as_text, iso, moment
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from sql.models import App, Job, Model
-from sql.rows import fetch, fetch_one, query
+from warren.sql.models import App, Job, Model
+from warren.sql.rows import fetch, fetch_one, query
 
 
 class Named(NamedTuple):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, OPEN, RunStatus
+from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, OPEN, RunStatus
 
 FLYING = {"ROUTED", "SENT", "RUNNING"}
 

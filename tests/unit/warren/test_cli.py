@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.keys import app_key
-from executor.processes.slot_options import SlotOptions
 from warren import cli
+from warren.broker.keys import app_key
+from warren.executor.processes.slot_options import SlotOptions
 
 COMMANDS = [
     "up",

@@ -5,12 +5,12 @@ import errno
 import click
 import pytest
 
-from broker.errors import BrokerUnavailable
-from executor.errors import StateFolderInUse
-from executor.handlers.handler_registry import HandlersError
-from sql.errors import Ambiguous, DatabaseUnavailable, LookupFailure, NotFound
+from warren.broker.errors import BrokerUnavailable
 from warren.error_output import report_of
 from warren.errors import CommandError, JobFileError
+from warren.executor.errors import StateFolderInUse
+from warren.executor.handlers.handler_registry import HandlersError
+from warren.sql.errors import Ambiguous, DatabaseUnavailable, LookupFailure, NotFound
 
 
 @pytest.mark.parametrize(

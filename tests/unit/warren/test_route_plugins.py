@@ -9,10 +9,10 @@ from textwrap import dedent
 import pytest
 import structlog
 
-from scheduler.routing.routes import Choice, Router, RouteRequest, choose, with_added
 from warren.errors import JobFileError
 from warren.jobfile.reader import read_job_file
 from warren.route_plugins import GROUP, load_routes, route_names
+from warren.scheduler.routing.routes import Choice, Router, RouteRequest, choose, with_added
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "sticky_route"
 JOBS = "apps: [{name: demo}]\njobs: [{name: x, app: demo, handler: y, route: STICKY}]\n"
@@ -82,7 +82,7 @@ def test_a_job_file_may_name_a_route_that_is_installed(tmp_path: Path) -> None:
 
 def test_a_plain_function_is_a_route_without_a_memory(install: Install) -> None:
     module = """
-        from scheduler.routing.routes import Choice
+        from warren.scheduler.routing.routes import Choice
         def pick(request, random):
             return Choice(request.candidates[-1], "the last")
     """

@@ -4,14 +4,14 @@ import contextlib
 
 import click
 
-from broker.boot_time import boot_seconds
-from executor.fork_server.secrecy import keep_settings_secret
-from sql.clock import DatabaseClock
-from sql.schema import version
+from warren.broker.boot_time import boot_seconds
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
+from warren.executor.fork_server.secrecy import keep_settings_secret
 from warren.settings.keyring import cluster_keys
 from warren.settings.settings import Settings, needed_services
+from warren.sql.clock import DatabaseClock
+from warren.sql.schema import version
 from warren.wiring.broker import connect_broker
 from warren.wiring.signals import Signals, log_thread_failures
 
@@ -25,7 +25,7 @@ def api(settings: Settings) -> None:
 
     `warren tokens add` creates a token. SIGTERM or Ctrl-C shuts it down cleanly.
     """
-    from admin_web.serving.broker_link import ConsoleConnections  # noqa: PLC0415 - see below
+    from warren.admin_web.serving.broker_link import ConsoleConnections  # noqa: PLC0415 - see below
     from warren.wiring.api import api_address, make_api, open_api_database  # noqa: PLC0415 - Flask
 
     needed_services(settings, database=True)

@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 import structlog
 
-from broker.topology import check_address, check_app
-from executor.core.state_folder import StateFolder, free_folders
-from executor.fork_server.secrecy import keep_settings_secret
-from executor.handlers.handler_registry import HandlersError
+from warren.broker.topology import check_address, check_app
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
+from warren.executor.core.state_folder import StateFolder, free_folders
+from warren.executor.fork_server.secrecy import keep_settings_secret
+from warren.executor.handlers.handler_registry import HandlersError
 from warren.settings.keyring import app_keys
 from warren.settings.settings import Settings, needed_services
 from warren.wiring.broker import connect_broker

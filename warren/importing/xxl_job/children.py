@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from scheduler.imports.findings import Finding, Verdict
-from scheduler.imports.items import ImportedJob
-from scheduler.jobs.circles import find_circle
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
 from warren.importing.xxl_job.source_rows import Row
+from warren.scheduler.imports.findings import Finding, Verdict
+from warren.scheduler.imports.items import ImportedJob
+from warren.scheduler.jobs.circles import find_circle
 
 _COLUMN = "child_jobid"
 

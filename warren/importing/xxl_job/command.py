@@ -9,10 +9,6 @@ from pathlib import Path
 
 import click
 
-from scheduler.commands.command_context import CommandContext
-from scheduler.cron.wall_clock import load_zone
-from scheduler.imports.importer import Importer, ImportOptions
-from scheduler.imports.items import ImportItems
 from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
@@ -23,6 +19,10 @@ from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.runs import RunReader
 from warren.importing.xxl_job.sources import is_url, open_source
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.imports.importer import Importer, ImportOptions
+from warren.scheduler.imports.items import ImportItems
 from warren.settings.settings import Settings
 from warren.views.terminal import warn
 

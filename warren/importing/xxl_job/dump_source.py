@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from sql.imports.foreign import Values
 from warren.errors import CommandError
 from warren.importing.dump.lexer import Data
 from warren.importing.dump.statements import RowInserted, Statements, TableMade
 from warren.importing.xxl_job.source_tables import LOG, READ_WHOLE, RULES
+from warren.sql.imports.foreign import Values
 
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from broker.messages.values import APP_PATTERN
-from executor.gateway.allow_list import AllowList, RemoteUrl
-from executor.gateway.errors import AddressRefused
-from scheduler.imports.findings import Finding, Verdict
-from scheduler.imports.items import ImportedApp
-from scheduler.jobs.rules import RESERVED_APP_NAMES
-from scheduler.jobs.spec import AppSpec
+from warren.broker.messages.values import APP_PATTERN
+from warren.executor.gateway.allow_list import AllowList, RemoteUrl
+from warren.executor.gateway.errors import AddressRefused
 from warren.importing.xxl_job.source_rows import Row
+from warren.scheduler.imports.findings import Finding, Verdict
+from warren.scheduler.imports.items import ImportedApp
+from warren.scheduler.jobs.rules import RESERVED_APP_NAMES
+from warren.scheduler.jobs.spec import AppSpec
 
 _TITLE = 64
 _ADDRESSES = 65_535

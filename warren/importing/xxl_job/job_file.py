@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scheduler.imports.findings import Finding, Verdict
-from scheduler.imports.items import ImportedJob, ImportItems
 from warren.importing.xxl_job.source_tables import INFO
 from warren.jobfile.export import job_file
+from warren.scheduler.imports.findings import Finding, Verdict
+from warren.scheduler.imports.items import ImportedJob, ImportItems
 
 
 def lines_of(items: ImportItems) -> Iterator[str]:

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason, Words
-from scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
-from scheduler.imports.findings import Finding, Verdict
-from scheduler.imports.items import ImportedJob
-from scheduler.jobs.field_kinds import Choice, Line, Number
-from scheduler.jobs.fields import FIELDS
-from scheduler.jobs.rules import problems
-from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.cron_schedule import CronSchedule
-from scheduler.schedules.fixed_rate import FixedRate
-from scheduler.schedules.no_schedule import NoSchedule
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason, Words
 from warren.importing.xxl_job.scripts import GROOVY, PYTHON2, Glue, read_glue
 from warren.importing.xxl_job.source_rows import Row
+from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from warren.scheduler.imports.findings import Finding, Verdict
+from warren.scheduler.imports.items import ImportedJob
+from warren.scheduler.jobs.field_kinds import Choice, Line, Number
+from warren.scheduler.jobs.fields import FIELDS
+from warren.scheduler.jobs.rules import problems
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.cron_schedule import CronSchedule
+from warren.scheduler.schedules.fixed_rate import FixedRate
+from warren.scheduler.schedules.no_schedule import NoSchedule
 
 _COLUMNS = {
     "schedule": "schedule_conf",

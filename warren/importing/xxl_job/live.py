@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from sql.imports.foreign import ForeignDatabase, Values
 from warren.importing.xxl_job.source_tables import INFO, LOG, REPORT
+from warren.sql.imports.foreign import ForeignDatabase, Values
 
 _ACTIVITY = {
     INFO: ("trigger_status", "trigger_last_time", "trigger_next_time"),

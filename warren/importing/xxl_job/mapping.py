@@ -5,11 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
-from scheduler.commands.users import check_user_name
-from scheduler.imports.findings import Finding, Verdict
-from scheduler.imports.items import ImportedDay, ImportedJob, ImportedUser, ImportItems, numbered
-from scheduler.problems import Problem
-from sql.accounts.users import Role
 from warren.errors import CommandError
 from warren.importing.xxl_job.children import link
 from warren.importing.xxl_job.groups import Groups, read_groups
@@ -28,6 +23,17 @@ from warren.importing.xxl_job.source_tables import (
     unknown_columns,
 )
 from warren.importing.xxl_job.zones import check_zone
+from warren.scheduler.commands.users import check_user_name
+from warren.scheduler.imports.findings import Finding, Verdict
+from warren.scheduler.imports.items import (
+    ImportedDay,
+    ImportedJob,
+    ImportedUser,
+    ImportItems,
+    numbered,
+)
+from warren.scheduler.problems import Problem
+from warren.sql.accounts.users import Role
 
 
 def read_items(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) -> ImportItems:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from broker.messages.values import cut_message
-from scheduler.imports.items import ImportedRun
-from sql.instants import epoch_ms
-from sql.run_status import RunStatus
+from warren.broker.messages.values import cut_message
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.source_rows import Row
 from warren.importing.xxl_job.source_tables import LOG, RULES
+from warren.scheduler.imports.items import ImportedRun
+from warren.sql.instants import epoch_ms
+from warren.sql.run_status import RunStatus
 
 OK, TIMED_OUT = 200, 502
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from scheduler.imports.items import ImportedVersion
-from scheduler.jobs.script_cache import language_of
-from scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
-from scheduler.problems import Problem
-from sql.jobs.script_versions import KEPT_VERSIONS
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
 from warren.importing.xxl_job.source_rows import Row
+from warren.scheduler.imports.items import ImportedVersion
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source, normal_source
+from warren.scheduler.problems import Problem
+from warren.sql.jobs.script_versions import KEPT_VERSIONS
 
 HANDLER = "BEAN"
 #: Types that run with another interpreter here, or in another way.

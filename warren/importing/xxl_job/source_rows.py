@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from scheduler.imports.findings import Finding, Verdict
 from warren.importing.xxl_job.source_tables import known_as
+from warren.scheduler.imports.findings import Finding, Verdict
 
 #: Characters of a value that are shown.
 SHOWN = 100

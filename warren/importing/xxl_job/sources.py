@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from sql.imports.foreign import ForeignDatabase
 from warren.errors import CommandError
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
 from warren.settings.plaintext import DATABASE, plaintext_problems
 from warren.settings.setting_rules import has_password
 from warren.settings.settings import Settings
+from warren.sql.imports.foreign import ForeignDatabase
 
 
 def is_url(place: str) -> bool:

@@ -7,13 +7,13 @@ cron expression in that zone, so if an expression gives another time, the zone i
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from scheduler.imports.findings import Finding, Verdict
-from scheduler.imports.items import ImportedJob, ImportItems
-from scheduler.problems import Problem
-from scheduler.schedules.cron_schedule import CronSchedule
-from sql.instants import iso
 from warren.errors import CommandError
 from warren.importing.xxl_job.source_tables import INFO
+from warren.scheduler.imports.findings import Finding, Verdict
+from warren.scheduler.imports.items import ImportedJob, ImportItems
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.cron_schedule import CronSchedule
+from warren.sql.instants import iso
 
 #: Zones to try if the given one does not fit.
 _OTHERS = (

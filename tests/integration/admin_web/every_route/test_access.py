@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.access.gate import Gate
-from scheduler.actor import Right
 from tests.support.console import Visit, signed_in
 from tests.support.console_fixtures import USERS
+from warren.admin_web.access.gate import Gate
+from warren.scheduler.actor import Right
 
 EVERYBODY = frozenset(USERS)
 NOBODY_ELSE = frozenset({"admin"})

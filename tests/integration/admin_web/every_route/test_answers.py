@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from werkzeug.test import TestResponse
 
-from admin_web.access.security import HEADERS
-from admin_web.views.overview import OverviewReader
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from tests.integration.admin_web.every_route.test_access import TABLE, calls
 from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
+from warren.admin_web.access.security import HEADERS
+from warren.admin_web.views.overview import OverviewReader
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 HTTPS = "https://jobs.example.com"
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.sample_app import SampleApp, add_sample_app, dump
 from tests.support.stored_rows import Rows
 from warren.jobfile.export import job_file
+from warren.sql.engine import Database
 
 #: Stands in every text of the foreign app.
 FOREIGN = "f0reign"

@@ -8,11 +8,11 @@ import pytest
 from flask import Flask
 from werkzeug.test import TestResponse
 
-from sql.accounts.users import Role
-from sql.engine import Database
 from tests.support.console import Clock, Visit, add_user, signed_in
 from tests.support.sample_app import SampleApp, add_sample_app, dump
 from tests.support.stored_rows import Rows
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
 
 #: What each field of a filter is given alone, and what all of them are given together.
 NASTY = {

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql.accounts import user_accounts, users
-from sql.engine import Database
-from sql.models import User
 from tests.integration.admin_web.every_route.test_access import TABLE
 from tests.support.console import PASSWORD, Clock, Visit, add_user, signed_in, snapshot
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
+from warren.sql.accounts import user_accounts, users
+from warren.sql.engine import Database
+from warren.sql.models import User
 
 #: What a form may say of a user that is the business of others.
 RIGHTS = {

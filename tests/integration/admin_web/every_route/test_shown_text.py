@@ -8,14 +8,14 @@ import pytest
 import yaml
 from flask import Flask
 
-from broker.rpc import Requester
-from sql.engine import Database
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
+from warren.broker.rpc import Requester
 from warren.jobfile.export import job_file
+from warren.sql.engine import Database
 
 PAYLOADS = [
     "javascript:alert(1)",

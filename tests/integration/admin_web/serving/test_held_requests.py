@@ -8,19 +8,19 @@ import msgspec
 import pytest
 from flask import Flask
 
-from admin_web.api.api_services import Limits
-from admin_web.api.runs.long_polling import LongPolling
-from admin_web.serving.http_connections import ConnectionLimits
-from admin_web.serving.http_server import ConsoleServer
-from sql.accounts import tokens
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.models import Run
 from tests.support.acting import NamedUsers, acting
 from tests.support.api import BASE, MANY, make_api, make_token
 from tests.support.console import Clock
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
+from warren.admin_web.api.api_services import Limits
+from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.serving.http_connections import ConnectionLimits
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.sql.accounts import tokens
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.models import Run
 
 #: More than would ever be served if each took a thread.
 CROWD = 300

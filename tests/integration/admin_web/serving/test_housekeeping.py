@@ -8,17 +8,17 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from broker.boot_time import boot_seconds
-from scheduler.commands.runs import KEY_MS
-from sql.accounts import idempotency
-from sql.accounts.idempotency import FormKey
-from sql.clock import DatabaseClock
-from sql.engine import Database
-from sql.models import IdempotencyKey
 from tests.support.console import SECRET
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
+from warren.broker.boot_time import boot_seconds
+from warren.scheduler.commands.runs import KEY_MS
 from warren.settings.settings import Settings
+from warren.sql.accounts import idempotency
+from warren.sql.accounts.idempotency import FormKey
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.models import IdempotencyKey
 from warren.wiring.api import make_api
 from warren.wiring.console import make_console
 

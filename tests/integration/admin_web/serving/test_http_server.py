@@ -15,13 +15,13 @@ from dataclasses import replace
 import pytest
 from flask import Flask
 
-from admin_web.access.security import HEADERS
-from admin_web.serving import thread_pools
-from admin_web.serving.http_connections import ConnectionLimits, ConnectionTimeouts
-from admin_web.serving.http_server import ConsoleServer
-from sql.engine import Database
 from tests.support.console import Clock, make_app
 from tests.support.eventually import eventually
+from warren.admin_web.access.security import HEADERS
+from warren.admin_web.serving import thread_pools
+from warren.admin_web.serving.http_connections import ConnectionLimits, ConnectionTimeouts
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.sql.engine import Database
 
 #: Other loopback addresses stand for other people.
 ATTACKER, OTHER, USER = "127.0.0.2", "127.0.0.3", "127.0.0.1"

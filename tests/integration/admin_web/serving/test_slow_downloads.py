@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from admin_web.serving.http_server import ConsoleServer
-from admin_web.serving.thread_pools import PAGE_THREADS
-from sql.accounts.users import Role
-from sql.engine import Database
 from tests.support.console import add_user, make_password_quick, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.serving.thread_pools import PAGE_THREADS
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
 
 #: More than the server keeps for a client that does not read, and the sockets hold.
 JOBS, PARAM_BYTES = 500, 60_000

@@ -11,19 +11,19 @@ import pika
 import pytest
 import structlog
 
-from broker import topology
-from broker.errors import BadMessage, BrokerUnavailable, Oversized
-from broker.keys import ClusterKeys
-from broker.messages.to_executor import Beat, Kill, ToExecutor
-from broker.rabbitmq.transport import AmqpTransport, connect
-from broker.signing import Direction, Sealer
-from broker.transport import BrokerSettings, Confirm, Consumer, Outgoing, Publisher, Queue
 from tests.integration.broker.certificates import Authority
 from tests.integration.broker.conftest import settings_for
 from tests.integration.broker.proxy import Proxy
 from tests.support.bad_messages import BAD_BODIES
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
+from warren.broker import topology
+from warren.broker.errors import BadMessage, BrokerUnavailable, Oversized
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_executor import Beat, Kill, ToExecutor
+from warren.broker.rabbitmq.transport import AmqpTransport, connect
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import BrokerSettings, Confirm, Consumer, Outgoing, Publisher, Queue
 
 RUN = topology.run_queue("app1", "host-1")
 PASSWORD = "p4ss-w0rd"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.fork_server import linux
-from executor.fork_server.forking import Forker, discard
+from warren.executor.fork_server import linux
+from warren.executor.fork_server.forking import Forker, discard
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import executor.fork_server.interpreter
+from warren.executor.fork_server import interpreter
 
-ROOT = Path(executor.fork_server.interpreter.__file__).parents[2]
+ROOT = Path(interpreter.__file__).parents[3]
 
 #: The versions of which `executor.fork_server.interpreter` says that they were tried.
 TRIED = ("3.11", "3.12", "3.13")
@@ -18,7 +18,7 @@ TRIED = ("3.11", "3.12", "3.13")
 SCRIPT = """
 import atexit, os, signal, sys, threading, _thread, time
 from concurrent.futures import ThreadPoolExecutor
-from executor.fork_server import interpreter
+from warren.executor.fork_server import interpreter
 
 assert interpreter.count_threads() == 0
 lock = _thread.allocate_lock()
@@ -79,7 +79,7 @@ def test_private_names_do_what_they_are_used_for(version: str) -> None:
 
 
 def test_module_names_the_versions_tried() -> None:
-    text = Path(executor.fork_server.interpreter.__file__).read_text()
+    text = Path(interpreter.__file__).read_text()
 
     assert tuple(re.findall(r"\b3\.\d\d\b", text.partition('"""\n\n')[0])) == TRIED
 

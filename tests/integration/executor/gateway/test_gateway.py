@@ -11,10 +11,10 @@ from urllib.request import Request, urlopen
 import pytest
 from structlog.testing import capture_logs
 
-from executor.gateway.access_tokens import AccessTokens
-from executor.gateway.errors import BadRequest, NotRecorded
-from executor.gateway.gateway import Gateway
 from tests.support.ports import free_port
+from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.errors import BadRequest, NotRecorded
+from warren.executor.gateway.gateway import Gateway
 
 TOKEN = "a-token-of-one-app"
 REGISTRATION = {

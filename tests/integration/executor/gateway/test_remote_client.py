@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from executor.gateway.allow_list import AllowList
-from executor.gateway.errors import CallFailed, Disconnected, NotSent
-from executor.gateway.protocol import Answer
-from executor.gateway.remote_client import ANSWER_BYTES, RemoteClient
 from tests.support.http_peer import OK, http, peer_with
 from tests.support.ports import free_port
+from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.errors import CallFailed, Disconnected, NotSent
+from warren.executor.gateway.protocol import Answer
+from warren.executor.gateway.remote_client import ANSWER_BYTES, RemoteClient
 
 
 async def call(

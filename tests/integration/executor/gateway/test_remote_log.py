@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.messages.to_executor import Trigger
-from executor.gateway import remote_logs
-from executor.gateway.errors import CallFailed
-from executor.gateway.protocol import Answer
-from executor.gateway.remote_logs import RemoteLog
-from executor.logs.run_logs import RunLogs
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.gateway import remote_logs
+from warren.executor.gateway.errors import CallFailed
+from warren.executor.gateway.protocol import Answer
+from warren.executor.gateway.remote_logs import RemoteLog
+from warren.executor.logs.run_logs import RunLogs
 
 TRIGGER = Trigger(
     run_id=7, job_id=1, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=0, routed_at_ms=5

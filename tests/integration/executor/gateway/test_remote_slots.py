@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from executor.gateway.allow_list import AllowList
-from executor.gateway.errors import CallFailed, NotSent
-from executor.gateway.protocol import Answer, RemoteResult
-from executor.gateway.remote_logs import CLOSE_SECONDS
-from executor.gateway.remote_run import RemoteLimits
-from executor.gateway.remote_slots import RemoteSlots
-from executor.gateway.remote_watch import BEAT_SECONDS, NO_JOB, PROOF_BEATS
-from executor.logs.run_logs import RunLogs
-from executor.processes.interface import SlotEvents
 from tests.support.moved_loop import MovedLoop
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.errors import CallFailed, NotSent
+from warren.executor.gateway.protocol import Answer, RemoteResult
+from warren.executor.gateway.remote_logs import CLOSE_SECONDS
+from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.gateway.remote_watch import BEAT_SECONDS, NO_JOB, PROOF_BEATS
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.processes.interface import SlotEvents
 
 URL = AllowList.parse("jobs").check("http://jobs:9999")
 LIMITS = RemoteLimits(

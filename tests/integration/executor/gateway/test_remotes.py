@@ -12,24 +12,24 @@ from typing import Any, TypeVar
 import pytest
 from structlog.testing import capture_logs
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from executor.core.state_folder import StateFolder
-from executor.gateway.access_tokens import AccessTokens
-from executor.gateway.allow_list import AllowList
-from executor.gateway.endings import PROOF_SECONDS
-from executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
-from executor.gateway.liveness import REGISTERED_SECONDS
-from executor.gateway.protocol import RemoteResult
-from executor.gateway.remote_folder import Note, RemoteFolder
-from executor.gateway.remote_run import RemoteLimits
-from executor.gateway.remote_slots import RemoteSlots
-from executor.gateway.remotes import RemoteOptions, Remotes
-from executor.logs.run_logs import RunLogs
-from executor.messaging.signed_sender import Identity
-from executor.processes.interface import SlotEvents, SlotsFactory
 from tests.support.http_peer import OK, Peer, http, peer_with
 from tests.support.moved_loop import MovedLoop
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.executor.core.state_folder import StateFolder
+from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.endings import PROOF_SECONDS
+from warren.executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
+from warren.executor.gateway.liveness import REGISTERED_SECONDS
+from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway.remote_folder import Note, RemoteFolder
+from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.gateway.remotes import RemoteOptions, Remotes
+from warren.executor.logs.run_logs import RunLogs
+from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.interface import SlotEvents, SlotsFactory
 
 URL = "http://jobs:9999"
 KEY = ("demo", "jobs:9999")

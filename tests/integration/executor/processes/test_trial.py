@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from executor.handlers.handler_registry import HandlersError
-from executor.processes.trial import try_handler
 from tests.support.eventually import eventually
 from tests.support.processes import processes_with_env
+from warren.executor.handlers.handler_registry import HandlersError
+from warren.executor.processes.trial import try_handler
 
 SOURCE = r"""
 import os, subprocess, sys, time
@@ -50,7 +50,7 @@ def slow(context):
 
 SCRIPT = """
 import sys
-from executor.processes.trial import try_handler
+from warren.executor.processes.trial import try_handler
 
 if __name__ == "__main__":
     sys.exit(try_handler(sys.argv[1], sys.argv[2], sys.argv[3], 0, 1, 0, sys.stdout))

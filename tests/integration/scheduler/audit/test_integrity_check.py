@@ -8,19 +8,19 @@ import pytest
 from sqlalchemy import delete, event, update
 from sqlalchemy.orm import Session
 
-from scheduler.audit.integrity_check import CHUNK, audit
-from scheduler.audit.tally import Fault, JobTally
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from sql.explanation import Explanation
-from sql.instants import at
-from sql.jobs import history
-from sql.jobs.parked import PARKED_MS
-from sql.models import Job, JobChild, Purge, Run, SkippedTicks
-from sql.run_status import RunStatus
 from tests.integration.scheduler.family import SENT, completion, end, ends, tick_in_flight
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import new_run, plan, put, statements
+from warren.scheduler.audit.integrity_check import CHUNK, audit
+from warren.scheduler.audit.tally import Fault, JobTally
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.sql.explanation import Explanation
+from warren.sql.instants import at
+from warren.sql.jobs import history
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.models import Job, JobChild, Purge, Run, SkippedTicks
+from warren.sql.run_status import RunStatus
 
 DELAY_MS = 60_000
 

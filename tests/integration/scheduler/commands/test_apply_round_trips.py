@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.engine import Database
-from sql.jobs.due_jobs import next_tick
-from sql.models import AuditEntry, History, Job, Run
-from sql.run_status import Kind, RunStatus
 from tests.support.acting import NamedCommands
 from tests.support.sent_statements import sent_statements
 from tests.support.sql_rows import new_run, plan
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.engine import Database
+from warren.sql.jobs.due_jobs import next_tick
+from warren.sql.models import AuditEntry, History, Job, Run
+from warren.sql.run_status import Kind, RunStatus
 
 FEW, MANY = 3, 40
 HOURLY, SOON = "0 0 * * * ?", "* * * * * ?"

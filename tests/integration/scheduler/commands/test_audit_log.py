@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from scheduler.commands.audit_log import Action, AuditLog
-from scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
-from scheduler.jobs.fields import WRITTEN
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.problems import Problem
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.models import AuditEntry, Job
-from sql.runs import transitions
 from tests.support.acting import NamedCommands, NamedUsers
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
+from warren.scheduler.jobs.fields import WRITTEN
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.problems import Problem
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.models import AuditEntry, Job
+from warren.sql.runs import transitions
 
 NOW = 1_700_000_000_000
 

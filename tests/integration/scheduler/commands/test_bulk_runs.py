@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
-from scheduler.commands.bulk.bulk_runs import AGAIN_AT_ONCE
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.idempotency import FormKey
-from sql.run_status import RunStatus
 from tests.support.acting import acting
 from tests.support.sql_rows import all_runs, put, side_by_side
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.bulk.bulk_runs import AGAIN_AT_ONCE
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.idempotency import FormKey
+from warren.sql.run_status import RunStatus
 
 NOW = 1_700_000_000_000
 FORM = FormKey(user_id=1, key="k" * 22)

@@ -9,19 +9,19 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from scheduler.actor import Right
-from scheduler.commands.job_files.file_changes import Change
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.problems import Code, Problem
-from sql.batch import CHUNK
-from sql.clock import database_now_ms
-from sql.engine import Database
-from sql.jobs import child_links, due_jobs
-from sql.models import App, Job
-from sql.run_status import Kind
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import new_run, plan, statements
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.problems import Code, Problem
+from warren.sql.batch import CHUNK
+from warren.sql.clock import database_now_ms
+from warren.sql.engine import Database
+from warren.sql.jobs import child_links, due_jobs
+from warren.sql.models import App, Job
+from warren.sql.run_status import Kind
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?"}
 NEVER = {"schedule_kind": "AT", "schedule_value": "2001-01-01T00:00:00+00:00"}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import fingerprint
-from scheduler.problems import Refused
-from sql.engine import Database
-from sql.models import Job
 from tests.support.acting import acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import fingerprint
+from warren.scheduler.problems import Refused
+from warren.sql.engine import Database
+from warren.sql.models import Job
 
 NOW_MS = 1_800_000_000_000
 BOTH = pytest.mark.parametrize("schema_url", ["mariadb", "sqlite"], indirect=True)

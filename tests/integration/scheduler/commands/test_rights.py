@@ -5,19 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.actor import Actor, Right
-from scheduler.commands.commands import Commands
-from scheduler.commands.job_files.file_changes import Change
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.jobs.stored_spec import fingerprint
-from scheduler.problems import Code, Problem
-from scheduler.retention.clearing_criteria import ClearingCriteria
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.users import Rights, Role
-from sql.jobs import child_links
 from tests.support.acting import acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.actor import Actor, Right
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.jobs.stored_spec import fingerprint
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.jobs import child_links
 
 NOW_MS = 1_800_000_000_000
 JOB = JobSpec(name="made", app="reports", handler="report")

@@ -9,24 +9,24 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
-from broker.reasons.codes import Why
-from scheduler.audit.integrity_check import audit
-from scheduler.commands.cluster import PauseOutcome
-from scheduler.commands.runs import KillOutcome
-from scheduler.completion.end import End
-from scheduler.explanations import explanation
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from scheduler.problems import Problem
-from sql.engine import Database
-from sql.errors import NotFound
-from sql.jobs import child_links, jobs
-from sql.models import Job, Run
-from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from warren.broker.reasons.codes import Why
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.commands.cluster import PauseOutcome
+from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.completion.end import End
+from warren.scheduler.explanations import explanation
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.problems import Problem
+from warren.sql.engine import Database
+from warren.sql.errors import NotFound
+from warren.sql.jobs import child_links, jobs
+from warren.sql.models import Job, Run
+from warren.sql.run_status import RunStatus
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?"}
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from scheduler.actor import Actor, Right
-from scheduler.commands.commands import Commands
-from scheduler.commands.tokens.scopes import GLOBAL_SCOPES, Scope, actor_of
-from scheduler.commands.tokens.token_commands import TokenSpec
-from scheduler.commands.tokens.token_text import hash_of, is_token, new_token
-from scheduler.problems import Code, Problem
-from scheduler.resolver import Resolver
-from sql.accounts import audit_log, tokens
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.users import Role
-from sql.models import ApiToken, Model
 from tests.support.acting import NamedUsers, acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.actor import Actor, Right
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.tokens.scopes import GLOBAL_SCOPES, Scope, actor_of
+from warren.scheduler.commands.tokens.token_commands import TokenSpec
+from warren.scheduler.commands.tokens.token_text import hash_of, is_token, new_token
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.resolver import Resolver
+from warren.sql.accounts import audit_log, tokens
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Role
+from warren.sql.models import ApiToken, Model
 
 NOW_MS = 1_800_000_000_000
 

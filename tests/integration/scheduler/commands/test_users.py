@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.commands.passwords import is_password
-from scheduler.problems import Problem
-from sql.accounts import audit_log, users
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.users import Rights, Role
-from sql.errors import NotFound
-from sql.models import User
 from tests.support.acting import NamedUsers
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.passwords import is_password
+from warren.scheduler.problems import Problem
+from warren.sql.accounts import audit_log, users
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.errors import NotFound
+from warren.sql.models import User
 
 PASSWORD = "correct horse"
 

@@ -6,17 +6,6 @@ from dataclasses import replace
 import pytest
 from sqlalchemy.orm import Session
 
-from broker.codec import VERSION
-from broker.keys import ClusterKeys
-from broker.messages.to_executor import StillOpen
-from broker.messages.values import Outcome
-from broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
-from broker.transport import Outgoing
-from scheduler.node import SchedulerNode
-from scheduler.timeouts import Timeouts
-from sql.models import Run
-from sql.run_status import RunStatus
-from sql.runs import transitions
 from tests.integration.scheduler.conftest import new_still, seat_at
 from tests.support.acting import acting
 from tests.support.bad_messages import BAD_BODIES
@@ -24,6 +13,17 @@ from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import mac
+from warren.broker.codec import VERSION
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_executor import StillOpen
+from warren.broker.messages.values import Outcome
+from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
+from warren.broker.transport import Outgoing
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.timeouts import Timeouts
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import transitions
 
 
 @pytest.fixture

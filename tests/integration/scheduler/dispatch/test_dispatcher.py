@@ -6,29 +6,29 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
-from broker.messages.to_executor import Trigger
-from broker.topology import run_queue
-from broker.transport import Delivery
-from scheduler.claim_limits import ClaimLimits
-from scheduler.completion.end import End
-from scheduler.dispatch import dispatcher
-from scheduler.dispatch.workload import FULL_SECONDS
-from scheduler.jobs.spec import AppSpec
-from scheduler.membership.uptime import VALID_SECONDS
-from scheduler.node import SchedulerNode
-from scheduler.recovery.rescuer import AGAIN_SECONDS
-from scheduler.routing.routes import Choice, Router, RouteRequest
-from sql.errors import DatabaseUnavailable
-from sql.jobs import route_memory
-from sql.models import Run
-from sql.run_status import RunStatus
-from sql.runs import transitions
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.topology import run_queue
+from warren.broker.transport import Delivery
+from warren.scheduler.claim_limits import ClaimLimits
+from warren.scheduler.completion.end import End
+from warren.scheduler.dispatch import dispatcher
+from warren.scheduler.dispatch.workload import FULL_SECONDS
+from warren.scheduler.jobs.spec import AppSpec
+from warren.scheduler.membership.uptime import VALID_SECONDS
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.recovery.rescuer import AGAIN_SECONDS
+from warren.scheduler.routing.routes import Choice, Router, RouteRequest
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.jobs import route_memory
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import transitions
 
 pytestmark = on_memory
 

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from scheduler.audit.integrity_check import audit
-from scheduler.audit.tally import JobTally
-from scheduler.node import SchedulerNode
-from sql.clock import AGREEING_SAMPLES, JUMP_MS
-from sql.models import History, Job, Run, Uptime
-from sql.registry import uptimes
-from sql.run_status import LATE_MS, Kind, RunStatus
-from sql.runs import queries, transitions
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import put, side_by_side
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.audit.tally import JobTally
+from warren.scheduler.node import SchedulerNode
+from warren.sql.clock import AGREEING_SAMPLES, JUMP_MS
+from warren.sql.models import History, Job, Run, Uptime
+from warren.sql.registry import uptimes
+from warren.sql.run_status import LATE_MS, Kind, RunStatus
+from warren.sql.runs import queries, transitions
 
 EACH_SECOND = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
 AWAY_SECONDS = 480

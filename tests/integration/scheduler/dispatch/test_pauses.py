@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from scheduler.audit.integrity_check import audit
-from scheduler.commands.cluster import NEVER, PauseOutcome
-from scheduler.dispatch.missed_runs import LINGER_MS
-from scheduler.node import SchedulerNode
-from scheduler.problems import Code, Problem
-from sql.models import Pause, Run, Uptime
-from sql.registry import apps, pauses
-from sql.registry.pauses import EVERY_APP
-from sql.run_status import Kind, RunStatus
 from tests.integration.scheduler.conftest import Seat
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import put, side_by_side
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.commands.cluster import NEVER, PauseOutcome
+from warren.scheduler.dispatch.missed_runs import LINGER_MS
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.problems import Code, Problem
+from warren.sql.models import Pause, Run, Uptime
+from warren.sql.registry import apps, pauses
+from warren.sql.registry.pauses import EVERY_APP
+from warren.sql.run_status import Kind, RunStatus
 
 EACH_SECOND = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
 MINUTE_MS = 60_000

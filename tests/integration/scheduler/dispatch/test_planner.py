@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from broker.reasons.stored import from_json
-from scheduler.alarms.events import Overdue, from_text
-from scheduler.dispatch.planner import Planner
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from sql.clock import AGREEING_SAMPLES, JUMP_MS
-from sql.jobs.parked import PARKED_MS
-from sql.models import Alarm
-from sql.run_status import RunStatus
-from sql.runs import planning
 from tests.integration.scheduler.conftest import new_still
 from tests.support.cluster import APP, Cluster
 from tests.support.invariants import assert_sound
 from tests.support.moved_clock import MovedClock
 from tests.support.sql_rows import statements
+from warren.broker.reasons.stored import from_json
+from warren.scheduler.alarms.events import Overdue, from_text
+from warren.scheduler.dispatch.planner import Planner
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.sql.clock import AGREEING_SAMPLES, JUMP_MS
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.models import Alarm
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import planning
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
@@ -118,7 +118,7 @@ def test_a_job_whose_rows_cannot_be_written_is_stopped_and_the_batch_goes_on(
             raise ValueError("does not fit")
         return plan(session, planned, ids)
 
-    monkeypatch.setattr("scheduler.dispatch.planner.planning.plan", refuse_poison)
+    monkeypatch.setattr("warren.scheduler.dispatch.planner.planning.plan", refuse_poison)
 
     still.planner.tick(cluster.now_ms())
 

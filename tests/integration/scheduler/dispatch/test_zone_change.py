@@ -7,16 +7,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.audit.integrity_check import audit
-from scheduler.jobs.spec import JobSpec
-from scheduler.node import SchedulerNode
-from scheduler.schedules.registry import ZONED_KINDS
-from sql.jobs import due_jobs, history
-from sql.models import Job
-from sql.run_status import Kind
 from tests.integration.scheduler.conftest import new_still
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.schedules.registry import ZONED_KINDS
+from warren.sql.jobs import due_jobs, history
+from warren.sql.models import Job
+from warren.sql.run_status import Kind
 
 TWO_AT_NIGHT = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "enabled": True}
 EACH_HOUR = {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True}

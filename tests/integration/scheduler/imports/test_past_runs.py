@@ -1,15 +1,15 @@
 """Finished runs that arrive: none takes the id of a run to come."""
 
-from scheduler.actor import Actor
-from scheduler.commands.command_context import CommandContext
-from scheduler.imports.importer import Importer, ImportOptions
-from scheduler.imports.items import ImportedApp, ImportedJob, ImportedRun, ImportItems
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.ids import RunIds
-from sql.instants import at
-from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster
 from tests.support.sql_rows import new_run, plan
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.imports.importer import Importer, ImportOptions
+from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportedRun, ImportItems
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.ids import RunIds
+from warren.sql.instants import at
+from warren.sql.run_status import RunStatus
 
 
 def importer(cluster: Cluster) -> Importer:

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from broker.reasons.codes import Why
-from scheduler.actor import Actor
-from scheduler.audit.integrity_check import audit
-from scheduler.commands.command_context import CommandContext
-from scheduler.imports.import_outcomes import ImportAction
-from scheduler.imports.importer import Importer, ImportOptions
-from scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
-from scheduler.jobs.spec import AppSpec, JobSpec
-from scheduler.node import SchedulerNode
-from sql.instants import at
-from sql.models import Job
-from sql.run_status import Kind
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster
+from warren.broker.reasons.codes import Why
+from warren.scheduler.actor import Actor
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.imports.import_outcomes import ImportAction
+from warren.scheduler.imports.importer import Importer, ImportOptions
+from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.node import SchedulerNode
+from warren.sql.instants import at
+from warren.sql.models import Job
+from warren.sql.run_status import Kind
 
 MINUTE_MS = 60_000
 EACH_MINUTE = {"schedule_kind": "CRON", "schedule_value": "0 * * * * ?"}

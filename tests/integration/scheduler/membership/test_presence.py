@@ -2,17 +2,17 @@
 
 import pytest
 
-from broker.errors import BrokerUnavailable
-from broker.messages.to_executor import Refused, Welcome
-from broker.messages.to_scheduler import Heartbeat, Load
-from broker.topology import Queue, callback_queue, command_queue, run_queue
-from scheduler.membership.roster import Standing
-from scheduler.node import SchedulerNode
-from sql.registry import presence
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.moved_clock import MovedClock
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.messages.to_executor import Refused, Welcome
+from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.topology import Queue, callback_queue, command_queue, run_queue
+from warren.scheduler.membership.roster import Standing
+from warren.scheduler.node import SchedulerNode
+from warren.sql.registry import presence
 
 
 def registered(cluster: Cluster) -> list[tuple[str, str]]:

@@ -5,25 +5,25 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Knowledge
-from scheduler.connections import CALLBACK_PREFETCH
-from scheduler.membership.roster import Standing
-from scheduler.node import SchedulerNode
-from scheduler.recovery.executor_removal import FORGET_SECONDS, FORGETTING_SECONDS
-from scheduler.timeouts import Timeouts
-from scheduler.triggers.messages import RoutedTrigger
-from sql.errors import DatabaseUnavailable
-from sql.models import Registration, Run
-from sql.registry import presence
-from sql.registry.departures import DEPARTED
-from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import triggers_in
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Knowledge
+from warren.scheduler.connections import CALLBACK_PREFETCH
+from warren.scheduler.membership.roster import Standing
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.recovery.executor_removal import FORGET_SECONDS, FORGETTING_SECONDS
+from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.models import Registration, Run
+from warren.sql.registry import presence
+from warren.sql.registry.departures import DEPARTED
+from warren.sql.run_status import RunStatus
 
 
 @pytest.fixture

@@ -6,16 +6,16 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from broker.messages.to_executor import Know
-from broker.messages.to_scheduler import Knowledge
-from broker.topology import run_queue
-from scheduler.node import SchedulerNode
-from scheduler.recovery.reconciler import LOOK
-from sql.models import Run
-from sql.run_status import RunStatus
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from warren.broker.messages.to_executor import Know
+from warren.broker.messages.to_scheduler import Knowledge
+from warren.broker.topology import run_queue
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.recovery.reconciler import LOOK
+from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 
 
 @pytest.fixture

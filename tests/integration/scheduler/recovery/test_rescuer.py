@@ -6,13 +6,6 @@ import pytest
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from broker.messages.to_scheduler import Knowledge
-from scheduler.node import SchedulerNode
-from scheduler.recovery.rescuer import AGAIN_SECONDS, BATCH, LONGEST_SECONDS
-from sql.models import Run
-from sql.registry import presence
-from sql.registry.presence import ADMIN, SCHEDULER, Beat
-from sql.run_status import RunStatus
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queued
 from tests.support.cluster import APP, Cluster, on_memory
@@ -20,6 +13,13 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
+from warren.broker.messages.to_scheduler import Knowledge
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.recovery.rescuer import AGAIN_SECONDS, BATCH, LONGEST_SECONDS
+from warren.sql.models import Run
+from warren.sql.registry import presence
+from warren.sql.registry.presence import ADMIN, SCHEDULER, Beat
+from warren.sql.run_status import RunStatus
 
 
 @on_memory

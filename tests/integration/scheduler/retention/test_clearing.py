@@ -7,25 +7,25 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler.audit.integrity_check import audit
-from scheduler.node import SchedulerNode
-from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.cleaner import ROUND_MS, Cleaner
-from scheduler.retention.clearing import Clearing, StepSize, clear_all
-from scheduler.retention.clearing_criteria import (
+from tests.integration.scheduler.family import end, tick_in_flight
+from tests.support.cluster import Cluster, on_memory
+from tests.support.eventually import eventually
+from tests.support.sql_rows import new_run, plan, put, side_by_side, statements
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.node import SchedulerNode
+from warren.scheduler.retention.calendar_days import CalendarDays
+from warren.scheduler.retention.cleaner import ROUND_MS, Cleaner
+from warren.scheduler.retention.clearing import Clearing, StepSize, clear_all
+from warren.scheduler.retention.clearing_criteria import (
     ClearingCriteria,
     ClearingPreset,
     criteria_of,
     months_before,
 )
-from scheduler.retention.lease_holder import LEASE_MS
-from sql.models import DayReport, Purge
-from sql.registry import presence
-from sql.run_status import OPEN, Kind, RunStatus
-from tests.integration.scheduler.family import end, tick_in_flight
-from tests.support.cluster import Cluster, on_memory
-from tests.support.eventually import eventually
-from tests.support.sql_rows import new_run, plan, put, side_by_side, statements
+from warren.scheduler.retention.lease_holder import LEASE_MS
+from warren.sql.models import DayReport, Purge
+from warren.sql.registry import presence
+from warren.sql.run_status import OPEN, Kind, RunStatus
 
 NOW = int(datetime(2026, 11, 20, 15, 0, tzinfo=UTC).timestamp() * 1000)
 HOUR, DAY = 3_600_000, 86_400_000

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
-from scheduler.retention.calendar_days import CalendarDays
-from scheduler.retention.lease_holder import LEASE_MS
-from scheduler.retention.reporter import POLL_SECONDS, Reporter
-from sql.instants import at
-from sql.models import AppDay, DayReport
-from sql.run_status import RunStatus
-from sql.runs import day_reports, purges
-from sql.runs.day_reports import Cleared, Counts
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put, statements
+from warren.scheduler.retention.calendar_days import CalendarDays
+from warren.scheduler.retention.lease_holder import LEASE_MS
+from warren.scheduler.retention.reporter import POLL_SECONDS, Reporter
+from warren.sql.instants import at
+from warren.sql.models import AppDay, DayReport
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import day_reports, purges
+from warren.sql.runs.day_reports import Cleared, Counts
 
 #: A quarter past three in the morning in Shanghai; the day before in UTC.
 NOW = int(datetime(2026, 11, 19, 19, 15, tzinfo=UTC).timestamp() * 1000)

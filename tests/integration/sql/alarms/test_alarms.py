@@ -5,11 +5,11 @@ import threading
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.alarms import alarms, rate_limit
-from sql.alarms.alarms import AlarmStatus, MessageKind, NewAlarm
-from sql.engine import Database
-from sql.models import Alarm
 from tests.support.sql_rows import NOW_MS, side_by_side
+from warren.sql.alarms import alarms, rate_limit
+from warren.sql.alarms.alarms import AlarmStatus, MessageKind, NewAlarm
+from warren.sql.engine import Database
+from warren.sql.models import Alarm
 
 UNTIL_MS = NOW_MS + 90_000
 

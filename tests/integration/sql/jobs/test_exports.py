@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from sql.jobs import exports
 from tests.support.stored_rows import Rows
+from warren.sql.jobs import exports
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.errors import Ambiguous, NotFound
-from sql.explanation import Explanation
-from sql.jobs import due_jobs, job_names, jobs
-from sql.models import Job
-from sql.registry import apps
 from tests.support.sql_rows import NOW_MS, add_job, side_by_side
+from warren.sql.engine import Database
+from warren.sql.errors import Ambiguous, NotFound
+from warren.sql.explanation import Explanation
+from warren.sql.jobs import due_jobs, job_names, jobs
+from warren.sql.models import Job
+from warren.sql.registry import apps
 
 
 def add_due(database: Database, count: int) -> list[int]:

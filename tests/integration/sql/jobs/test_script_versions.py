@@ -4,14 +4,14 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.errors import NotFound
-from sql.explanation import Explanation
-from sql.ids import RunIds
-from sql.jobs import script_versions
-from sql.models import App, Job, ScriptVersion
-from sql.run_status import Kind, RunStatus
-from sql.runs import planning, transitions
+from warren.sql.engine import Database
+from warren.sql.errors import NotFound
+from warren.sql.explanation import Explanation
+from warren.sql.ids import RunIds
+from warren.sql.jobs import script_versions
+from warren.sql.models import App, Job, ScriptVersion
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs import planning, transitions
 
 NOW_MS = 1_700_000_000_500
 

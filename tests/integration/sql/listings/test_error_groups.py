@@ -7,13 +7,13 @@ from random import Random
 import pytest
 from sqlalchemy import insert
 
-from sql.engine import Database
-from sql.listings import error_groups
-from sql.listings.error_groups import ErrorGroups
-from sql.listings.run_walks import RunSearch
-from sql.models import App
-from sql.run_status import RunStatus
 from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
+from warren.sql.engine import Database
+from warren.sql.listings import error_groups
+from warren.sql.listings.error_groups import ErrorGroups
+from warren.sql.listings.run_walks import RunSearch
+from warren.sql.models import App
+from warren.sql.run_status import RunStatus
 
 FAILED = frozenset({RunStatus.FAILED, RunStatus.LOST})
 MANY = 10_000

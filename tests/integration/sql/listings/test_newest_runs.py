@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from sql.engine import Database
-from sql.listings import newest_runs
-from sql.listings.newest_runs import Due, ReadSizes, RunSelection
-from sql.models import App, Run
-from sql.run_status import RunStatus
-from sql.runs import planning
 from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
+from warren.sql.engine import Database
+from warren.sql.listings import newest_runs
+from warren.sql.listings.newest_runs import Due, ReadSizes, RunSelection
+from warren.sql.models import App, Run
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import planning
 
 STATES = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST, RunStatus.RUNNING)
 APPS = 12

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy.orm import Session
 
-from sql.errors import Ambiguous, NotFound
-from sql.listings import recent, run_lines
-from sql.listings.recent import DetailedRun, RunFilter
-from sql.run_status import RunStatus
 from tests.support.stored_rows import Rows
+from warren.sql.errors import Ambiguous, NotFound
+from warren.sql.listings import recent, run_lines
+from warren.sql.listings.recent import DetailedRun, RunFilter
+from warren.sql.run_status import RunStatus
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from sql.engine import Database
-from sql.registry import executor_loads
-from sql.registry.executor_loads import LoadPoint
+from warren.sql.engine import Database
+from warren.sql.registry import executor_loads
+from warren.sql.registry.executor_loads import LoadPoint
 
 MINUTE_MS = 60_000
 

@@ -1,8 +1,8 @@
 """Leases: one holder at a time, and the next one when the first is silent or has left."""
 
-from sql.engine import Database
-from sql.registry import leases
 from tests.support.sql_rows import NOW_MS, side_by_side
+from warren.sql.engine import Database
+from warren.sql.registry import leases
 
 
 def hold(database: Database, holder: str, now_ms: int = NOW_MS, name: str = "report") -> bool:

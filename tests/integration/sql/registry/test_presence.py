@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from sql.engine import Database
-from sql.registry import presence
-from sql.registry.presence import ADMIN, EXECUTOR, Beat
 from tests.support.sql_rows import NOW_MS, side_by_side
+from warren.sql.engine import Database
+from warren.sql.registry import presence
+from warren.sql.registry.presence import ADMIN, EXECUTOR, Beat
 
 BEAT = Beat(kind=EXECUTOR, app="demo", address="host-1", boot_id="first", beat_at=NOW_MS)
 RIVAL = replace(BEAT, boot_id="second", beat_at=NOW_MS + 1)

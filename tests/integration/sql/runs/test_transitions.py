@@ -8,12 +8,6 @@ from sqlalchemy import text
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.explanation import Explanation
-from sql.ids import RunIds
-from sql.instants import at
-from sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
-from sql.runs import planned_runs, planning, queries, transitions
 from tests.support import sql_rows
 from tests.support.sql_rows import (
     NODE,
@@ -29,6 +23,12 @@ from tests.support.sql_rows import (
     statuses,
     ticks,
 )
+from warren.sql.engine import Database
+from warren.sql.explanation import Explanation
+from warren.sql.ids import RunIds
+from warren.sql.instants import at
+from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
+from warren.sql.runs import planned_runs, planning, queries, transitions
 
 NOT_FINAL_ARROWS: Mapping[RunStatus, Callable[[Session, list[int]], int]] = {
     RunStatus.ROUTED: lambda session, ids: transitions.route(

@@ -15,13 +15,13 @@ from pymysql.constants import CLIENT
 from sqlalchemy import Engine, event, select, text
 from sqlalchemy.orm import Session
 
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable, SchemaMismatch
-from sql.models import App, Job, Model, ScriptVersion, User
-from sql.registry import cluster
-from sql.schema import migration
-from sql.schema import version as schema
 from tests.support.sql_rows import new_run, plan, side_by_side
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable, SchemaMismatch
+from warren.sql.models import App, Job, Model, ScriptVersion, User
+from warren.sql.registry import cluster
+from warren.sql.schema import migration
+from warren.sql.schema import version as schema
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select
 
-from sql.models import App, Job
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.stored_rows import Rows
 from tests.support.xxl_job_tables import XxlJobDatabase
 from warren.cli import root
 from warren.error_output import report_of
+from warren.sql.models import App, Job
 
 
 class ImportCase:

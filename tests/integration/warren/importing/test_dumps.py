@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.engine import make_url
 
-from sql.ids import take_block
-from sql.imports import origins
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.integration.warren.importing.test_xxl_job import counts
 from tests.support.mariadb import DUMP_PROGRAM, PrivateMariaDB
 from tests.support.xxl_job_tables import XxlJobDatabase
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.source_tables import INFO
+from warren.sql.ids import take_block
+from warren.sql.imports import origins
 
 #: Written by mariadb-dump 10.11 of a database that the function `fill` filled.
 WRITTEN = Path(__file__).parents[3] / "data" / "xxl_job_dump.sql"

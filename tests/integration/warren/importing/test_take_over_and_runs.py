@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from scheduler.audit.integrity_check import audit
-from sql.jobs import child_links
-from sql.models import Job, Run
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.acting import NamedCommands
+from warren.scheduler.audit.integrity_check import audit
+from warren.sql.jobs import child_links
+from warren.sql.models import Job, Run
 
 
 @pytest.fixture

@@ -9,20 +9,20 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from broker.reasons.stored import from_json
-from scheduler.audit.integrity_check import audit
-from scheduler.jobs.stored_spec import job_spec
-from scheduler.retention.reporter import Reporter
-from sql.accounts import audit_log, users
-from sql.accounts.audit_log import AuditFilter
-from sql.ids import take_block
-from sql.instants import DAY_MS
-from sql.jobs import child_links, script_versions
-from sql.models import App, DayReport, ImportOrigin, Job, Model, User
-from sql.run_status import Kind, RunStatus
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.acting import NamedCommands
 from tests.support.xxl_job_tables import VERSIONS
+from warren.broker.reasons.stored import from_json
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.jobs.stored_spec import job_spec
+from warren.scheduler.retention.reporter import Reporter
+from warren.sql.accounts import audit_log, users
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.ids import take_block
+from warren.sql.instants import DAY_MS
+from warren.sql.jobs import child_links, script_versions
+from warren.sql.models import App, DayReport, ImportOrigin, Job, Model, User
+from warren.sql.run_status import Kind, RunStatus
 
 #: Eight in the morning in Shanghai.
 MIDNIGHT = datetime.fromisoformat("2024-03-01 00:00:00")

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.access.sign_ins import SignIns
-from sql.accounts import users
-from sql.engine import Database
 from tests.support.acting import NamedUsers
 from tests.support.console import PASSWORD, Visit, signed_in
+from warren.admin_web.access.sign_ins import SignIns
+from warren.sql.accounts import users
+from warren.sql.engine import Database
 
 OWN, RESET = "a password of my own", "a temporary password"
 FORM = {"present": PASSWORD, "fresh": OWN, "again": OWN}

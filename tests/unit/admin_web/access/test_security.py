@@ -4,10 +4,10 @@ import pytest
 import structlog
 from flask import Flask
 
-from admin_web.views.overview import OverviewReader
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from tests.support.console import Clock, Visit, make_app, signed_in
+from warren.admin_web.views.overview import OverviewReader
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 PAGES = ["/", "/login", "/account", "/audit", "/nothing", "/static/console.css", "/healthz"]
 

@@ -2,8 +2,8 @@
 
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import PASSWORD, Clock, Visit, make_app
+from warren.sql.engine import Database
 
 
 def sign_in(app: Flask, url: str) -> dict[str, str]:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
+from warren.sql.engine import Database
 
 
 @pytest.fixture

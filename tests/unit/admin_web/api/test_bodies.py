@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from admin_web.api.bodies import read_body
-from admin_web.api.job_bodies import JobBody, merged
+from warren.admin_web.api.bodies import read_body
+from warren.admin_web.api.job_bodies import JobBody, merged
 
 
 def nested(depth: int) -> Any:

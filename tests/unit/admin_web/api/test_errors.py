@@ -8,18 +8,18 @@ import pytest
 from flask import Flask
 from structlog.testing import capture_logs
 
-from admin_web.api.api_services import Limits
-from admin_web.api.rate_limits import RateLimits
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.commands.tokens.token_text import new_token
-from sql.accounts import tokens
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from tests.support.acting import NamedUsers, acting
 from tests.support.api import BASE, Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
+from warren.admin_web.api.api_services import Limits
+from warren.admin_web.api.rate_limits import RateLimits
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.commands.tokens.token_text import new_token
+from warren.sql.accounts import tokens
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 #: As a token looks, and nobody's.
 UNKNOWN = "wrn_QDHumgX_UiBhtCY_CdKWVXpfOyWd3F0ZE7_OJsXGub40oR70O"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from sql.models import Job
 from tests.support.api import Program
 from tests.support.stored_rows import Rows
+from warren.sql.models import Job
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from urllib.parse import quote
 
 import pytest
 
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.jobs.fields import FIELDS
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
 from tests.support.api import Program
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.jobs.fields import FIELDS
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
 
 JOB = {
     "handler": "report.daily",

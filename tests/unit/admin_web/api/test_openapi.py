@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.api.application import api_description
 from tests.support.api import BASE
 from tests.support.openapi_changes import broken_promises
+from warren.admin_web.api.application import api_description
 
 ROOT = Path(__file__).parents[4]
 COMMITTED = json.loads((ROOT / "docs/openapi.json").read_text())

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.completion.tick_end import TickEnd, tick_end
-from sql.engine import Database
-from sql.runs import ticks
-from sql.runs.ticks import Tick
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sql_rows import side_by_side
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.sql.engine import Database
+from warren.sql.runs import ticks
+from warren.sql.runs.ticks import Tick
 
 
 @pytest.fixture

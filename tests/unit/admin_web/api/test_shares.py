@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.api.api_services import Limits
-from admin_web.api.endpoints import ledger
-from admin_web.api.rate_limits import ConcurrencyLimits
-from sql.accounts.users import Role
-from sql.engine import Database
 from tests.support.acting import NamedUsers
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import PASSWORD, Clock, Visit, make_app
 from tests.support.stored_rows import Rows
+from warren.admin_web.api.api_services import Limits
+from warren.admin_web.api.endpoints import ledger
+from warren.admin_web.api.rate_limits import ConcurrencyLimits
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
 
 NEW = {"If-None-Match": "*"}
 

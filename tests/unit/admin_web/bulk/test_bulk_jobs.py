@@ -7,12 +7,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from sql.engine import Database
-from sql.models import Job
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
+from warren.sql.models import Job
 
 SEEN = re.compile(r'name="seen"[^>]*value="([0-9a-f]+)"')
 CRON = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?"}

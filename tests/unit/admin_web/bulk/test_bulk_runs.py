@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.engine import Database
-from sql.models import AuditEntry
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.engine import Database
+from warren.sql.models import AuditEntry
 
 
 def hidden(page: str) -> dict[str, list[str]]:

@@ -7,12 +7,6 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from scheduler.commands.bulk.bulk_jobs import BulkJobCommands
-from scheduler.commands.bulk.bulk_outcomes import Part
-from scheduler.commands.bulk.bulk_runs import BulkRunCommands
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.errors import DatabaseUnavailable
 from tests.support.acting import NamedUsers
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
@@ -20,6 +14,12 @@ from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
 from tests.unit.admin_web.bulk import test_bulk_runs
 from tests.unit.admin_web.bulk.test_bulk_jobs import CRON, begin, ended, states
+from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
+from warren.scheduler.commands.bulk.bulk_outcomes import Part
+from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 NO_ACCESS = "Not found, or no permission: 1"
 

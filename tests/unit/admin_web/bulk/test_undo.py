@@ -6,13 +6,13 @@ import pytest
 from flask import Flask
 from sqlalchemy import select
 
-from admin_web.forms import bulk
-from sql.engine import Database
-from sql.models import AuditEntry, Job
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from tests.unit.admin_web.bulk.test_bulk_jobs import CRON, do, states
+from warren.admin_web.forms import bulk
+from warren.sql.engine import Database
+from warren.sql.models import AuditEntry, Job
 
 UNDO = re.compile(r'action="/jobs/bulk/undo">.*?name="key" value="([^"]+)"')
 LEFT_ALONE = "Skipped (not stopped by this action, or changed since)"

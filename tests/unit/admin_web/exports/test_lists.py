@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.exports import tables
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
+from warren.admin_web.exports import tables
 
 LISTS = {
     "/jobs": "name",

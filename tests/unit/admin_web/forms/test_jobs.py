@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from admin_web.forms.jobs import FORM_FIELDS, JobForm
-from scheduler.jobs.fields import FIELDS
-from scheduler.jobs.spec import JobSpec
 from tests.support.console import signed_in
+from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.scheduler.jobs.fields import FIELDS
+from warren.scheduler.jobs.spec import JobSpec
 
 PLAIN = JobSpec(name="nightly", app="reports", handler="report", enabled=False)
 #: Values that are no defaults, by type.

@@ -6,19 +6,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from admin_web.history.record_fields import LISTED
-from scheduler.alarms.policy import AlarmTargets
-from scheduler.commands.tokens.scopes import Scope
-from scheduler.commands.tokens.token_commands import TokenSpec
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.accounts import audit_log
-from sql.accounts.idempotency import FormKey
-from sql.accounts.users import Rights, Role
-from sql.engine import Database
-from sql.registry.apps import ids_by_name
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
+from warren.admin_web.history.record_fields import LISTED
+from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.commands.tokens.token_commands import TokenSpec
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.idempotency import FormKey
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.engine import Database
+from warren.sql.registry.apps import ids_by_name
 
 
 def changes(visit: Visit, kind: str) -> str:

@@ -5,17 +5,17 @@ import re
 import pytest
 from flask import Flask
 
-from scheduler.jobs.spec import AppSpec, JobSpec
-from sql.accounts import audit_log
-from sql.accounts.audit_log import AuditFilter
-from sql.accounts.users import Role
-from sql.engine import Database
-from sql.jobs import job_names
-from sql.models import Job
-from sql.registry.apps import ids_by_name
 from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+from warren.sql.jobs import job_names
+from warren.sql.models import Job
+from warren.sql.registry.apps import ids_by_name
 
 SPEC = JobSpec(name="nightly", app="reports", handler="report.daily", tags=("night",), retries=1)
 HOOK = "https://hooks.example.com/secret"

@@ -3,8 +3,8 @@
 import pytest
 from flask import Flask
 
-from sql.engine import Database
 from tests.support.console import Clock, make_app
+from warren.sql.engine import Database
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from admin_web.language.problem_text import problem_text
-from scheduler.cron.expression import Cron
-from scheduler.jobs.rules import problems
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Code, FieldName, Problem, Refused, Word
+from warren.admin_web.language.problem_text import problem_text
+from warren.scheduler.cron.expression import Cron
+from warren.scheduler.jobs.rules import problems
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word
 
 #: A value for every place; what a sentence has no place for is left out of it.
 FACTS = {name: "A1" for code in Code for name in re.findall(r"%\((\w+)\)", code.sentence)}

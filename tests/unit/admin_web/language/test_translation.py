@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from admin_web.language.reason_text import reason_text, stored_text
-from broker.reasons.codes import Why
-from broker.reasons.reason import Reason
-from broker.reasons.stored import places, to_json
+from warren.admin_web.language.reason_text import reason_text, stored_text
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.stored import places, to_json
 
 BUSY = Why.BUSY(address="a:1", why=Why.NO_FREE_SLOT())
 KILL = Why.KILLED_BEFORE_START(why=Why.KILL_REQUESTED())

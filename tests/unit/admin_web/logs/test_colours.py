@@ -2,7 +2,7 @@
 
 import pytest
 
-from admin_web.logs.colours import pieces
+from warren.admin_web.logs.colours import pieces
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from admin_web.logs.log_reader import (
+from tests.support.eventually import eventually
+from warren.admin_web.logs.log_reader import (
     AT_A_TIME,
     OF_ONE,
     PAUSE_SECONDS,
     LogReader,
     ReadStatus,
 )
-from admin_web.logs.log_source import Source
-from broker.messages.to_executor import ReadLog
-from broker.messages.to_scheduler import LogChunk
-from broker.rpc import AddressedQuestion, Requester
-from tests.support.eventually import eventually
+from warren.admin_web.logs.log_source import Source
+from warren.broker.messages.to_executor import ReadLog
+from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.rpc import AddressedQuestion, Requester
 
 
 class Executors:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from admin_web.logs.text import shown, shown_text, whole_lines
-from broker.messages.values import LOG_TAIL_BYTES
+from warren.admin_web.logs.text import shown, shown_text, whole_lines
+from warren.broker.messages.values import LOG_TAIL_BYTES
 
 
 @pytest.mark.parametrize(

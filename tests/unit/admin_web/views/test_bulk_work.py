@@ -7,16 +7,16 @@ from threading import Event
 
 import pytest
 
-from admin_web.forms.bulk import BulkAction
-from admin_web.views.bulk_work import KNOWN, BulkWork, Work, WorkState
-from admin_web.visitors import actor_of
-from scheduler.commands.bulk.bulk_outcomes import Outcome, Part
-from scheduler.commands.commands import Commands
-from sql.accounts import users
-from sql.engine import Database
-from sql.models import User
 from tests.support.console import Clock, make_services
 from tests.support.eventually import eventually
+from warren.admin_web.forms.bulk import BulkAction
+from warren.admin_web.views.bulk_work import KNOWN, BulkWork, Work, WorkState
+from warren.admin_web.visitors import actor_of
+from warren.scheduler.commands.bulk.bulk_outcomes import Outcome, Part
+from warren.scheduler.commands.commands import Commands
+from warren.sql.accounts import users
+from warren.sql.engine import Database
+from warren.sql.models import User
 
 MANY = 5 * KNOWN
 

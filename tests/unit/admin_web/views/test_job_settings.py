@@ -4,8 +4,8 @@ from dataclasses import fields
 
 from flask import Flask
 
-from admin_web.views.job_settings import read_settings
-from scheduler.jobs.spec import JobSpec
+from warren.admin_web.views.job_settings import read_settings
+from warren.scheduler.jobs.spec import JobSpec
 
 SECRET = "https://hooks.example.com/very-secret"
 OTHERS = JobSpec(

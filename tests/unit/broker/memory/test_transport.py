@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker import topology
-from broker.errors import BrokerUnavailable
-from broker.memory.transport import MemoryBroker
-from broker.transport import Confirm, Delivery, Outgoing, Queue, Transport
 from tests.support.moved_clock import MovedClock
+from warren.broker import topology
+from warren.broker.errors import BrokerUnavailable
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.transport import Confirm, Delivery, Outgoing, Queue, Transport
 
 RUN = topology.run_queue("app1", "host-1")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.reasons.codes import Why
-from broker.reasons.stored import from_json, places, to_json
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import from_json, places, to_json
 
 ROOT = Path(__file__).parents[4]
 PACKAGES = ("executor", "scheduler", "sql", "warren", "admin_web")
@@ -18,7 +18,7 @@ def calls() -> Iterator[tuple[str, str, frozenset[str | None]]]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             source = path.read_text()
-            if "broker.reasons.codes" not in source:
+            if "warren.broker.reasons.codes" not in source:
                 continue
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Call) and _is_code(node.func):

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from executor.boot_context import Limits
-from executor.core.shutdown import Shutdown
+from warren.executor.boot_context import Limits
+from warren.executor.core.shutdown import Shutdown
 
 
 class ScriptedEnding:

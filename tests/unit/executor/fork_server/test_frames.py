@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
-from broker.reasons.stored import LIMIT as REASON_LIMIT
-from executor.fork_server import frames
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
+from warren.executor.fork_server import frames
 
 TRIGGER = Trigger(
     run_id=1,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.fork_server.process_state import RUN_MARK, ProcessState
+from warren.executor.fork_server.process_state import RUN_MARK, ProcessState
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
 
-from broker.messages.to_executor import Trigger
-from executor.fork_server.script_process import script_environment
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.fork_server.script_process import script_environment
 
 
 def trigger() -> Trigger:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.access_tokens import AccessTokens
 
 TOKEN, OTHER = "a-token-of-one-app", "a-token-of-another"
 KEY = "k" * 64

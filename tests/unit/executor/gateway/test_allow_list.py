@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.topology import check_address
-from executor.gateway.allow_list import AllowList
-from executor.gateway.errors import AddressRefused
+from warren.broker.topology import check_address
+from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.errors import AddressRefused
 
 EVERYTHING = AllowList.parse("0.0.0.0/0, ::/0")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from executor.gateway.endings import conclude, lost, unanswered
-from executor.gateway.protocol import RemoteResult
-from executor.processes.endings import Stop, killed, timed_out
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.executor.gateway.endings import conclude, lost, unanswered
+from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.processes.endings import Stop, killed, timed_out
 
 KILL, TIMEOUT = killed(Why.KILL_REQUESTED()), timed_out(5)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.reasons.codes import Why
-from executor.gateway.liveness import Liveness
+from warren.broker.reasons.codes import Why
+from warren.executor.gateway.liveness import Liveness
 
 
 class Clock:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from broker.messages.to_executor import Trigger
-from executor.gateway import protocol
-from executor.gateway.errors import BadRequest, CallFailed
-from executor.gateway.protocol import RemoteResult
+from warren.broker.messages.to_executor import Trigger
+from warren.executor.gateway import protocol
+from warren.executor.gateway.errors import BadRequest, CallFailed
+from warren.executor.gateway.protocol import RemoteResult
 
 REGISTRATION = {"registryGroup": "EXECUTOR", "registryKey": "demo", "registryValue": "http://a"}
 

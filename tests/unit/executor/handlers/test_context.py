@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from executor.handlers.context import JobContext, JobFailed, JobStopped, log_line
+from warren.executor.handlers.context import JobContext, JobFailed, JobStopped, log_line
 
 
 @pytest.fixture

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 import warren
-from executor.handlers.handler_registry import Handler, Handlers, HandlersError, job, load_handlers
+from warren.executor.handlers.handler_registry import (
+    Handler,
+    Handlers,
+    HandlersError,
+    job,
+    load_handlers,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from broker.messages.values import MESSAGE_LIMIT, Outcome
-from executor.handlers.context import JobFailed, JobStopped
-from executor.handlers.outcomes import NoText, clean, cut, describe, headline, text_of
+from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
+from warren.executor.handlers.context import JobFailed, JobStopped
+from warren.executor.handlers.outcomes import NoText, clean, cut, describe, headline, text_of
 
 
 class Mute(Exception):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from executor.journal.file import Journal
+from warren.executor.journal.file import Journal
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from executor.errors import JournalFailed
-from executor.journal.file import Journal
 from tests.support.small_disk import fill, small_disk
+from warren.executor.errors import JournalFailed
+from warren.executor.journal.file import Journal
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from broker.messages.to_scheduler import NotStarted
-from executor.errors import JournalFailed
-from executor.journal.file import Journal
-from executor.journal.group_commit import CommitPace, GroupCommit
-from executor.journal.run_states import RunStates
 from tests.support.moved_loop import MovedLoop
+from warren.broker.messages.to_scheduler import NotStarted
+from warren.executor.errors import JournalFailed
+from warren.executor.journal.file import Journal
+from warren.executor.journal.group_commit import CommitPace, GroupCommit
+from warren.executor.journal.run_states import RunStates
 
 
 class FailingJournal(Journal):

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from executor.begin_notes import BeginNote, OldNotes, make_note
-from executor.errors import JournalFailed
-from executor.fork_server import linux
-from executor.journal import records
-from executor.journal.file import Journal
-from executor.journal.finished_runs import MEMORY_MS, SETTLED_MS
-from executor.journal.records import Final
-from executor.journal.run_states import RunStates, Stage
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.executor.begin_notes import BeginNote, OldNotes, make_note
+from warren.executor.errors import JournalFailed
+from warren.executor.fork_server import linux
+from warren.executor.journal import records
+from warren.executor.journal.file import Journal
+from warren.executor.journal.finished_runs import MEMORY_MS, SETTLED_MS
+from warren.executor.journal.records import Final
+from warren.executor.journal.run_states import RunStates, Stage
 
 
 def finished(run_id: int, boot_id: str = "boot-1", message: str = "done") -> Finished:

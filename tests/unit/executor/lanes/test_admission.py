@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages.values import Block
-from broker.reasons.codes import Why
-from executor.lanes.admission import (
+from warren.broker.messages.values import Block
+from warren.broker.reasons.codes import Why
+from warren.executor.lanes.admission import (
     Age,
     Cover,
     Decision,

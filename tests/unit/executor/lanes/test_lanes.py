@@ -3,10 +3,10 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.messages.to_executor import Trigger
-from broker.messages.values import Block
-from executor.lanes.admission import Cover, Refuse, Start, Wait
-from executor.lanes.lanes import Lanes
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import Block
+from warren.executor.lanes.admission import Cover, Refuse, Start, Wait
+from warren.executor.lanes.lanes import Lanes
 
 LANE_LIMIT = 1_000
 

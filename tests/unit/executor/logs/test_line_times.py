@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.logs.line_times import LineTimes, notes_path
-from executor.logs.run_logs import RunLogs
+from warren.executor.logs.line_times import LineTimes, notes_path
+from warren.executor.logs.run_logs import RunLogs
 
 DAY = "1970-01-01"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from executor.logs.log_search import find
-from executor.logs.run_logs import RunLogs
+from warren.executor.logs.log_search import find
+from warren.executor.logs.run_logs import RunLogs
 
 DAY = "1970-01-01"
 

@@ -5,17 +5,17 @@ import msgspec
 import pytest
 import structlog
 
-from broker.keys import ClusterKeys
-from broker.messages.to_scheduler import Heartbeat, Load
-from broker.signing import Sealer
-from broker.transport import Confirm
-from executor.messaging.heartbeat import HeartbeatThread
-from executor.messaging.signed_sender import Identity, Sender
-from executor.scheduler_clock import SchedulerClock
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
 from tests.support.started_threads import StartedThreads
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.signing import Sealer
+from warren.broker.transport import Confirm
+from warren.executor.messaging.heartbeat import HeartbeatThread
+from warren.executor.messaging.signed_sender import Identity, Sender
+from warren.executor.scheduler_clock import SchedulerClock
 
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
 

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 import structlog
 
-from broker.codec import BODY_LIMIT, HEADER_LIMIT
-from broker.keys import AppKeys, ClusterKeys
-from broker.memory.transport import MemoryBroker
-from broker.messages.to_executor import (
+from tests.support.eventually import eventually
+from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
+from tests.support.started_threads import StartedThreads
+from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
+from warren.broker.keys import AppKeys, ClusterKeys
+from warren.broker.memory.transport import MemoryBroker
+from warren.broker.messages.to_executor import (
     Beat,
     Command,
     Drain,
@@ -20,20 +23,17 @@ from broker.messages.to_executor import (
     Trigger,
     Welcome,
 )
-from broker.messages.values import Message
-from broker.signing import Direction, Sealer
-from broker.topology import (
+from warren.broker.messages.values import Message
+from warren.broker.signing import Direction, Sealer
+from warren.broker.topology import (
     ASK_EXCHANGE,
     DEAD_QUEUE,
     TRIGGER_EXCHANGE,
     command_queue,
     run_queue,
 )
-from broker.transport import Delivery, Outgoing
-from executor.messaging.inbox import Arrival, Inbox
-from tests.support.eventually import eventually
-from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
-from tests.support.started_threads import StartedThreads
+from warren.broker.transport import Delivery, Outgoing
+from warren.executor.messaging.inbox import Arrival, Inbox
 
 QUEUE = run_queue("demo", "exec-1")
 

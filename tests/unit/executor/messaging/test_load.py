@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from executor.messaging import load as module
-from executor.messaging.load import LoadMeter
+from warren.executor.messaging import load as module
+from warren.executor.messaging.load import LoadMeter
 
 Times = namedtuple("Times", "user system idle iowait guest guest_nice")  # noqa: PYI024 - as psutil's
 

@@ -4,17 +4,17 @@ import msgspec
 import pytest
 import structlog
 
-from broker.keys import ClusterKeys
-from broker.messages.to_scheduler import Callback, Finished, NotStarted, Report, Started
-from broker.messages.values import Outcome
-from broker.signing import Sealer
-from broker.transport import Confirm
-from executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Outbox
-from executor.messaging.signed_sender import Identity, Sender
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
 from tests.support.started_threads import StartedThreads
+from warren.broker.keys import ClusterKeys
+from warren.broker.messages.to_scheduler import Callback, Finished, NotStarted, Report, Started
+from warren.broker.messages.values import Outcome
+from warren.broker.signing import Sealer
+from warren.broker.transport import Confirm
+from warren.executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Outbox
+from warren.executor.messaging.signed_sender import Identity, Sender
 
 OK, LOST, BACK = Confirm.CONFIRMED, Confirm.UNKNOWN, Confirm.RETURNED
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")

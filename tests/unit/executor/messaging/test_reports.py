@@ -1,7 +1,7 @@
-from broker.messages.to_executor import Trigger
-from broker.messages.to_scheduler import Finished
-from broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
-from executor.messaging import reports
+from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from warren.executor.messaging import reports
 
 TRIGGER = Trigger(
     run_id=1, job_id=2, boot_id="boot-1", kind="CRON", handler="demo.echo", scheduled_at_ms=0

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from broker.messages.values import MESSAGE_LIMIT, Outcome
-from broker.reasons.codes import Why
-from broker.reasons.reason import Words
-from broker.reasons.stored import to_json
-from executor.fork_server.frames import Result
-from executor.handlers.outcomes import cut
-from executor.processes.endings import (
+from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Words
+from warren.broker.reasons.stored import to_json
+from warren.executor.fork_server.frames import Result
+from warren.executor.handlers.outcomes import cut
+from warren.executor.processes.endings import (
     Exit,
     Stop,
     conclude,

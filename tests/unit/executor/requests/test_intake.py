@@ -1,4 +1,4 @@
-from executor.requests.intake import EARLY_KILL_LIMIT, EARLY_KILL_SECONDS, EarlyKills
+from warren.executor.requests.intake import EARLY_KILL_LIMIT, EARLY_KILL_SECONDS, EarlyKills
 
 
 class Watch:

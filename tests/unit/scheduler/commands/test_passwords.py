@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from scheduler.commands.passwords import (
+from warren.scheduler.commands.passwords import (
     check_password,
     common_passwords,
     hash_password,
     is_password,
     password_problem,
 )
-from scheduler.problems import Code
+from warren.scheduler.problems import Code
 
 GOOD = "correct horse"
 

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from broker.messages.to_scheduler import Finished, NotStarted
-from broker.messages.values import Outcome
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from scheduler.completion.reported_ends import (
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.scheduler.completion.reported_ends import (
     AHEAD_MS,
     EARLY_MS,
     end_of,
     plausible_instant,
     with_plausible_instants,
 )
-from sql.run_status import RunStatus
-from sql.runs.successes import SentTo
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.successes import SentTo
 
 NOW = 1_000_000
 ONE = SentTo(3, "one", "b")

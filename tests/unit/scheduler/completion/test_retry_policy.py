@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker.reasons.codes import Why
-from broker.reasons.stored import to_json
-from scheduler.completion.end import End
-from scheduler.completion.retry_policy import REDELIVERY_SECONDS, next_attempt
-from sql.run_status import FINAL, Kind, RunStatus
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
+from warren.scheduler.completion.end import End
+from warren.scheduler.completion.retry_policy import REDELIVERY_SECONDS, next_attempt
+from warren.sql.run_status import FINAL, Kind, RunStatus
 
 NOW = 1_000_000
 

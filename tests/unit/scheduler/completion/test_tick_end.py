@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.completion.tick_end import tick_end
-from sql.run_status import FINAL, OPEN, RunStatus
-from sql.runs.ticks import Tick
+from warren.scheduler.completion.tick_end import tick_end
+from warren.sql.run_status import FINAL, OPEN, RunStatus
+from warren.sql.runs.ticks import Tick
 
 TICK = Tick(1, 2_000, 0)
 SUCCEEDED, FAILED = RunStatus.SUCCEEDED, RunStatus.FAILED

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.cron.expression import LONGEST_EXPRESSION, Cron, next_fires
 from tests.support.processor_time import least_seconds
+from warren.scheduler.cron.expression import LONGEST_EXPRESSION, Cron, next_fires
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 THURSDAY = datetime(2026, 1, 15, 10, 20, 30, tzinfo=SHANGHAI)

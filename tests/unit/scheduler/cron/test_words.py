@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cron.expression import next_fires
-from scheduler.cron.words import cron_words
+from warren.scheduler.cron.expression import next_fires
+from warren.scheduler.cron.words import cron_words
 
 CASES = [
     ("* * * * * ?", "Every second", "每秒"),

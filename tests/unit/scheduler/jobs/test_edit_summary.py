@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.jobs.edit_summary import (
+from warren.scheduler.jobs.edit_summary import (
     DIFF_LINES,
     differences,
     script_difference,
 )
-from scheduler.jobs.fields import changed, columns_of
-from scheduler.jobs.spec import JobSpec
-from sql.models import Job
+from warren.scheduler.jobs.fields import changed, columns_of
+from warren.scheduler.jobs.spec import JobSpec
+from warren.sql.models import Job
 
 
 def told(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.jobs.fields import FIELDS, WRITTEN, Field, changed, columns_of
-from scheduler.jobs.spec import JobSpec
-from scheduler.jobs.stored_spec import fingerprint, job_spec
-from sql.models import Job
+from warren.scheduler.jobs.fields import FIELDS, WRITTEN, Field, changed, columns_of
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.stored_spec import fingerprint, job_spec
+from warren.sql.models import Job
 
 #: Columns that say how a job stands, not what its author wants.
 STATE = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.jobs.audit_records import LONGEST_VALUE, cut
-from scheduler.jobs.past_spec import past_spec
+from warren.scheduler.jobs.audit_records import LONGEST_VALUE, cut
+from warren.scheduler.jobs.past_spec import past_spec
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.jobs import rules
-from scheduler.jobs.spec import ROUTES, JobSpec
-from scheduler.routing import routes
+from warren.scheduler.jobs import rules
+from warren.scheduler.jobs.spec import ROUTES, JobSpec
+from warren.scheduler.routing import routes
 
 NOW_MS = 1_790_000_000_000
 GOOD = JobSpec(name="nightly", app="reports", handler="report")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from broker.messages.values import ScriptLanguage
-from scheduler.jobs import script_cache
-from scheduler.jobs.script_cache import (
+from warren.broker.messages.values import ScriptLanguage
+from warren.scheduler.jobs import script_cache
+from warren.scheduler.jobs.script_cache import (
     READ_LIMIT,
     Script,
     Scripts,

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.codec import BODY_LIMIT, encode
-from broker.messages.to_executor import Trigger
-from scheduler.jobs.param import PARAM_BYTES
-from scheduler.jobs.script_source import (
+from warren.broker.codec import BODY_LIMIT, encode
+from warren.broker.messages.to_executor import Trigger
+from warren.scheduler.jobs.param import PARAM_BYTES
+from warren.scheduler.jobs.script_source import (
     MESSAGE_BYTES,
     SOURCE_BYTES,
     check_source,

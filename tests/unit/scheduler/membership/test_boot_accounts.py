@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.boot import Boot
-from broker.errors import Forged
-from scheduler.membership.boot_accounts import LIVING_SECONDS, BootAccounts
 from tests.support.moved_clock import MovedClock
+from warren.broker.boot import Boot
+from warren.broker.errors import Forged
+from warren.scheduler.membership.boot_accounts import LIVING_SECONDS, BootAccounts
 
 BOOT = Boot("reports", "reports-1", "boot-1")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from scheduler.membership.load_recorder import KEPT_MS, LoadRecorder
-from sql.engine import Database
-from sql.instants import MINUTE_MS
-from sql.models import ExecutorLoad
 from tests.support.stored_rows import Rows
+from warren.scheduler.membership.load_recorder import KEPT_MS, LoadRecorder
+from warren.sql.engine import Database
+from warren.sql.instants import MINUTE_MS
+from warren.sql.models import ExecutorLoad
 
 NOW_MS = 1_800_000_000_000
 LOAD = '{"slots": 8, "running": 3, "waiting": 2, "cpu_percent": 41.6, "memory_percent": 63}'

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.boot import Boot
-from broker.messages.to_scheduler import Heartbeat, Load
-from scheduler.membership.roster import Roster, Standing
 from tests.support.moved_clock import MovedClock
+from warren.broker.boot import Boot
+from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.scheduler.membership.roster import Roster, Standing
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.membership.uptime import RECORD_MS, VALID_SECONDS, SendingUptime
-from sql.pending import Pending
 from tests.support.moved_clock import MovedClock
+from warren.scheduler.membership.uptime import RECORD_MS, VALID_SECONDS, SendingUptime
+from warren.sql.pending import Pending
 
 NOW_MS = 1_000_000
 

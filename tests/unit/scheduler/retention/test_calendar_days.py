@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.retention.calendar_days import CalendarDays, days_between
-from sql.instants import at
+from warren.scheduler.retention.calendar_days import CalendarDays, days_between
+from warren.sql.instants import at
 
 #: Among them zones whose clock changes at midnight, and with odd offsets.
 ZONES = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/Havana", "Asia/Beirut", "Pacific/Apia"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler.rounds.loop import Loop
 from tests.support.eventually import eventually
+from warren.scheduler.rounds.loop import Loop
 
 
 class Rounds:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.rounds.loop import NAP_SECONDS, WakeUp
-from scheduler.rounds.pending_work import PendingWork, RestingRole
-from sql.pending import Pending
 from tests.support.moved_clock import AdvancedClock
+from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
+from warren.sql.pending import Pending
 
 NOW_MS = 1_000_000
 QUIET = Pending(False, None, None, NOW_MS, *[False] * 9)

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from scheduler.routing.added_routes import Asked, decide
-from scheduler.routing.choice import Choice, Router, RouteRequest
+from warren.scheduler.routing.added_routes import Asked, decide
+from warren.scheduler.routing.choice import Choice, Router, RouteRequest
 
 ABC = ("a", "b", "c")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.reasons.codes import Why
-from scheduler.routing.hash_ring import consistent_hash
-from scheduler.routing.routes import (
+from warren.broker.reasons.codes import Why
+from warren.scheduler.routing.hash_ring import consistent_hash
+from warren.scheduler.routing.routes import (
     BUILT_IN,
     Choice,
     Memory,

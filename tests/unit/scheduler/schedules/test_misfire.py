@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.reasons.codes import Why
-from scheduler.schedules.misfire import Fire, MisfirePolicy, Plan, Skip, decide
-from scheduler.schedules.registry import read_schedule
-from scheduler.schedules.schedule import Schedule
-from sql.run_status import Kind
 from tests.support.processor_time import least_seconds
+from warren.broker.reasons.codes import Why
+from warren.scheduler.schedules.misfire import Fire, MisfirePolicy, Plan, Skip, decide
+from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.schedule import Schedule
+from warren.sql.run_status import Kind
 
 NOW = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()) * 1_000
 DAY_MS = 86_400_000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.schedules.registry import has_schedule, read_schedule, shown_as, written
-from scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.registry import has_schedule, read_schedule, shown_as, written
+from warren.scheduler.schedules.schedule import Schedule
 
 HOUR_MS = 3_600_000
 NOON = int(datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp()) * 1_000

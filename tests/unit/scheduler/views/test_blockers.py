@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
-from scheduler.views.process_view import ExecutorView
-from sql.instants import iso
-from sql.listings.app_listing import RoutedJob
-from sql.registry.liveness import ProcessState
-from sql.registry.pauses import ShownPause
+from warren.scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
+from warren.scheduler.views.process_view import ExecutorView
+from warren.sql.instants import iso
+from warren.sql.listings.app_listing import RoutedJob
+from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.pauses import ShownPause
 
 
 def executor(address: str = "a", **facts: Any) -> ExecutorView:

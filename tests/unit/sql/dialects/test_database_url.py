@@ -2,8 +2,8 @@
 
 import pytest
 
-from sql.dialects.database_url import parse
-from sql.engine import Database
+from warren.sql.dialects.database_url import parse
+from warren.sql.engine import Database
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.orm import Session
 
-from sql.clock import database_now_ms
-from sql.dialects.dialect import Dialect
-from sql.dialects.hints import PRIMARY_KEY, use_index
-from sql.dialects.supported import SUPPORTED, named, of
-from sql.dialects.url_forms import FORMS
-from sql.models import Run
 from tests.support import architecture
 from tests.support.dialect_branches import dialect_branches
+from warren.sql.clock import database_now_ms
+from warren.sql.dialects.dialect import Dialect
+from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.dialects.supported import SUPPORTED, named, of
+from warren.sql.dialects.url_forms import FORMS
+from warren.sql.models import Run
 
 ROOT = Path(__file__).parents[4]
 HOME = "sql.dialects"

@@ -8,9 +8,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sql.dialects.failures import is_retryable, is_schema_fault, unavailable
-from sql.dialects.mysql import MySQL
-from sql.dialects.sqlite import SQLite
+from warren.sql.dialects.failures import is_retryable, is_schema_fault, unavailable
+from warren.sql.dialects.mysql import MySQL
+from warren.sql.dialects.sqlite import SQLite
 
 URL = make_url("mysql+pymysql://warren:hunter2@db:3306/warren?ssl_key_password=hunter2")
 SERVER, FILE = MySQL(), SQLite()

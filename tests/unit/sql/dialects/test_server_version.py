@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 
-from sql.dialects.mysql import MySQL
+from warren.sql.dialects.mysql import MySQL
 
 
 @pytest.mark.parametrize(

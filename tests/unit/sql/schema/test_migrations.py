@@ -4,7 +4,7 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from sql.schema.version import MIGRATIONS, newest_version
+from warren.sql.schema.version import MIGRATIONS, newest_version
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from scheduler.actor import LONGEST_NAME
 from warren.actions.local_client import operator
+from warren.scheduler.actor import LONGEST_NAME
 
 
 def test_the_name_of_who_runs_the_program_fits_where_it_is_recorded(

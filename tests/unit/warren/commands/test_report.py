@@ -4,10 +4,10 @@ from datetime import date, datetime
 
 import pytest
 
-from sql.models import DayReport
-from sql.run_status import RunStatus
-from sql.runs.day_reports import Counts, of_statuses
 from warren.commands.report import day_json, lines, share
+from warren.sql.models import DayReport
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.day_reports import Counts, of_statuses
 
 FRIDAY = date(2026, 11, 20)
 

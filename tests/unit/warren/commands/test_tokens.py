@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from scheduler.commands.tokens.token_text import is_token
-from sql.engine import Database
-from sql.registry import apps
 from tests.support.stored_rows import Rows
 from warren.cli import root
+from warren.scheduler.commands.tokens.token_text import is_token
+from warren.sql.engine import Database
+from warren.sql.registry import apps
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import Collection
 
 import pytest
 
-from scheduler.cron.expression import Cron
 from warren.importing.cron_fields import listed
+from warren.scheduler.cron.expression import Cron
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scheduler.jobs.spec import JobSpec
-from scheduler.problems import Problem
 from warren.cli import root
 from warren.errors import CommandError
 from warren.importing.crontab import Crontab, print_crontab, read_crontab
 from warren.jobfile.reader import read_job_file
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Problem
 
 NOW_MS = 1_772_301_600_000
 

@@ -7,8 +7,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.imports.items import ImportItems
-from sql.run_status import RunStatus
 from tests.support.xxl_job_tables import VERSIONS, columns
 from warren.importing.xxl_job.mapping import map_tables
 from warren.importing.xxl_job.runs import plain, status_of
@@ -24,6 +22,8 @@ from warren.importing.xxl_job.source_tables import (
     Rule,
     known_as,
 )
+from warren.scheduler.imports.items import ImportItems
+from warren.sql.run_status import RunStatus
 
 NOW_MS = 1_772_301_600_000
 

@@ -4,10 +4,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.imports.items import ImportedJob, ImportItems
-from scheduler.jobs.spec import JobSpec
 from warren.errors import CommandError
 from warren.importing.xxl_job.zones import check_zone
+from warren.scheduler.imports.items import ImportedJob, ImportItems
+from warren.scheduler.jobs.spec import JobSpec
 
 #: Two at night on the 1st of March 2026 in Shanghai.
 TWO_AT_NIGHT_MS = 1_772_301_600_000

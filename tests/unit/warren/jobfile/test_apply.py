@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler.commands.job_changes import ChangeAction
-from scheduler.commands.job_files.file_changes import Change
 from warren.jobfile.apply import change_line, change_lines
+from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_files.file_changes import Change
 from warren.views.terminal import Screen
 
 PLAIN, COLOURED = Screen(None, has_colour=False), Screen(80, has_colour=True)

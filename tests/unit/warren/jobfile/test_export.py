@@ -9,14 +9,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.alarms.policy import AlarmTargets, RunWebhook
-from scheduler.jobs import rules
-from scheduler.jobs.spec import BLOCKS, DELIVERIES, MISFIRES, ROUTES, AppSpec, JobSpec
 from warren.errors import JobFileError
 from warren.jobfile.export import job_file
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.jobfile.yaml_tree import read_tree, text
 from warren.jobfile.yaml_writer import scalar, text_field
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.jobs import rules
+from warren.scheduler.jobs.spec import BLOCKS, DELIVERIES, MISFIRES, ROUTES, AppSpec, JobSpec
 
 NOW_MS = 1_790_000_000_000  # September 2026
 

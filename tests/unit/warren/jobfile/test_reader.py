@@ -5,9 +5,9 @@ from textwrap import dedent
 
 import pytest
 
-from scheduler.jobs.spec import AppSpec, JobSpec
 from warren.errors import JobFileError
 from warren.jobfile.reader import JobFile, read_job_file
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
 
 NOW_MS = 1_790_000_000_000  # September 2026
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scheduler.problems import Code, Problem
 from warren.errors import InvalidEntry
 from warren.jobfile.yaml_reader import YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
@@ -22,6 +21,7 @@ from warren.jobfile.yaml_tree import (
     text,
     whole_number,
 )
+from warren.scheduler.problems import Code, Problem
 
 
 def node(source: str) -> yaml.Node:

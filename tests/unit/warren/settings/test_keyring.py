@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from broker.keys import AppKeys, ClusterKeys, app_key
+from warren.broker.keys import AppKeys, ClusterKeys, app_key
 from warren.errors import SettingsError
 from warren.settings.keyring import app_keys, cluster_keys
 from warren.settings.settings import Settings

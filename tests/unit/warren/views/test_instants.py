@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import click
 import pytest
 
-from sql.instants import iso
+from warren.sql.instants import iso
 from warren.views.instants import local, read_instant
 
 NOW = 1_796_083_200_000  # 2026-12-01T00:00:00Z

@@ -5,13 +5,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.jobs.fields import FIELDS, columns_of
-from scheduler.jobs.spec import JobSpec
-from scheduler.schedules.upcoming import next_fire, next_fires
-from scheduler.views.job_view import JobView, job_json, job_view
-from sql.jobs.parked import PARKED_MS
-from sql.listings.recent import ListedJob
-from sql.models import Job
+from warren.scheduler.jobs.fields import FIELDS, columns_of
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.upcoming import next_fire, next_fires
+from warren.scheduler.views.job_view import JobView, job_json, job_view
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.listings.recent import ListedJob
+from warren.sql.models import Job
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z

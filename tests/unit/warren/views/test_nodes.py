@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from scheduler.views.process_view import (
+from warren.scheduler.views.process_view import (
     ExecutorView,
     Lists,
     executor_view,
     executor_views,
     node_view,
 )
-from scheduler.views.to_json import to_json
-from sql.models import Registration
-from sql.registry import presence
-from sql.registry.liveness import state
+from warren.scheduler.views.to_json import to_json
+from warren.sql.models import Registration
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import state
 from warren.views.nodes import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scheduler.views.run_view import run_json
-from sql.listings.recent import DetailedRun
+from warren.scheduler.views.run_view import run_json
+from warren.sql.listings.recent import DetailedRun
 from warren.views.runs import HEADERS, job_name, lasted, run_facts, run_line
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z

@@ -3,13 +3,13 @@
 import socket
 from typing import Any, cast
 
-from admin_web.api.endpoint import Reply
-from admin_web.api.rate_limits import ConcurrencyLimits
-from admin_web.api.runs.held_request import HeldRequest
-from admin_web.api.runs.long_polling import LongPolling
-from admin_web.api.runs.wait import Wait
-from sql.engine import Database
 from tests.support.eventually import eventually
+from warren.admin_web.api.endpoint import Reply
+from warren.admin_web.api.rate_limits import ConcurrencyLimits
+from warren.admin_web.api.runs.held_request import HeldRequest
+from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.api.runs.wait import Wait
+from warren.sql.engine import Database
 
 
 class NoDatabase:
