@@ -1,4 +1,4 @@
-"""The first schema: XXL-JOB's eight tables and Warren's own, the run counter and the cluster id."""
+"""The schema: XXL-JOB's eight tables and Warren's own, with the rows that a cluster begins with."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,23 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make every table, the run counter at 1 and a cluster id that no other database has."""
+    """Make every table, a run counter at 1, a cluster id of its own, and an uptime from now on."""
+    _make_tables()
+    op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
+    dialect = named(op.get_context().dialect.name)
+    # Made by the database, so that a written script gives each database an id of its own.
+    op.execute(
+        "INSERT INTO warren_cluster (id, cluster_id) "  # noqa: S608 - constants of ours
+        f"VALUES (1, {dialect.random_id})"
+    )
+    # What is planned counts as late from now on at the earliest.
+    op.execute(
+        "INSERT INTO warren_uptime (down_since, since_at, until_at, is_settled) "  # noqa: S608 - constants of ours
+        f"VALUES ({dialect.now_ms}, {dialect.now_ms}, {dialect.now_ms}, 1)"
+    )
+
+
+def _make_tables() -> None:
     op.create_table(
         "warren_alarm",
         sa.Column("id", AUTO_ID, nullable=False),
@@ -33,15 +49,66 @@ def upgrade() -> None:
         sa.UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
         **TABLE_OPTIONS,
     )
-    op.create_index("i_alarm_next", "warren_alarm", ["status", "next_try_at"], unique=False)
-    op.create_index("i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"], unique=False)
+    op.create_index("i_alarm_channel", "warren_alarm", ["status", "channel", "next_try_at"])
+    op.create_index("i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"])
+    op.create_index("i_alarm_next", "warren_alarm", ["status", "next_try_at"])
+    op.create_table(
+        "warren_app_day",
+        sa.Column("app_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("trigger_day", sa.DateTime(), nullable=False),
+        sa.Column("running_count", sa.Integer(), nullable=False),
+        sa.Column("suc_count", sa.Integer(), nullable=False),
+        sa.Column("fail_count", sa.Integer(), nullable=False),
+        sa.Column("cleared_suc", sa.Integer(), nullable=False),
+        sa.Column("cleared_fail", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("app_id", "trigger_day"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_app_day", "warren_app_day", ["trigger_day"])
     op.create_table(
         "warren_cluster",
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("cluster_id", sa.String(length=36), nullable=False),
-        sa.Column("paused_at", sa.BigInteger(), nullable=False),
-        sa.Column("paused_by", sa.String(length=64), nullable=True),
         sa.PrimaryKeyConstraint("id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_table(
+        "warren_executor_load",
+        sa.Column("executor_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("minute_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("slots", sa.Integer(), nullable=False),
+        sa.Column("running", sa.Integer(), nullable=False),
+        sa.Column("waiting", sa.Integer(), nullable=False),
+        sa.Column("cpu_percent", sa.SmallInteger(), nullable=False),
+        sa.Column("memory_percent", sa.SmallInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("executor_id", "minute_at"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_load_minute", "warren_executor_load", ["minute_at"])
+    op.create_table(
+        "warren_favourite",
+        sa.Column("user_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("user_id", "job_id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_favourite_job", "warren_favourite", ["job_id"])
+    op.create_table(
+        "warren_filter",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("page", sa.String(length=16), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("query", sa.String(length=1024), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("user_id", "page", "name", name="i_filter_name"),
+        **TABLE_OPTIONS,
+    )
+    op.create_table(
+        "warren_guess",
+        sa.Column("subject", sa.String(length=80), nullable=False),
+        sa.Column("full_until", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("subject"),
         **TABLE_OPTIONS,
     )
     op.create_table(
@@ -60,7 +127,58 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         **TABLE_OPTIONS,
     )
-    op.create_index("i_history_job", "warren_history", ["job_id", "id"], unique=False)
+    op.create_index("i_history_job", "warren_history", ["job_id", "id"])
+    op.create_table(
+        "warren_idempotency",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("idempotency_key", sa.String(length=128), nullable=False),
+        sa.Column("body_hash", sa.String(length=64), nullable=False),
+        sa.Column("run_id", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("user_id", "idempotency_key", name="i_idempotency"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_idempotency_at", "warren_idempotency", ["created_at"])
+    op.create_table(
+        "warren_import",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("source", sa.String(length=64), nullable=False),
+        sa.Column("kind", sa.String(length=8), nullable=False),
+        sa.Column("source_id", sa.BigInteger(), nullable=False),
+        sa.Column("target_id", sa.Integer(), nullable=False),
+        sa.Column("there", sa.String(length=32), nullable=False),
+        sa.Column("here", sa.String(length=32), nullable=False),
+        sa.Column("imported_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("source", "kind", "source_id", name="i_import_source"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_import_target", "warren_import", ["kind", "target_id"])
+    op.create_table(
+        "warren_job_child",
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("position", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("child_id", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "position"),
+        sa.UniqueConstraint("job_id", "child_id", name="i_job_child"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_child", "warren_job_child", ["child_id"])
+    op.create_table(
+        "warren_pause",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("app_id", sa.Integer(), nullable=False),
+        sa.Column("since_at", sa.BigInteger(), nullable=False),
+        sa.Column("until_at", sa.BigInteger(), nullable=True),
+        sa.Column("paused_by", sa.String(length=64), nullable=False),
+        sa.Column("reason", sa.String(length=200), nullable=False),
+        sa.Column("is_settled", sa.SmallInteger(), server_default="0", nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_pause_open", "warren_pause", ["is_settled", "app_id"])
     op.create_table(
         "warren_purge",
         sa.Column("id", AUTO_ID, nullable=False),
@@ -72,7 +190,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         **TABLE_OPTIONS,
     )
-    op.create_index("i_purge_job", "warren_purge", ["job_id"], unique=False)
+    op.create_index("i_purge_job", "warren_purge", ["job_id"])
     op.create_table(
         "warren_route_memory",
         sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -88,6 +206,21 @@ def upgrade() -> None:
         **TABLE_OPTIONS,
     )
     op.create_table(
+        "warren_session",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("token_hash", sa.String(length=64), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.String(length=64), nullable=False),
+        sa.Column("agent", sa.String(length=255), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("token_hash", name="i_session_token"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_session_user", "warren_session", ["user_id"])
+    op.create_table(
         "warren_skip",
         sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("job_id", sa.Integer(), nullable=False),
@@ -96,10 +229,63 @@ def upgrade() -> None:
         sa.Column("count", sa.Integer(), nullable=False),
         sa.Column("reason", sa.String(length=255), nullable=False),
         sa.Column("recorded_at", sa.BigInteger(), nullable=False),
+        sa.Column("why", LONG_TEXT, nullable=True),
         sa.PrimaryKeyConstraint("id"),
         **TABLE_OPTIONS,
     )
-    op.create_index("i_skip_job", "warren_skip", ["job_id", "from_at"], unique=False)
+    op.create_index("i_skip_job", "warren_skip", ["job_id", "from_at"])
+    op.create_table(
+        "warren_token",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("token_hash", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=50), nullable=False),
+        sa.Column("user_id", sa.Integer(), nullable=False),
+        sa.Column("scopes", sa.String(length=128), nullable=False),
+        sa.Column("permission", sa.Text(), nullable=True),
+        sa.Column("jobs", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("created_by", sa.String(length=64), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.Column("used_at", sa.BigInteger(), nullable=True),
+        sa.Column("used_from", sa.String(length=64), nullable=True),
+        sa.Column("revoked_at", sa.BigInteger(), nullable=True),
+        sa.Column("revoked_by", sa.String(length=64), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("name", name="i_token_name"),
+        sa.UniqueConstraint("token_hash", name="i_token_hash"),
+        **LASTING_ID_OPTIONS,
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_token_user", "warren_token", ["user_id"])
+    op.create_table(
+        "warren_trail",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("who", sa.String(length=64), nullable=False),
+        sa.Column("origin", sa.String(length=64), nullable=False),
+        sa.Column("action", sa.String(length=32), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("object_id", sa.BigInteger(), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("before", LONG_TEXT, nullable=True),
+        sa.Column("after", LONG_TEXT, nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_trail_action", "warren_trail", ["action", "object_id", "id"])
+    op.create_index("i_trail_at", "warren_trail", ["at"])
+    op.create_index("i_trail_object", "warren_trail", ["kind", "name", "id"])
+    op.create_index("i_trail_who", "warren_trail", ["who", "id"])
+    op.create_table(
+        "warren_uptime",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("down_since", sa.BigInteger(), nullable=False),
+        sa.Column("since_at", sa.BigInteger(), nullable=False),
+        sa.Column("until_at", sa.BigInteger(), nullable=False),
+        sa.Column("is_settled", sa.SmallInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        **TABLE_OPTIONS,
+    )
     op.create_table(
         "xxl_job_group",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -110,6 +296,8 @@ def upgrade() -> None:
         sa.Column("alarm_email", sa.String(length=255), nullable=True),
         sa.Column("alarm_webhook", sa.String(length=512), nullable=True),
         sa.Column("alarm_style", sa.String(length=16), nullable=True),
+        sa.Column("webhook_url", sa.String(length=512), nullable=True),
+        sa.Column("webhook_when", sa.String(length=16), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("app_name", name="i_app_name"),
@@ -124,9 +312,12 @@ def upgrade() -> None:
         sa.Column("add_time", sa.DateTime(), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.Column("author", sa.String(length=64), nullable=True),
+        sa.Column("tags", sa.String(length=128), nullable=True),
         sa.Column("alarm_email", sa.String(length=255), nullable=True),
         sa.Column("alarm_webhook", sa.String(length=512), nullable=True),
         sa.Column("alarm_style", sa.String(length=16), nullable=True),
+        sa.Column("webhook_url", sa.String(length=512), nullable=True),
+        sa.Column("webhook_when", sa.String(length=16), nullable=True),
         sa.Column("schedule_type", sa.String(length=50), nullable=False),
         sa.Column("schedule_conf", sa.String(length=128), nullable=True),
         sa.Column("timezone", sa.String(length=64), nullable=True),
@@ -151,26 +342,21 @@ def upgrade() -> None:
         sa.Column("trigger_last_time", sa.BigInteger(), nullable=False),
         sa.Column("trigger_next_time", sa.BigInteger(), nullable=False),
         sa.Column("stop_reason", sa.String(length=512), nullable=True),
+        sa.Column("stop_why", LONG_TEXT, nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_group", "job_desc", name="i_group_name"),
         **LASTING_ID_OPTIONS,
         **TABLE_OPTIONS,
     )
     op.create_index(
-        "i_status_next", "xxl_job_info", ["trigger_status", "trigger_next_time"], unique=False
-    )
-    op.create_index(
-        "i_group_status_next",
-        "xxl_job_info",
-        ["job_group", "trigger_status", "trigger_next_time"],
-        unique=False,
+        "i_group_status_next", "xxl_job_info", ["job_group", "trigger_status", "trigger_next_time"]
     )
     op.create_index(
         "i_search",
         "xxl_job_info",
-        ["job_group", "job_desc", "executor_handler", "author", "trigger_status"],
-        unique=False,
+        ["job_group", "job_desc", "executor_handler", "author", "tags", "trigger_status"],
     )
+    op.create_index("i_status_next", "xxl_job_info", ["trigger_status", "trigger_next_time"])
     op.create_table(
         "xxl_job_lock",
         sa.Column("lock_name", sa.String(length=50), nullable=False),
@@ -208,6 +394,7 @@ def upgrade() -> None:
         sa.Column("wanted_addresses", sa.Text(), nullable=True),
         sa.Column("glue_id", sa.Integer(), nullable=True),
         sa.Column("routed_at", sa.BigInteger(), nullable=True),
+        sa.Column("first_routed_at", sa.BigInteger(), nullable=True),
         sa.Column("routed_by", sa.String(length=64), nullable=True),
         sa.Column("boot_id", sa.String(length=40), nullable=True),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
@@ -216,15 +403,18 @@ def upgrade() -> None:
         sa.Column("kill_requested_at", sa.BigInteger(), nullable=True),
         sa.Column("log_tail", LONG_TEXT, nullable=True),
         sa.Column("late_status", sa.String(length=16), nullable=True),
+        sa.Column("trigger_why", LONG_TEXT, nullable=True),
+        sa.Column("message_why", LONG_TEXT, nullable=True),
+        sa.Column("traceparent", sa.String(length=55), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint(
             "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name="i_tick"
         ),
         **TABLE_OPTIONS,
     )
-    op.create_index("i_kill", "xxl_job_log", ["kill_requested_at"], unique=False)
-    op.create_index("i_status_due", "xxl_job_log", ["status", "job_group", "due_at"], unique=False)
-    op.create_index("i_trigger_time", "xxl_job_log", ["trigger_time"], unique=False)
+    op.create_index("i_kill", "xxl_job_log", ["kill_requested_at"])
+    op.create_index("i_status_due", "xxl_job_log", ["status", "job_group", "due_at"])
+    op.create_index("i_trigger_time", "xxl_job_log", ["trigger_time"])
     op.create_table(
         "xxl_job_log_report",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -249,11 +439,12 @@ def upgrade() -> None:
         sa.Column("author", sa.String(length=64), nullable=True),
         sa.Column("add_time", sa.DateTime(), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
+        sa.Column("number", sa.Integer(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint("id"),
         **LASTING_ID_OPTIONS,
         **TABLE_OPTIONS,
     )
-    op.create_index("i_job_id", "xxl_job_logglue", ["job_id"], unique=False)
+    op.create_index("i_job_id", "xxl_job_logglue", ["job_id"])
     op.create_table(
         "xxl_job_registry",
         sa.Column("id", AUTO_ID, nullable=False),
@@ -267,6 +458,7 @@ def upgrade() -> None:
         sa.Column("load", LONG_TEXT, nullable=True),
         sa.Column("draining", sa.SmallInteger(), nullable=False),
         sa.Column("drain_asked_at", sa.BigInteger(), nullable=False),
+        sa.Column("account", sa.String(length=255), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
         **TABLE_OPTIONS,
@@ -290,51 +482,4 @@ def upgrade() -> None:
         sa.UniqueConstraint("username", name="i_username"),
         **LASTING_ID_OPTIONS,
         **TABLE_OPTIONS,
-    )
-    op.create_table(
-        "warren_session",
-        sa.Column("id", AUTO_ID, nullable=False),
-        sa.Column("token_hash", sa.String(length=64), nullable=False),
-        sa.Column("user_id", sa.Integer(), nullable=False),
-        sa.Column("generation", sa.Integer(), nullable=False),
-        sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.Column("seen_at", sa.BigInteger(), nullable=False),
-        sa.Column("address", sa.String(length=64), nullable=False),
-        sa.Column("agent", sa.String(length=255), nullable=False),
-        sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("token_hash", name="i_session_token"),
-        **TABLE_OPTIONS,
-    )
-    op.create_index("i_session_user", "warren_session", ["user_id"])
-    op.create_table(
-        "warren_guess",
-        sa.Column("subject", sa.String(length=80), nullable=False),
-        sa.Column("full_until", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("subject"),
-        **TABLE_OPTIONS,
-    )
-    op.create_table(
-        "warren_trail",
-        sa.Column("id", AUTO_ID, nullable=False),
-        sa.Column("at", sa.BigInteger(), nullable=False),
-        sa.Column("who", sa.String(length=64), nullable=False),
-        sa.Column("origin", sa.String(length=64), nullable=False),
-        sa.Column("action", sa.String(length=32), nullable=False),
-        sa.Column("kind", sa.String(length=16), nullable=False),
-        sa.Column("object_id", sa.BigInteger(), nullable=False),
-        sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("before", LONG_TEXT, nullable=True),
-        sa.Column("after", LONG_TEXT, nullable=True),
-        sa.PrimaryKeyConstraint("id"),
-        **TABLE_OPTIONS,
-    )
-    op.create_index("i_trail_at", "warren_trail", ["at"])
-    op.create_index("i_trail_who", "warren_trail", ["who", "id"])
-    op.create_index("i_trail_object", "warren_trail", ["kind", "name", "id"])
-    op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
-    # Made by the database, so that a written script gives each database an id of its own.
-    cluster_id = named(op.get_context().dialect.name).random_id
-    op.execute(
-        "INSERT INTO warren_cluster (id, cluster_id, paused_at) "  # noqa: S608 - constants of ours
-        f"VALUES (1, {cluster_id}, 0)"
     )
