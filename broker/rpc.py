@@ -68,6 +68,10 @@ class Requester:
         self._listener = threading.Thread(target=self._listen, name="answers", daemon=True)
         self._listener.start()
 
+    def declare_again(self) -> None:
+        """Declare and bind the queue of answers again."""
+        self._answers.declare_again()
+
     def ask(
         self, questions: Sequence[AddressedQuestion], timeout_seconds: float
     ) -> list[Answer | None]:

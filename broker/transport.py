@@ -93,6 +93,10 @@ class Publisher(Protocol):
     def is_ready(self) -> bool:
         """Whether it is connected, in confirm mode and not blocked by the broker."""
 
+    @property
+    def missing_exchanges(self) -> int:
+        """How many times the broker refused a message because its exchange is not there."""
+
     def publish(self, messages: Sequence[Outgoing]) -> Batch:
         """Publish the messages; each is confirmed, returned, or unknown."""
 
@@ -110,6 +114,9 @@ class Consumer(Protocol):
     @property
     def generation(self) -> int:
         """How many times it has connected; a new number means that earlier tags are void."""
+
+    def declare_again(self) -> None:
+        """Declare and bind its queues again, as their exchange may have been deleted."""
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
         """Return up to `limit` deliveries, waiting for the first; empty on timeout."""

@@ -41,8 +41,8 @@ class Connections:
         with ExitStack() as opened:
             self.admin = transport.admin("admin", answer_seconds=DECLARE_SECONDS)
             opened.callback(self.admin.close)
-            self.admin.declare_exchanges()
-            self.admin.declare_queues([reports])
+            self._reports = reports
+            self._declare()
             self.settling_admin = transport.admin("settling")
             opened.callback(self.settling_admin.close)
             self.triggers = transport.publisher("triggers", silent_seconds=SILENT_SECONDS)
@@ -61,6 +61,34 @@ class Connections:
             self.requester = Requester(self.commands, answers, sealer, node)
             opened.callback(self.requester.close)
             self._opened = opened.pop_all()
+
+    @property
+    def losses(self) -> tuple[int, ...]:
+        """A value that changes whenever exchanges, queues or bindings may be gone.
+
+        A new connection may be one to a broker that has lost its data. A message that reached no
+        exchange says that somebody has deleted it, with all bindings of its queues.
+        """
+        return (
+            self.heartbeats.generation,
+            self.triggers.missing_exchanges,
+            self.commands.missing_exchanges,
+        )
+
+    def restore(self) -> None:
+        """Declare the exchanges again, and the queues that this scheduler reads.
+
+        Raises:
+            BrokerUnavailable: the broker does not answer; call this again.
+
+        """
+        self._declare()
+        self.heartbeats.declare_again()
+        self.requester.declare_again()
+
+    def _declare(self) -> None:
+        self.admin.declare_exchanges()
+        self.admin.declare_queues([self._reports])
 
     def close(self) -> None:
         """Close all connections in reverse order; closing again does nothing."""

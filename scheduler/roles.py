@@ -177,7 +177,10 @@ class Roles:
     def _make_membership(self) -> None:
         opened = self.connections
         self.executor_queues = ExecutorQueues(
-            opened.admin, beats=opened.heartbeats, quorum=self._options.quorum
+            opened.admin,
+            losses=lambda: (*opened.losses, self.self_health.lost_canaries),
+            restore=opened.restore,
+            quorum=self._options.quorum,
         )
         self.registrar = Registrar(
             context=self.context,

@@ -69,6 +69,11 @@ class MemoryPublisher:
         """Whether the broker is available and not blocked."""
         return self._core.is_running and not self._core.is_blocked and not self._is_closed
 
+    @property
+    def missing_exchanges(self) -> int:
+        """0, as nobody can delete an exchange here."""
+        return 0
+
     def publish(self, messages: Sequence[Outgoing]) -> MemoryBatch:
         """Publish the messages; none of them if the broker is unavailable or blocked."""
         if not self.is_ready:
@@ -100,6 +105,9 @@ class MemoryConsumer:
     def generation(self) -> int:
         """How many times it has connected."""
         return self._mailbox.generation
+
+    def declare_again(self) -> None:
+        """Do nothing: queues and bindings are never deleted here."""
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
         """Return up to `limit` deliveries, waiting for the first; empty on timeout."""

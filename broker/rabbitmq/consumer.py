@@ -40,6 +40,10 @@ class AmqpConsumer:
         """How many times it has connected; a new number means that earlier tags are void."""
         return self._generation
 
+    def declare_again(self) -> None:
+        """Declare and bind its queues again, as their exchange may have been deleted."""
+        self._link.call(self._declare_again)
+
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
         """Return up to `limit` deliveries, waiting for the first; empty on timeout."""
         with self._arrived:
@@ -120,6 +124,10 @@ class AmqpConsumer:
         with self._arrived:
             kept = (one for one in self._buffer if _tag(one).subscription is not subscription)
             self._buffer = deque(kept)
+
+    def _declare_again(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.declare_again()
 
     def _cancel(self) -> None:
         for subscription in self._subscriptions:

@@ -20,7 +20,7 @@ import structlog
 from warren.broker.rabbitmq.link import Link
 from warren.broker.rabbitmq.properties import properties_of
 from warren.broker.rabbitmq.publish_batch import AmqpBatch
-from warren.broker.rabbitmq.reasons import reason_of
+from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing
 
@@ -30,6 +30,8 @@ log = structlog.get_logger()
 WINDOW = 1_000
 #: Seconds until a lost channel is opened again.
 CHANNEL_RETRY_SECONDS = 0.5
+#: Seconds until the loss of a channel is logged again for the same reason.
+RETELL_SECONDS = 60.0
 
 _PROBE_KEY = "probe"
 _ROUTING_KEY_LIMIT = 255
@@ -59,6 +61,7 @@ class AmqpPublisher:
         self._is_blocked = False
         self._waiting: deque[Iterator[Item]] = deque()
         self._is_pump_asked = False
+        self._missing_exchanges = 0
         # The rest is used only by the link's thread.
         self._connection: Any = None
         self._user = ""
@@ -67,6 +70,7 @@ class AmqpPublisher:
         self._probe_tag = 0
         self._in_flight: dict[int, tuple[AmqpBatch, int]] = {}
         self._returned: set[int] = set()
+        self._trouble = ("", 0.0)
         self._progress_at = time.monotonic()
         self._link = Link(name, settings, self)
         self._link.start()
@@ -76,6 +80,11 @@ class AmqpPublisher:
         """Whether a probe came back, the broker is not blocked, and confirms keep coming."""
         is_silent = bool(self._in_flight) and self._silence_seconds() > self._silent_seconds
         return self._is_ready and not self._is_blocked and not is_silent
+
+    @property
+    def missing_exchanges(self) -> int:
+        """How many times the broker refused a message because its exchange is not there."""
+        return self._missing_exchanges
 
     def publish(self, messages: Sequence[Outgoing]) -> AmqpBatch:
         """Publish the messages; while not ready none is sent and all are UNKNOWN at once.
@@ -184,9 +193,19 @@ class AmqpPublisher:
             return
         self._channel = None
         self.lost(str(error))
+        if getattr(error, "reply_code", None) == NOT_FOUND:
+            self._missing_exchanges += 1
         if self._connection.is_open:
-            log.warning("publisher_channel_lost", reason=reason_of(error))
+            self._complain(reason_of(error))
             self._link.call_later(CHANNEL_RETRY_SECONDS, self._open)
+
+    def _complain(self, trouble: str) -> None:
+        """Log why a channel was closed; the same reason once in a while, not twice a second."""
+        told, told_at = self._trouble
+        now = time.monotonic()
+        if trouble != told or now - told_at >= RETELL_SECONDS:
+            self._trouble = (trouble, now)
+            log.warning("publisher_channel_lost", reason=trouble)
 
     def _ask_pump(self) -> None:
         """Have `_pump` called once for all batches added before it runs; holds the lock."""

@@ -69,6 +69,12 @@ class Subscription:
         self._connection = connection
         self._open()
 
+    def declare_again(self) -> None:
+        """Declare and bind the queue again; what is delivered already stays."""
+        channel = self._channel
+        if isinstance(self._want, Queue) and channel is not None and channel.is_open:
+            declare_queue(channel, self._want)
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing more will be delivered unless it is started again."""

@@ -1,14 +1,14 @@
-"""Declares the queues of executors, and the exchanges: once, and again when they may be gone."""
+"""Declares the queues of executors: once, and again when they may be gone."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from warren.broker import topology
 from warren.broker.boot import Boot
 from warren.broker.errors import TopologyError
-from warren.broker.transport import Admin, Consumer
+from warren.broker.transport import Admin
 
 #: Boots whose queues are remembered as declared. Beyond that all are declared again, so that boots
 #: that exist only in the heartbeats of a stolen key take up no memory.
@@ -21,19 +21,28 @@ class ExecutorQueues:
     """The queues of boots that were let in here. `note_missing` may be called by any thread.
 
     Args:
-        beats: the consumer of heartbeats; a new connection means that queues may be gone.
+        losses: returns a value that changes whenever exchanges and queues may be gone.
+        restore: declares the exchanges again, and the queues of this scheduler.
         quorum: whether run queues are quorum queues.
 
     """
 
-    def __init__(self, admin: Admin, *, beats: Consumer, quorum: bool) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        *,
+        losses: Callable[[], tuple[int, ...]],
+        restore: Callable[[], None],
+        quorum: bool,
+    ) -> None:
         self._admin = admin
-        self._beats = beats
+        self._losses = losses
+        self._restore = restore
         self._quorum = quorum
         self._declared: set[Boot] = set()
         self._missing: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._generation = -1
+        self._seen_losses: tuple[int, ...] = ()
 
     def note_missing(self, app: str, address: str) -> None:
         """Declare an executor's queues again with its next heartbeat: one of them is not there."""
@@ -41,18 +50,19 @@ class ExecutorQueues:
             self._missing.add((app, address))
 
     def forget_what_is_gone(self) -> None:
-        """Forget the declarations of queues that may be gone; declare the exchanges again at once.
+        """Forget the declarations of queues that may be gone; restore everything else at once.
 
-        A broker that has lost its data has none, and without them nobody reaches anybody.
+        A broker that has lost its data has no exchange, and a deleted exchange takes its bindings
+        with it. Without them nobody reaches anybody.
 
         Raises:
             BrokerUnavailable: the broker does not answer; call this again.
 
         """
-        generation = self._beats.generation
-        if generation != self._generation:
-            self._admin.declare_exchanges()
-            self._generation = generation
+        losses = self._losses()
+        if losses != self._seen_losses:
+            self._restore()
+            self._seen_losses = losses
             self._declared.clear()
         with self._lock:
             missing, self._missing = self._missing, set()

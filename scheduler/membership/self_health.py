@@ -7,7 +7,7 @@ from warren.broker import topology
 from warren.broker.keys import NO_APP
 from warren.broker.messages.to_scheduler import Canary
 from warren.broker.signing import Direction, Sealer
-from warren.broker.transport import Publisher
+from warren.broker.transport import Batch, Confirm, Publisher
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.scheduler.node_context import NodeContext
@@ -55,6 +55,9 @@ class SelfHealth:
         self._number = 0
         self._canary_sent_at = float("-inf")
         self._on_their_way: dict[int, float] = {}
+        self._canary: Batch | None = None
+        #: How many canaries the broker returned: this scheduler's queue has lost its binding.
+        self.lost_canaries = 0
         self._proven_at = float("-inf")
         self._database_at = float("-inf")
 
@@ -124,4 +127,7 @@ class SelfHealth:
             valid_seconds=CANARY_AGE_SECONDS,
             durable=False,
         )
-        self._publisher.publish([message])
+        canary = self._canary
+        if canary and canary.is_settled and canary.wait(0) == [Confirm.RETURNED]:
+            self.lost_canaries += 1
+        self._canary = self._publisher.publish([message])

@@ -152,6 +152,10 @@ class _Publisher:
     def is_ready(self) -> bool:
         return not self._cable.is_cut and self._publisher.is_ready
 
+    @property
+    def missing_exchanges(self) -> int:
+        return self._publisher.missing_exchanges
+
     def publish(self, messages: Sequence[Outgoing]) -> Batch:
         cable = self._cable
         cable.check_alive()
