@@ -196,7 +196,13 @@ class Callbacks:
         return replace(item, app_id=self._context.app_names.id_of(app_of(item.delivery)))
 
     def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
-        """End the run of a report that cannot be stored; if that fails too, skip it."""
+        """End the run of a report that cannot be stored; if that fails too, skip it.
+
+        Raises:
+            DatabaseUnavailable: a harmless write fails as well, so the report is not at fault.
+
+        """
+        self._check_writes(item.report.run_id)
         self._context.counters.count("callbacks_unstorable")
         words = fault_of(error)
         log.error("callback_unstorable", run_id=item.report.run_id, error=words)
@@ -213,6 +219,15 @@ class Callbacks:
             raise
         except Exception:
             log.exception("run_not_ended", run_id=item.report.run_id)
+
+    def _check_writes(self, run_id: int) -> None:
+        """Raise DatabaseUnavailable unless the table of runs can be written."""
+        try:
+            self._context.database.write(lambda session: transitions.rewrite(session, run_id))
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            raise DatabaseUnavailable(f"cannot write to the database: {fault_of(error)}") from error
 
     def _count(self, tally: Tally) -> None:
         self._context.counters.count("callbacks_stored", len(tally.won))

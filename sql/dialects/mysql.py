@@ -48,9 +48,12 @@ OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 RETRYABLE_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
 #: Errors of a server that cannot work at present: disk or table full (1021, 1030, 1114), too many
 #: connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full (1206),
-#: read-only (1290, 1836), interrupted (1317, 1969, 3024).
+#: read-only (1290, 1836), interrupted (1317, 1969, 3024); of one whose binary log or replication
+#: takes no writes: wrong binlog_format (1665), cache of the log full (1197), commit failed (1180),
+#: refused by the replication plugin (3100, 3101), node of a Galera cluster not ready (1047).
 UNAVAILABLE_CODES = frozenset(
     {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
+    | {1047, 1180, 1197, 1665, 3100, 3101}
 )
 #: Errors of a server that cannot be reached: no connection (2002, 2003), too many (1040), shutting
 #: down (1053), lost (2006, 2013, 2055, 4031).

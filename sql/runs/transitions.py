@@ -108,6 +108,11 @@ def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: in
     return update_alike(session, Run, run_ids, values, guard=Guard(condition, (node,)))
 
 
+def rewrite(session: Session, run_id: int) -> None:
+    """Write a run's row as it is: where this fails, the database takes no writes at all."""
+    session.execute(update(Run).where(Run.id == run_id).values(status=Run.status))
+
+
 def start(session: Session, started: Mapping[int, int]) -> int:
     """Move runs to RUNNING; `started` has the start of each run's process in epoch ms."""
     running = ENTERED[RunStatus.RUNNING]

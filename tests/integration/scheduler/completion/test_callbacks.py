@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.conftest import new_still, seat_at
@@ -283,6 +284,25 @@ def test_reports_wait_for_a_database_that_is_away(
     mortal.is_dead = False
 
     assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+
+
+@on_memory
+def test_no_report_is_given_up_while_the_database_refuses_every_write(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    statement = (
+        "CREATE TRIGGER no_writes BEFORE UPDATE ON xxl_job_log BEGIN SELECT RAISE(ABORT, 'x'); END"
+    )
+    cluster.database.write(lambda session: session.execute(text(statement)))
+
+    desk.report(desk.finished(run_id))
+    eventually(lambda: "callbacks" in node.failing_roles)
+    cluster.database.write(lambda session: session.execute(text("DROP TRIGGER no_writes")))
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    assert node.counters["callbacks_unstorable"] == 0
+    assert node.connections.admin.count_messages("warren.dead") == 0
 
 
 @on_memory

@@ -26,7 +26,9 @@ def test_what_the_database_asks_to_repeat_is_repeated(code: int) -> None:
     assert unavailable(failed(code), URL, SERVER) is not None
 
 
-@pytest.mark.parametrize("code", [1021, 1040, 1053, 1114, 1142, 1290, 1317])
+@pytest.mark.parametrize(
+    "code", [1021, 1040, 1053, 1114, 1142, 1290, 1317, 1665, 1047, 1180, 1197, 3100, 3101]
+)
 def test_a_server_that_works_for_nobody_is_unavailable_at_once(code: int) -> None:
     assert not is_retryable(failed(code), SERVER)
     assert unavailable(failed(code), URL, SERVER) is not None
