@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from waitress.parser import ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask
 from waitress.utilities import Error
@@ -75,11 +76,27 @@ class TooManyConnections(Error):
 
 
 class TimedRequest(HoldableRequest):
-    """A request that knows when it began to arrive."""
+    """A request that knows when it began to arrive, and that every proxy reads as we do."""
 
     def __init__(self, adj: Any) -> None:
         super().__init__(adj)
         self.began_at = time.time()
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Parse the head; refuse what a proxy in front might read otherwise (RFC 9112).
+
+        Raises:
+            ParsingError: two lengths, so that one request could be taken for two; or no single
+                host. It is answered 400, and the connection is closed.
+
+        """
+        super().parse_header(header_plus)
+        is_coded = self.chunked or "TRANSFER_ENCODING" in self.headers
+        if is_coded and ("CONTENT_LENGTH" in self.headers or self.version != "1.1"):
+            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
+        hosts = self.headers.get("HOST", "").split(",")
+        if len(hosts) > 1 or (self.version == "1.1" and not hosts[0].strip()):
+            raise ParsingError("expected one Host")
 
     def is_late(self, now: float, timeouts: ConnectionTimeouts) -> bool:
         """Return whether it should have arrived by now."""

@@ -316,6 +316,38 @@ class TestTaken:
         assert [client.status() for client in usual] == [200] * len(usual)
 
 
+class TestAmbiguous:
+    """What a proxy in front might read as another request, or as one for another host."""
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            (
+                "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
+                "Transfer-Encoding: chunked\r\n"
+            ),
+            (
+                "POST /login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+                "Content-Length: 0\r\n"
+            ),
+            "POST /login HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n",
+            "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 5\r\n",
+            "GET /login HTTP/1.1\r\n",
+            "GET /login HTTP/1.1\r\nHost:\r\n",
+            "GET /login HTTP/1.1\r\nHost: localhost\r\nHost: elsewhere\r\n",
+        ],
+    )
+    def test_it_is_refused_once_and_the_connection_closed(self, port: int, head: str) -> None:
+        client = Client(port)
+        smuggled = "0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+        client.send(f"{head}\r\n{smuggled}".encode())
+
+        answer = client.answer()
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
+        assert answer.count(b"HTTP/1.") == 1
+
+
 class TestLarge:
     def test_a_hundred_megabytes_are_refused_before_they_are_read(self, port: int) -> None:
         size = 100 * MEGABYTE
