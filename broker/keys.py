@@ -3,6 +3,7 @@
     master secret (schedulers, consoles)
       └─ app key (its executors; `warren secrets app NAME`)      app_key
            └─ key of one direction and one executor              Sealer
+      ├─ fingerprint, which tells whether two processes have the same secret
       └─ key of an app's webhooks (their receivers; `warren secrets webhook NAME`)
 
 A process may hold two master secrets, or two keys of an app, at a time. It then signs with both and
@@ -39,6 +40,14 @@ class ClusterKeys:
     def of(self, app: str) -> tuple[bytes, ...]:
         """Return the keys of an app, or of NO_APP."""
         return tuple(_of_app(secret, app).encode() for secret in self._secrets)
+
+    def fingerprints(self, cluster_id: str) -> tuple[str, ...]:
+        """Return what tells whether another process of a cluster has the same secret, per secret.
+
+        64 hexadecimal digits each, of which nothing else can be computed.
+        """
+        info = f"fingerprint/{cluster_id}"
+        return tuple(derived_key(secret.encode(), info).hex() for secret in self._secrets)
 
     def of_webhooks(self, app: str) -> tuple[bytes, ...]:
         """Return the keys that sign an app's webhooks."""

@@ -187,6 +187,11 @@ def app_of(delivery: Delivery) -> str:
     return delivery.headers.get("app", "")
 
 
+def address_of(delivery: Delivery) -> str:
+    """Return the address a message names; proven only once the message has been opened."""
+    return delivery.headers.get("address", "")
+
+
 def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogatepass")  # input from strangers must not raise here
 

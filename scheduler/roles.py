@@ -37,9 +37,10 @@ from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.drainer import Drainer
 from warren.scheduler.membership.executor_queues import ExecutorQueues
 from warren.scheduler.membership.load_recorder import LoadRecorder
-from warren.scheduler.membership.presence import Presence
+from warren.scheduler.membership.presence import REJECTED_KEY, Presence
 from warren.scheduler.membership.registrar import Registrar
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.scheduler.membership.self_health import SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
@@ -114,6 +115,7 @@ class Roles:
             wake_dispatcher=WakeUp(monotonic),
         )
         cluster_id = database.read(cluster.cluster_id)
+        database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
         self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
         self.connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
         self._commands = CommandSender(self.connections.commands, self._sealer)
@@ -202,8 +204,11 @@ class Roles:
             publisher=opened.commands,
             sealer=self._sealer,
             roster=self.roster,
-            failing_roles=lambda: self.failing_roles,
-            timezone=self._options.timezone,
+            load=lambda: {
+                "failing": self.failing_roles,
+                REJECTED_KEY: self.presence.rejected(),
+                ZONE_KEY: self._options.timezone,
+            },
         )
         self.presence = Presence(
             context=self.context,

@@ -3,6 +3,7 @@
 SqlError
 ├── DatabaseUnavailable   it does not answer, refuses us, or keeps failing
 ├── SchemaMismatch        another schema version, or a missing index
+├── SecretMismatch        the cluster's other processes have another master secret
 ├── LookupFailed          a row was not found; it has a code and facts
 │   ├── NotFound          no such job, run, app, executor, user or token
 │   └── Ambiguous         several rows have the name
@@ -22,6 +23,10 @@ class DatabaseUnavailable(SqlError):
 
 class SchemaMismatch(SqlError):
     """The database has another schema version, or an index is missing."""
+
+
+class SecretMismatch(SqlError):
+    """The cluster's other processes have another master secret."""
 
 
 class LookupFailure(Enum):

@@ -28,6 +28,9 @@ class ConsoleConnections:
         keys: derived from the master secret; they sign requests and verify answers.
         now_ms: the database's clock.
 
+    Raises:
+        SecretMismatch: the cluster's other processes have another secret.
+
     """
 
     def __init__(
@@ -35,7 +38,9 @@ class ConsoleConnections:
     ) -> None:
         host = re.sub(r"[^A-Za-z0-9]", "-", socket.gethostname())[:40]
         node = f"console-{host}-{secrets.token_hex(4)}"
-        sealer = Sealer(keys, database.read(cluster.cluster_id), now_ms)
+        cluster_id = database.read(cluster.cluster_id)
+        database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
+        sealer = Sealer(keys, cluster_id, now_ms)
         self._publisher = transport.publisher("console", only_asks=True)
         answers = transport.consumer(
             "console", [topology.answer_queue(node)], prefetch=ANSWER_PREFETCH

@@ -64,8 +64,8 @@ class Startup:
             self._log.warning(
                 "welcome_awaited",
                 app=self._identity.app,
-                reason="no scheduler answers: none is running, the app does not exist (warren apps "
-                "add), or the key is not this app's (warren secrets app); see the schedulers' logs",
+                reason="no scheduler accepts this key, or none runs, or the app does not exist: "
+                "warren secrets app, warren apps add; see the schedulers' logs",
             )
 
     def _begin(self) -> None:

@@ -3,6 +3,7 @@
 Each scheduler has a heartbeat queue of its own, so each hears everybody, and its own canary.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.boot import Boot
-from warren.broker.errors import BadMessage
+from warren.broker.errors import BadMessage, Forged
 from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
-from warren.broker.signing import Direction, Sealer
+from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
+from warren.broker.signing import Direction, Sealer, address_of, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.registrar import Registrar
@@ -24,6 +26,11 @@ from warren.sql.registry import departures, presence
 
 #: Deliveries taken in one round.
 BATCH = 500
+#: Its place in a scheduler's registered load.
+REJECTED_KEY = "rejected"
+#: For how long, and of how many executors at most, a wrong signature is told: it may be anybody's.
+REJECTED_SECONDS = 30.0
+REJECTED_LIMIT = 20
 
 log = structlog.get_logger()
 
@@ -54,6 +61,7 @@ class Presence:
         self._registrar = registrar
         self._accounts = accounts
         self._on_canary = on_canary
+        self._rejected: dict[str, float] = {}
 
     def load(self) -> None:
         """Start with the executors in the registry, as if each had just been heard."""
@@ -79,6 +87,14 @@ class Presence:
         self._hear(heard, goodbyes, self._context.now_ms())
         return 0
 
+    def rejected(self) -> list[str]:
+        """Return the executors, as APP/ADDRESS, whose heartbeats lately had no valid signature.
+
+        They are what the heartbeats claim. Called by any thread.
+        """
+        oldest = self._context.monotonic() - REJECTED_SECONDS
+        return sorted(name for name, at in list(self._rejected.items()) if at > oldest)
+
     def wake(self) -> None:
         """Let a round that waits end at once."""
         self._consumer.wake()
@@ -93,10 +109,21 @@ class Presence:
             if not isinstance(message, Canary):
                 self._accounts.prove(_boot(message), delivery.user)
         except BadMessage as error:
+            if isinstance(error, Forged):
+                self._note_rejected(delivery)
             self._context.counters.count("messages_rejected")
             log.warning("message_rejected", queue=delivery.queue, reason=str(error))
             return None
         return message
+
+    def _note_rejected(self, delivery: Delivery) -> None:
+        app, address = app_of(delivery), address_of(delivery)
+        if not re.fullmatch(APP_PATTERN, app) or not re.fullmatch(ADDRESS_PATTERN, address):
+            return
+        self._rejected.pop(f"{app}/{address}", None)
+        if len(self._rejected) >= REJECTED_LIMIT:
+            del self._rejected[next(iter(self._rejected))]
+        self._rejected[f"{app}/{address}"] = self._context.monotonic()
 
     def _hear(
         self,

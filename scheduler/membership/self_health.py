@@ -1,7 +1,7 @@
 """This scheduler's own health: its registration, its canary, and whether it may judge others."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from warren.broker import topology
 from warren.broker.keys import NO_APP
@@ -9,7 +9,6 @@ from warren.broker.messages.to_scheduler import Canary
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Batch, Confirm, Publisher
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.scheduler.node_context import NodeContext
 from warren.sql.registry import presence
 
@@ -29,8 +28,7 @@ class SelfHealth:
 
     Args:
         boot_id: of this start of the scheduler.
-        failing_roles: those whose last round failed; they are kept in the registration.
-        timezone: of jobs that name none; kept there too.
+        load: returns what the registration tells of this scheduler: its failing roles, ….
 
     """
 
@@ -42,16 +40,14 @@ class SelfHealth:
         publisher: Publisher,
         sealer: Sealer,
         roster: Roster,
-        failing_roles: Callable[[], Sequence[str]],
-        timezone: str,
+        load: Callable[[], Mapping[str, object]],
     ) -> None:
         self._context = context
         self._boot_id = boot_id
         self._publisher = publisher
         self._sealer = sealer
         self._roster = roster
-        self._failing_roles = failing_roles
-        self._timezone = timezone
+        self._load = load
         self._number = 0
         self._canary_sent_at = float("-inf")
         self._on_their_way: dict[int, float] = {}
@@ -106,7 +102,7 @@ class SelfHealth:
             address=self._context.node,
             boot_id=self._boot_id,
             beat_at=now_ms,
-            load=json.dumps({"failing": list(self._failing_roles()), ZONE_KEY: self._timezone}),
+            load=json.dumps(self._load()),
         )
 
     def _send_canary(self) -> None:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from warren.scheduler.membership.presence import REJECTED_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.sql.models import Registration
 from warren.sql.registry.liveness import ProcessState, ailments, state
@@ -46,7 +47,11 @@ class ExecutorView(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """A scheduler or a console; `failing` are the roles whose last round failed."""
+    """A scheduler or a console.
+
+    `failing` are the roles whose last round failed; `rejected` the executors, as APP/ADDRESS, whose
+    heartbeats have lately had no valid signature.
+    """
 
     node: str
     state: ProcessState
@@ -54,6 +59,7 @@ class NodeView(NamedTuple):
     boot_at: int
     beat_at: int
     failing: tuple[str, ...]
+    rejected: tuple[str, ...]
 
     @property
     def is_online(self) -> bool:
@@ -95,13 +101,15 @@ def executor_view(row: Registration, now_ms: int, lists: Lists) -> ExecutorView:
 
 def node_view(row: Registration, now_ms: int) -> NodeView:
     """Return the view of a scheduler or a console."""
+    load = stored_load(row)
     return NodeView(
         node=row.address,
         state=state(row, now_ms),
         boot_id=row.boot_id,
         boot_at=row.boot_at,
         beat_at=row.beat_at,
-        failing=_words(stored_load(row), "failing"),
+        failing=_words(load, "failing"),
+        rejected=_words(load, REJECTED_KEY),
     )
 
 

@@ -8,13 +8,18 @@ from warren.sql.models.base import Model
 
 
 class Cluster(Model):
-    """The only row: the id of the cluster; also serves as a lock."""
+    """The only row: the id of the cluster, and fingerprints of its master secret.
+
+    There are two while the secret is being changed, none before the first process. Also a lock.
+    """
 
     __tablename__ = "warren_cluster"
     __table_args__ = (TABLE_OPTIONS,)
 
     id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     cluster_id: Mapped[str] = mapped_column(String(36))
+    secret_fingerprint: Mapped[str | None] = mapped_column(String(64))
+    other_fingerprint: Mapped[str | None] = mapped_column(String(64))
 
 
 class Pause(Model):

@@ -1,9 +1,15 @@
-"""The row that identifies the cluster."""
+"""The row that identifies the cluster and tells whether its processes have the same secret."""
 
-from sqlalchemy import select
+from collections.abc import Sequence
+
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from warren.sql.errors import SecretMismatch
 from warren.sql.models import Cluster
+
+#: Two secrets are valid while one replaces the other.
+FINGERPRINT_LIMIT = 2
 
 
 def cluster_id(session: Session) -> str:
@@ -14,3 +20,67 @@ def cluster_id(session: Session) -> str:
 def lock(session: Session) -> None:
     """Lock the cluster's row until this transaction ends, for changes that must not overlap."""
     session.execute(select(Cluster.id).with_for_update()).all()
+
+
+def fingerprints(session: Session) -> tuple[str, ...]:
+    """Return the fingerprints of the secrets in use: none before the first process, two at most."""
+    row = session.execute(select(Cluster.secret_fingerprint, Cluster.other_fingerprint)).one()
+    return tuple(one for one in row if one)
+
+
+def join(session: Session, own: Sequence[str]) -> None:
+    """Let a process in by the fingerprints of its secret and of the previous one, if it has one.
+
+    It must have a secret that is in use; its own one is in use from then on.
+
+    Raises:
+        SecretMismatch: it has none of the secrets in use, or one more than may be in use.
+
+    """
+    if own[0] in fingerprints(session):
+        return
+    lock(session)
+    known = fingerprints(session)
+    if not known:
+        _keep(session, own)
+        return
+    if not set(own) & set(known):
+        raise SecretMismatch(
+            "WARREN_SECRET is not the secret of this cluster's other schedulers and consoles: "
+            "give all of them the same one; if theirs is lost: warren secrets reset"
+        )
+    if own[0] in known:
+        return
+    if len(known) == FINGERPRINT_LIMIT:
+        raise SecretMismatch(
+            "this cluster is still changing from another secret: once no process has that any "
+            "more, run `warren secrets retire`, and then start with a new one"
+        )
+    _keep(session, [own[0], *known])
+
+
+def retire(session: Session, own: str) -> int:
+    """Forget every secret but the one with this fingerprint; return how many were forgotten.
+
+    Raises:
+        SecretMismatch: that one is not in use.
+
+    """
+    lock(session)
+    known = fingerprints(session)
+    if own not in known:
+        raise SecretMismatch(
+            "WARREN_SECRET is none of the secrets in use, so no other can be retired"
+        )
+    _keep(session, [own])
+    return len(known) - 1
+
+
+def reset(session: Session, own: str) -> None:
+    """Forget every secret, known or lost, but the one with this fingerprint."""
+    _keep(session, [own])
+
+
+def _keep(session: Session, wanted: Sequence[str]) -> None:
+    first, other = (*wanted, None)[:2]
+    session.execute(update(Cluster).values(secret_fingerprint=first, other_fingerprint=other))

@@ -107,6 +107,8 @@ def test_an_executor_with_another_apps_key_is_let_in_nowhere(fleet: Deployment) 
     thief.wait_for("welcome_awaited", 60)
 
     assert fleet.logged("message_rejected", "salaries", "wrong signature")
+    told = "no scheduler accepts the key of these executors: salaries/phantom"
+    eventually(lambda: told in fleet.warren_fails("check", "--for", "scheduler"), 20, every=0.2)
     rows = fleet.database.read(lambda s: presence.listing(s, presence.EXECUTOR, "salaries"))
     assert rows == []
 
@@ -126,3 +128,16 @@ def test_an_app_is_made_by_hand_and_then_its_executors_are_let_in(fleet: Deploym
     assert "there is already an app named 'fresh-app'" in fleet.warren_fails(
         "apps", "add", "fresh-app"
     )
+
+
+def test_a_scheduler_with_another_secret_does_not_start_and_takes_no_reports(
+    fleet: Deployment,
+) -> None:
+    other = fleet.scheduler(secret=NEW)
+
+    assert other.wait(60) == 1
+
+    assert other.text().splitlines()[-1].startswith(
+        "error: WARREN_SECRET is not the secret of this cluster's other schedulers and consoles"
+    )
+    fleet.end([other])

@@ -93,7 +93,11 @@ def _renew(url: str) -> None:
         now_ms = database_now_ms(session)
         session.execute(delete(Uptime))
         session.add(Uptime(down_since=now_ms, since_at=now_ms, until_at=now_ms, is_settled=1))
-        session.execute(update(Cluster).values(cluster_id=uuid.uuid4().hex))
+        session.execute(
+            update(Cluster).values(
+                cluster_id=uuid.uuid4().hex, secret_fingerprint=None, other_fingerprint=None
+            )
+        )
 
     database.write(unit)
     database.close()

@@ -4,14 +4,18 @@ import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
+from warren.checks import host_checks
+from warren.checks.host_checks import is_embedded
 from warren.database_access import open_database
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.views.process_view import node_view
+from warren.settings.keyring import cluster_keys
 from warren.settings.plaintext import DATABASE, in_plain_text
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
-from warren.sql.registry import presence
+from warren.sql.registry import cluster, presence
 from warren.sql.registry.liveness import ProcessState, state
 from warren.sql.registry.process_names import is_of_host
 from warren.sql.schema import version
@@ -25,6 +29,28 @@ def check_database(settings: Settings) -> str:
     with open_database(settings, for_writing=True) as database:
         words = f"{_shown(database)}, schema {version.newest_version()}"
     return words + in_plain_text(settings, DATABASE)
+
+
+def check_secret(settings: Settings) -> str:
+    """Return that the secret is the cluster's and is every executor's, or raise what is wrong."""
+    words = host_checks.check_secret(settings)
+    if is_embedded(settings):
+        return words
+    keys = cluster_keys(settings)
+    with open_database(settings) as database:
+        own = keys.fingerprints(database.read(cluster.cluster_id))
+        known = database.read(cluster.fingerprints)
+        rows, now_ms = registrations(database, presence.ADMIN, presence.SCHEDULER)
+    if known and not set(own) & set(known):
+        raise ValueError("it is not the secret of this cluster's schedulers and consoles")
+    nodes = [node_view(row, now_ms) for row in rows]
+    rejected = sorted({name for node in nodes if node.is_online for name in node.rejected})
+    if rejected:
+        raise ValueError(
+            f"no scheduler accepts the key of these executors: {', '.join(rejected)}; "
+            "give them what `warren secrets app NAME` prints"
+        )
+    return f"{words}, the cluster's" if known else words
 
 
 def check_mail_server(settings: Settings) -> str:

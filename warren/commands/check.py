@@ -81,6 +81,7 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
 
     return _of_host(settings, inside_up=inside_up) | {
         "database": lambda: server_checks.check_database(settings),
+        "secret": lambda: server_checks.check_secret(settings),
         "mail server": lambda: server_checks.check_mail_server(settings),
         "routes": server_checks.check_routes,
     }

@@ -105,7 +105,7 @@ def list_schedulers(settings: Settings, as_json: bool) -> None:
     if as_json:
         paused = pause_facts(next((one for one in held if one.app is None), None))
         for one in found:
-            print_json(to_json(one, without={"failing"}) | paused)
+            print_json(to_json(one, without={"failing", "rejected"}) | paused)
         return
     lines = [scheduler_line(one, now) for one in found]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")

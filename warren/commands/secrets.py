@@ -1,8 +1,10 @@
-"""`warren secrets …`: prints keys that are derived from the master secret."""
+"""`warren secrets …`: prints derived keys, and ends the validity of an old master secret."""
+
+from typing import Any
 
 import click
 
-from warren.broker.keys import app_key, webhook_secret
+from warren.broker.keys import ClusterKeys, app_key, webhook_secret
 from warren.command_options import examples, takes_settings
 from warren.settings.home import known_secret
 from warren.settings.settings import Settings
@@ -10,7 +12,7 @@ from warren.settings.settings import Settings
 
 @click.group()
 def secrets() -> None:
-    """Print apps' keys, for their executors and for receivers of webhooks."""
+    """Print apps' keys; end the validity of an old or lost master secret."""
 
 
 @secrets.command(
@@ -37,3 +39,47 @@ def webhook(settings: Settings, name: str) -> None:
     app's key can be computed from it.
     """
     print(webhook_secret(known_secret(settings), name))
+
+
+@secrets.command("retire", epilog=examples("warren secrets retire"))
+@takes_settings("database_url")
+def retire(settings: Settings) -> None:
+    """Let no process start any more with another secret than WARREN_SECRET.
+
+    Run it at the end of a change of the secret, once no process has the old one.
+    """
+    # Imported here, as SQLAlchemy is missing where only an executor is installed.
+    from warren.sql.registry import cluster  # noqa: PLC0415
+
+    count = _with_fingerprint(settings, cluster.retire)
+    print("the previous secret is no longer accepted" if count else "no other secret was in use")
+
+
+@secrets.command("reset", epilog=examples("warren secrets reset --yes"))
+@click.option("--yes", is_flag=True, help="Do it: processes with another secret cannot start.")
+@takes_settings("database_url")
+def reset(settings: Settings, yes: bool) -> None:
+    """Make WARREN_SECRET the cluster's only secret, when the one in use is lost.
+
+    Restart every scheduler, console and API process with it, and give executors new keys.
+    """
+    from warren.sql.registry import cluster  # noqa: PLC0415 - see above
+
+    if not yes:
+        raise click.UsageError(
+            "every process that has another secret will be refused; if that is meant: --yes"
+        )
+
+    _with_fingerprint(settings, cluster.reset)
+    print("WARREN_SECRET is now the cluster's secret; restart what has another one")
+
+
+def _with_fingerprint(settings: Settings, unit: Any) -> Any:
+    """Call `unit` in a transaction with the fingerprint of WARREN_SECRET."""
+    from warren.database_access import open_database  # noqa: PLC0415 - see above
+    from warren.sql.registry import cluster  # noqa: PLC0415
+
+    keys = ClusterKeys(known_secret(settings))
+    with open_database(settings, for_writing=True) as database:
+        [own] = keys.fingerprints(database.read(cluster.cluster_id))
+        return database.write(lambda session: unit(session, own))

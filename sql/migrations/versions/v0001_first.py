@@ -69,6 +69,8 @@ def _make_tables() -> None:
         "warren_cluster",
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("cluster_id", sa.String(length=36), nullable=False),
+        sa.Column("secret_fingerprint", sa.String(length=64), nullable=True),
+        sa.Column("other_fingerprint", sa.String(length=64), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         **TABLE_OPTIONS,
     )

@@ -251,6 +251,16 @@ class TestSchedulers:
         assert "console-1" in page
         assert "Pause dispatch" not in page
 
+    def test_executors_whose_key_no_scheduler_accepts_are_named(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.SCHEDULER, "node-1", '{"rejected": ["pay/one"]}')
+        beat(database, clock, presence.SCHEDULER, "node-2", '{"rejected": ["a/b", "pay/one"]}')
+
+        page = signed_in(app, "viewer").get("/schedulers").text
+
+        assert page.count("a/b, pay/one") == 1
+
     def test_broker_away_and_no_scheduler_are_told(self, database: Database, clock: Clock) -> None:
         app = make_app(database, clock, is_broker_up=lambda: False)
 
