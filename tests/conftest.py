@@ -20,10 +20,13 @@ from tests.support.processes import SESSION_MARK, Process, processes_with_env, s
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.restored_logs import restored_logs
 from tests.support.schemas import MariaDBSchemas, SQLiteSchema
+from tests.support.shared_services import SharedServices
 
 __all__ = ["restored_logs"]
 
 _VHOSTS_AT_ONCE = 25
+#: A variable with the id of the process that runs the tests, for its workers.
+_CONTROLLER = "TEST_CONTROLLER"
 #: Fixtures that several tests share and that use the machine for as long as they live: processes.
 _SHARED = ("_fleet", "_survivors", "_served")
 
@@ -82,27 +85,52 @@ def _end_of_the_warm_commands() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
-    """The session's broker; nobody may stop, block or kill it: that is for `own_rabbitmq`."""
-    yield from _broker(tmp_path_factory.mktemp("rabbitmq"))
+def _shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> SharedServices:
+    return _shared_services(request.config, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB]:
-    """The session's database server; nobody may stop it: that is for `own_mariadb`."""
-    yield from _database_server(tmp_path_factory.mktemp("mariadb"))
+def rabbitmq(_shared: SharedServices) -> PrivateRabbit:
+    """The run's broker; nobody may stop, block or kill it: that is for `own_rabbitmq`."""
+    _require("RabbitMQ", installed=PrivateRabbit.is_installed())
+    return _shared.rabbitmq()
+
+
+@pytest.fixture(scope="session")
+def mariadb(_shared: SharedServices) -> PrivateMariaDB:
+    """The run's database server; nobody may stop it: that is for `own_mariadb`."""
+    _require("MariaDB", installed=PrivateMariaDB.is_installed())
+    return _shared.mariadb()
+
+
+@pytest.fixture(scope="session")
+def _broken_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
+    yield from _broker(tmp_path_factory.mktemp("broken-rabbitmq"))
+
+
+@pytest.fixture(scope="session")
+def _broken_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB]:
+    yield from _database_server(tmp_path_factory.mktemp("broken-mariadb"))
 
 
 @pytest.fixture
-def own_rabbitmq(tmp_path: Path) -> Iterator[PrivateRabbit]:
-    """A second broker for one test, to be stopped, killed, wiped: costs about 5 s."""
-    yield from _broker(tmp_path / "rabbitmq")
+def own_rabbitmq(_broken_rabbitmq: PrivateRabbit) -> Iterator[PrivateRabbit]:
+    """A second broker, to be stopped, killed, blocked, wiped.
+
+    It is one per worker, in order and empty again for each test: its start costs 5 s, that 1 s.
+    Not one per run, as tests that harm it last up to 20 s, and others would wait for them.
+    """
+    yield _broken_rabbitmq
+    _broken_rabbitmq.heal()
 
 
 @pytest.fixture
-def own_mariadb(tmp_path: Path) -> Iterator[PrivateMariaDB]:
-    """A second database server for one test, to be stopped and killed: costs about 1 s."""
-    yield from _database_server(tmp_path / "mariadb")
+def own_mariadb(_broken_mariadb: PrivateMariaDB) -> Iterator[PrivateMariaDB]:
+    """A second database server, to be stopped and killed; one per worker, like `own_rabbitmq`."""
+    yield _broken_mariadb
+    _broken_mariadb.heal()
 
 
 @pytest.fixture(scope="session")
@@ -176,6 +204,18 @@ def any_schema_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+def _shared_services(config: pytest.Config, folder: Path) -> SharedServices:
+    """Return the services of the whole run: those of the process that started the workers."""
+    if _is_worker(config):
+        return SharedServices(folder.parent / "services", int(os.environ[_CONTROLLER]))
+    return SharedServices(folder / "services", os.getpid())
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Whether this is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
 def _broker(folder: Path) -> Iterator[PrivateRabbit]:
     _require("RabbitMQ", installed=PrivateRabbit.is_installed())
     broker = PrivateRabbit(folder)
@@ -207,14 +247,19 @@ def _require(what: str, *, installed: bool) -> None:
     pytest.skip(reason)
 
 
-def pytest_sessionstart() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Mark this session, so that whatever it starts can be told from everything else."""
     os.environ[SESSION_MARK] = uuid.uuid4().hex
+    if not _is_worker(session.config):
+        os.environ[_CONTROLLER] = str(os.getpid())
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the session when a process that its tests started still lives; then end that."""
+    if not _is_worker(session.config):
+        folder = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        _shared_services(session.config, folder).end()
     if session.config.pluginmanager.has_plugin("dsession"):
         left = session.config.stash.get(_LEFT, [])  # the workers have looked, each for its own
     else:

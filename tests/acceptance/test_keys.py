@@ -137,7 +137,11 @@ def test_a_scheduler_with_another_secret_does_not_start_and_takes_no_reports(
 
     assert other.wait(60) == 1
 
-    assert other.text().splitlines()[-1].startswith(
-        "error: WARREN_SECRET is not the secret of this cluster's other schedulers and consoles"
+    assert (
+        other.text()
+        .splitlines()[-1]
+        .startswith(
+            "error: WARREN_SECRET is not the secret of this cluster's other schedulers and consoles"
+        )
     )
     fleet.end([other])

@@ -29,8 +29,9 @@ def main(parent: int, command: list[str]) -> int:
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
-    parent_end = os.pidfd_open(os.getppid())
-    if os.getppid() != parent:
+    try:
+        parent_end = os.pidfd_open(parent)
+    except ProcessLookupError:
         return _ENDED
     try:
         child = subprocess.Popen(

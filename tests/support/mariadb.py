@@ -12,12 +12,13 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pymysql
 
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
-from tests.support.processes import Process
+from tests.support.processes import Process, descendants
 from tests.support.service import Service
 
 # Fully durable (commits are flushed), with little memory. The binary log is off, as by default.
@@ -28,7 +29,7 @@ _OPTIONS = (
     "--character-set-server=utf8mb4",
     "--collation-server=utf8mb4_unicode_ci",
     "--skip-name-resolve",
-    "--max-connections=400",
+    "--max-connections=1000",
     "--default-time-zone=+00:00",
 )
 
@@ -67,18 +68,37 @@ DUMP_PROGRAM = _PRODUCT.dump
 
 
 class PrivateMariaDB:
-    """One server; after `stop` or `kill`, `start` finds the same data at the same port."""
+    """One server; after `stop` or `kill`, `start` finds the same data at the same port.
 
-    def __init__(self, folder: Path) -> None:
+    With `owner` it ends with that process. With the `facts` of a running one it is that one.
+    """
+
+    def __init__(
+        self, folder: Path, *, owner: int | None = None, facts: dict[str, Any] | None = None
+    ) -> None:
         self._folder = folder
+        self._owner = owner
         #: Options of its next start, besides those of every test.
         self.options: tuple[str, ...] = ()
         self._data = folder / "data"
-        self.port = free_port()
-        self._password = secrets.token_hex(8)
-        self._names = (f"warren_{number}" for number in itertools.count(1))
+        self._names = (f"warren_{os.getpid()}_{number}" for number in itertools.count(1))
         self._service: Service | None = None
-        self._server = 0
+        self._keeper: int = facts["keeper"] if facts else 0
+        if facts is None:
+            self.port, self._password, self._server = free_port(), secrets.token_hex(8), 0
+        else:
+            self.port, self._password = facts["port"], facts["password"]
+            self._server = facts["pid"]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what another process needs to use this running server, but not to end it."""
+        assert self._service is not None
+        return {
+            "port": self.port,
+            "password": self._password,
+            "pid": self._server,
+            "keeper": self._service.keeper,
+        }
 
     @staticmethod
     def is_installed() -> bool:
@@ -96,6 +116,8 @@ class PrivateMariaDB:
 
     def processes(self) -> list[Process]:
         """Return its live processes; empty if it is stopped."""
+        if self._keeper:
+            return descendants(self._keeper)
         return self._service.processes() if self._service else []
 
     def start(self) -> None:
@@ -114,6 +136,7 @@ class PrivateMariaDB:
             ],
             env={},
             output=self._folder / "output.log",
+            owner=self._owner,
         )
         try:
             eventually(self._answers, seconds=180.0, every=0.02)
@@ -136,6 +159,17 @@ class PrivateMariaDB:
     def kill(self) -> None:
         """Kill it by SIGKILL."""
         self._end_by(signal.SIGKILL)
+
+    def heal(self) -> None:
+        """Have it run as it did at first, with its own options and no database of anybody."""
+        if self.options:
+            self.stop()
+            self.options = ()
+        if self._service is None:
+            self.start()
+        os.kill(self._server, signal.SIGCONT)
+        for (name,) in self.execute("SHOW DATABASES LIKE 'warren%'"):
+            self.drop_database(str(name))
 
     def create_database(self, name: str | None = None) -> str:
         """Create an empty database and return its URL; by default with a unique name."""

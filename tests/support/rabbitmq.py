@@ -5,13 +5,14 @@ import signal
 import subprocess
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pika
 import pika.exceptions
 
 from tests.support.eventually import eventually
 from tests.support.ports import free_ports
-from tests.support.processes import Process, basic_environment, stop
+from tests.support.processes import Process, basic_environment, descendants, stop
 from tests.support.service import Service
 
 # Not the wrappers in /usr/sbin, which change the user and the folders.
@@ -31,17 +32,47 @@ lists:foreach(fun(Name) ->
 end, [%s]).
 """
 
+#: Connections end with their vhost, as do queues and exchanges.
+_RESET = """
+vm_memory_monitor:set_vm_memory_high_watermark(0.4),
+lists:foreach(fun(Name) -> rabbit_vhost:delete(Name, <<"tests">>) end, rabbit_vhost:list_names()),
+rabbit_vhost:add(<<"/">>, <<"tests">>),
+rabbit_auth_backend_internal:set_permissions(
+    <<"guest">>, <<"/">>, <<".*">>, <<".*">>, <<".*">>, <<"tests">>).
+"""
+
 
 class PrivateRabbit:
-    """One broker; after `stop` or `kill`, `start` finds the same data at the same port."""
+    """One broker; after `stop` or `kill`, `start` finds the same data at the same port.
 
-    def __init__(self, folder: Path) -> None:
+    With `owner` it ends with that process. With the `facts` of a running one it is that one.
+    """
+
+    def __init__(
+        self, folder: Path, *, owner: int | None = None, facts: dict[str, Any] | None = None
+    ) -> None:
         self._folder = folder
+        self._owner = owner
         self._data = folder / "data"
-        self.port, self._dist_port, self._epmd_port = free_ports(3)
-        self._node = f"warren{uuid.uuid4().hex[:12]}@127.0.0.1"
         self._service: Service | None = None
-        self._beam = 0
+        self._keeper: int = facts["keeper"] if facts else 0
+        if facts is None:
+            self.port, self._dist_port, self._epmd_port = free_ports(3)
+            self._node = f"warren{uuid.uuid4().hex[:12]}@127.0.0.1"
+            self._beam = 0
+        else:
+            self.port, self._dist_port, self._epmd_port = facts["ports"]
+            self._node, self._beam = facts["node"], facts["pid"]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what another process needs to use this running broker, but not to end it."""
+        assert self._service is not None
+        return {
+            "ports": (self.port, self._dist_port, self._epmd_port),
+            "node": self._node,
+            "pid": self._beam,
+            "keeper": self._service.keeper,
+        }
 
     @staticmethod
     def is_installed() -> bool:
@@ -69,6 +100,8 @@ class PrivateRabbit:
 
     def processes(self) -> list[Process]:
         """Return its live processes; empty if it is stopped."""
+        if self._keeper:
+            return descendants(self._keeper)
         return self._service.processes() if self._service else []
 
     def start(self) -> None:
@@ -79,6 +112,7 @@ class PrivateRabbit:
             [str(_BIN / "rabbitmq-server")],
             env=self._environment(),
             output=self._folder / "output.log",
+            owner=self._owner,
         )
         try:
             eventually(self._answers, seconds=180.0, every=0.05)
@@ -115,6 +149,13 @@ class PrivateRabbit:
         assert self._service is None, "stop it first"
         for path in sorted(self._data.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def heal(self) -> None:
+        """Have it run as it did at first: no alarm, and nothing of those who used it."""
+        if self._service is None:
+            self.start()
+        self.thaw()
+        self.ctl("eval", _RESET)
 
     def ctl(self, *arguments: str) -> str:
         """Run rabbitmqctl and return its output; each call takes 1 s."""

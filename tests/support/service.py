@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.eventually import eventually
 from tests.support.processes import (
+    SESSION_MARK,
     Process,
     basic_environment,
     descendants,
@@ -21,21 +22,36 @@ _CONTAINED = Path(__file__).with_name("contained_command.py")
 
 
 class Service:
-    """A running program with everything it started, in its own session, writing to a file."""
+    """A running program with everything it started, in its own session, writing to a file.
 
-    def __init__(self, command: Sequence[str], *, env: dict[str, str], output: Path) -> None:
+    It ends with the process that makes it; or, if it is shared, with the process `owner`, and then
+    it is not one of those that this session has to end.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, env: dict[str, str], output: Path, owner: int | None = None
+    ) -> None:
         self._output = output
+        env = basic_environment() | env
+        if owner is not None:
+            env.pop(SESSION_MARK, None)
         with output.open("ab") as file:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-S", str(_CONTAINED), str(os.getpid()), *command],
-                env=basic_environment() | env,
+                [sys.executable, "-S", str(_CONTAINED), str(owner or os.getpid()), *command],
+                env=env,
                 cwd=output.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        started.append(identify(self._keeper.pid))
+        if owner is None:
+            started.append(identify(self._keeper.pid))
+
+    @property
+    def keeper(self) -> int:
+        """The id of the process that ends the program and everything it started."""
+        return self._keeper.pid
 
     @property
     def has_ended(self) -> bool:
