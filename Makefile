@@ -2,9 +2,12 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-# Tests spend most of their time waiting for processes, so run more of them than there are cores.
+# Most tests wait for processes, so run more of them than there are cores; unit tests wait for nothing.
 TEST_WORKERS ?= 4
+UNIT_WORKERS ?= logical
 BENCH_ARGS ?=
+RUN_TESTS = CI=true scripts/run-tests $(BIN)/pytest --dist worksteal -m "not release"
+OTHER_TESTS := tests/integration tests/acceptance tests/faults tests/interop
 
 # Without compiled modules, each command that a test starts takes a third longer.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,7 +27,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test test-fast check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-gateway bench-console bench-growth bench-peers matrix services clean made-elsewhere
+.PHONY: help up install console test tests test-fast release-check check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-gateway bench-console bench-growth bench-peers matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -38,15 +41,28 @@ install: $(INSTALLED) ## Install into ./.venv, with all dependencies
 console: ## Build the console's scripts with npm; its pages work without them too
 	@scripts/build-console
 
-test: $(TEST_INSTALLED) services ## Check format, lint and types and run all tests, on private services
+test: $(TEST_INSTALLED) ## Check format, lint and types and run the tests, on private services
 	@$(MAKE) --no-print-directory lint
-	@scripts/build-console --quietly
-	@echo "warren: running the tests"
-	@CI=true scripts/run-tests $(BIN)/pytest --numprocesses $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory tests
 
-# Unit tests wait for nothing: a worker for each core.
+tests: $(TEST_INSTALLED) services ## Run the tests, without format, lint and types
+	@scripts/build-console --quietly
+ifeq ($(strip $(PYTEST_ARGS)),)
+	@echo "warren: running the unit tests, then the others"
+	@$(RUN_TESTS) --numprocesses $(UNIT_WORKERS) tests/unit
+	@$(RUN_TESTS) --numprocesses $(TEST_WORKERS) $(OTHER_TESTS)
+else
+	@echo "warren: running the tests"
+	@$(RUN_TESTS) --numprocesses $(TEST_WORKERS) $(PYTEST_ARGS)
+endif
+
 test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
-	@$(BIN)/pytest tests/unit --numprocesses logical --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/pytest tests/unit --numprocesses $(UNIT_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+release-check: $(TEST_INSTALLED) services ## What only a release needs: long tests, packaging, XXL-JOB's executors; needs PyPI, Maven, Go
+	@scripts/build-console
+	@CI=true scripts/run-tests $(BIN)/pytest --dist worksteal --numprocesses $(TEST_WORKERS) -m release $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory interop
 
 check: test ## The same as test
 

@@ -54,8 +54,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """Begin with the tests that share processes, those of the same ones after each other."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
+    """Leave needless twins out; begin with the tests that share processes, in a row."""
+    if os.environ.get("TEST_TWINS") != "all":
+        needless = [
+            item
+            for item in items
+            if item.get_closest_marker("twin") and not item.get_closest_marker("both")
+        ]
+        config.hook.pytest_deselected(items=needless)
+        items[:] = [item for item in items if item not in set(needless)]
     items.sort(key=lambda item: [name not in item.fixturenames for name in _SHARED])
 
 

@@ -77,6 +77,7 @@ def test_one_key_makes_one_run_at_two_processes_and_across_a_death(
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.release
 def test_every_line_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     files = ["--jobs", "examples/handlers.py", "--apply", "examples/jobs.yaml"]

@@ -35,9 +35,13 @@ MEASURED = (
 )
 
 
-pytestmark = pytest.mark.skipif(
-    SERVER != "mariadbd", reason="measures MariaDB, and fills its tables from MariaDB's sequences"
-)
+pytestmark = [
+    pytest.mark.release,
+    pytest.mark.skipif(
+        SERVER != "mariadbd",
+        reason="measures MariaDB, and fills its tables from MariaDB's sequences",
+    ),
+]
 needs_services = pytest.mark.skipif(
     not (PrivateRabbit.is_installed() and PrivateMariaDB.is_installed()),
     reason="the services are not installed: make services",

@@ -67,7 +67,11 @@ def _by_pause(deployment: Deployment, _: list[Command], wait: Callable[[], None]
     ("away", "reason"),
     [
         (_by_kill, "no scheduler could send it in time; policy DO_NOTHING"),
-        (_by_pause, "dispatch was paused when it was due; policy DO_NOTHING"),
+        pytest.param(
+            _by_pause,
+            "dispatch was paused when it was due; policy DO_NOTHING",
+            marks=pytest.mark.release,
+        ),
     ],
 )
 def test_ticks_that_were_planned_before_nobody_could_send_misfire_too(

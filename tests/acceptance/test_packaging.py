@@ -148,6 +148,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return distributions.make_environment(folder / "venv", [str(wheel)])
 
 
+@pytest.mark.release
 class TestExecutorsHost:
     def test_nothing_of_the_server_is_installed(self, fresh: Path, tmp_path: Path) -> None:
         code = f"import importlib.util as u; print([m for m in {sorted(SERVER_LIBRARIES)} "
@@ -199,6 +200,7 @@ class TestExecutorsHost:
         )
 
 
+@pytest.mark.release
 def test_handlers_use_old_versions_beside_the_oldest_that_warren_takes(
     wheel: Path, tmp_path: Path
 ) -> None:

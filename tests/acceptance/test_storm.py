@@ -1,5 +1,7 @@
 """Many jobs in one second, and more than one scheduler to see to them."""
 
+import pytest
+
 from tests.support.deployment import Deployment
 from tests.support.one_instant import start_all
 from warren.scheduler.jobs.spec import JobSpec
@@ -8,6 +10,7 @@ from warren.sql.run_status import RunStatus
 JOBS = 1_000
 
 
+@pytest.mark.release
 def test_thousand_jobs_due_in_one_second_run_once_each_with_two_schedulers(
     deployment: Deployment,
 ) -> None:

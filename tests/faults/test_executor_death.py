@@ -87,9 +87,11 @@ def test_executor_killed_while_runs_are_handed_ahead_loses_only_the_one_that_had
     ("point", "seen"),
     [
         pytest.param("trigger-accepted", None, id="f09-before-ack"),
-        pytest.param("run-started", None, id="f08-after-start"),
+        pytest.param("run-started", None, id="f08-after-start", marks=pytest.mark.release),
         pytest.param("run-ended", RunStatus.LOST, id="f10-after-exit-before-journal"),
-        pytest.param("run-reported", RunStatus.SUCCEEDED, id="f11-after-callback"),
+        pytest.param(
+            "run-reported", RunStatus.SUCCEEDED, id="f11-after-callback", marks=pytest.mark.release
+        ),
     ],
 )
 def test_executor_killed_at_an_instruction_loses_at_most_what_was_at_work(

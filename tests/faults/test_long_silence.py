@@ -176,6 +176,7 @@ def test_f08_run_that_asks_for_it_is_started_again_elsewhere(scene: Scene) -> No
     assert (again.status, again.address) == (RunStatus.SUCCEEDED, "b-gone")
 
 
+@pytest.mark.release
 def test_f09_run_that_a_dead_executor_never_took_is_run_elsewhere(scene: Scene) -> None:
     first, again = scene.attempts(scene.of_gone["late"])
 
@@ -190,6 +191,7 @@ def test_f05_frozen_scheduler_schedules_again_once_it_goes_on(scene: Scene) -> N
     assert [command.is_running for command in scene.schedulers] == [True, True]
 
 
+@pytest.mark.release
 def test_f13_result_of_a_frozen_executor_is_kept_beside_the_judgement(scene: Scene) -> None:
     run = scene.frozen("once")
 

@@ -24,12 +24,18 @@ EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabl
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("planner:before-commit", id="f01-planner-before-commit"),
+        pytest.param(
+            "planner:before-commit", id="f01-planner-before-commit", marks=pytest.mark.release
+        ),
         pytest.param("planner:after-commit", id="f01-planner-after-commit"),
-        pytest.param("dispatcher:before-commit", id="f01-dispatcher-before-commit"),
+        pytest.param(
+            "dispatcher:before-commit", id="f01-dispatcher-before-commit", marks=pytest.mark.release
+        ),
         pytest.param("dispatcher:after-commit", id="f02-between-commit-and-publish"),
         pytest.param("triggers-published", id="f03-between-publish-and-confirm"),
-        pytest.param("callbacks:before-commit", id="f39-callbacks-before-commit"),
+        pytest.param(
+            "callbacks:before-commit", id="f39-callbacks-before-commit", marks=pytest.mark.release
+        ),
         pytest.param("callbacks:after-commit", id="f39-between-commit-and-ack"),
     ],
 )
@@ -67,9 +73,13 @@ def test_f03_triggers_of_a_scheduler_killed_before_it_wrote_sent_come_twice_and_
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("dispatcher:before-commit", id="f04-inside-the-claim"),
+        pytest.param(
+            "dispatcher:before-commit", id="f04-inside-the-claim", marks=pytest.mark.release
+        ),
         pytest.param("dispatcher:after-commit", id="f05-between-commit-and-publish"),
-        pytest.param("triggers-published", id="f05-between-publish-and-confirm"),
+        pytest.param(
+            "triggers-published", id="f05-between-publish-and-confirm", marks=pytest.mark.release
+        ),
     ],
 )
 def test_frozen_scheduler_holds_nothing_up_for_long_and_wakes_up_harmless(

@@ -86,8 +86,8 @@ def fragile(_fragile: Fragile) -> Iterator[Fragile]:
     ("service", "how"),
     [
         pytest.param("broker", "stop", id="f14-broker-restarted"),
-        pytest.param("broker", "kill", id="f15-broker-killed"),
-        pytest.param("database", "stop", id="f25-database-restarted"),
+        pytest.param("broker", "kill", id="f15-broker-killed", marks=pytest.mark.release),
+        pytest.param("database", "stop", id="f25-database-restarted", marks=pytest.mark.release),
         pytest.param("database", "kill", id="f25-database-killed"),
     ],
 )
@@ -135,6 +135,7 @@ def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> No
 @pytest.mark.parametrize(
     ("go", "come", "noticed_ms"), [("stop", "start", 1_000), ("freeze", "thaw", SILENCE_NOTICED_MS)]
 )
+@pytest.mark.release
 def test_ticks_that_were_planned_while_the_broker_was_away_are_skipped_on_record(
     fragile: Fragile, go: str, come: str, noticed_ms: int
 ) -> None:

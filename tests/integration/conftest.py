@@ -12,9 +12,14 @@ from warren.broker.transport import BrokerSettings
 from warren.sql.engine import Database
 
 
-@pytest.fixture(params=["memory", "real"])
+@pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.twin)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """SQLite with the in-memory broker, and MariaDB with RabbitMQ; executors beat quickly."""
+    """SQLite with the in-memory broker, and MariaDB with RabbitMQ; executors beat quickly.
+
+    Both run in `make test` where the test or its module says `pytest.mark.both` and why: where
+    locks, confirms, uniqueness or timing are the matter. With TEST_TWINS=all, as in `make matrix`,
+    every test runs on both.
+    """
     if request.param == "memory":
         broker = MemoryBroker()
         url = request.getfixturevalue("sqlite_schema_url")

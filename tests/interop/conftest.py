@@ -46,3 +46,10 @@ def served(_served: GatewayCase) -> Iterator[GatewayCase]:
         _served.deployment.assert_sound()
     finally:
         _served.end([one for one in _served.remotes if one not in before])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave them to a release: their clients come from PyPI."""
+    for item in items:
+        if "interop" in item.path.parts:
+            item.add_marker(pytest.mark.release)

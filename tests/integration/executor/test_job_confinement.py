@@ -109,6 +109,7 @@ def nobody() -> JobUser:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
 @pytest.mark.skipif("capabilities" in os.environ.get(MARK, ""), reason="this is that run")
+@pytest.mark.release
 def test_all_of_it_holds_with_the_capabilities_of_the_unit() -> None:
     unit = (ROOT / "deploy/systemd/warren-executor@.service").read_text()
     [line] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)

@@ -1,9 +1,13 @@
 """The whole circle: a row becomes a trigger, a process, a result and a row again."""
 
+import pytest
+
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
 from warren.scheduler.commands.runs import KillOutcome
 from warren.sql.run_status import RunStatus
+
+pytestmark = pytest.mark.both("the whole way, over every real part")
 
 
 def test_a_manual_trigger_runs_and_its_result_is_in_the_row(cluster: Cluster) -> None:

@@ -14,6 +14,8 @@ from warren.scheduler.node import SchedulerNode
 from warren.sql.models import History, Job
 from warren.sql.run_status import RunStatus
 
+pytestmark = pytest.mark.both("what dies holds real locks and unconfirmed messages")
+
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 

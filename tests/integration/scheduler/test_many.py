@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from sqlalchemy import event
 
 from tests.support.cluster import APP, Cluster, on_memory
@@ -16,6 +17,8 @@ from tests.support.one_instant import start_all
 from warren.scheduler.claim_limits import ClaimLimits
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.run_status import RunStatus
+
+pytestmark = pytest.mark.both("two schedulers claim the same rows")
 
 JOBS = 1_000
 _WAKE_UPS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)

@@ -119,6 +119,7 @@ def test_addresses_that_say_goodbye_make_no_room_for_others_while_their_queues_a
 
 
 @on_memory
+@pytest.mark.release
 def test_an_app_has_a_thousand_addresses_and_not_one_more(
     cluster: Cluster, events: list[dict[str, object]]
 ) -> None:

@@ -15,6 +15,8 @@ from warren.broker.trigger_packs import PACK_TRIGGERS
 from warren.scheduler.node import SchedulerNode
 from warren.sql.run_status import RunStatus
 
+pytestmark = pytest.mark.both("returns and confirms of packed messages")
+
 COUNT = PACK_TRIGGERS
 
 

@@ -26,6 +26,8 @@ from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 
+pytestmark = pytest.mark.both("acks, dead letters and guarded updates of many rows")
+
 
 @pytest.fixture
 def node(cluster: Cluster) -> SchedulerNode:

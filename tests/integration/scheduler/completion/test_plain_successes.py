@@ -13,6 +13,8 @@ from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
 
+pytestmark = pytest.mark.both("one statement for many rows, in each dialect")
+
 
 @pytest.fixture
 def node(cluster: Cluster) -> SchedulerNode:

@@ -23,6 +23,8 @@ from warren.sql.models import Alarm
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import planning
 
+pytestmark = pytest.mark.both("two planners claim with SKIP LOCKED, and rows are unique")
+
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 

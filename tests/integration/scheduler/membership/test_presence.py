@@ -14,6 +14,8 @@ from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
 from warren.sql.registry import presence
 
+pytestmark = pytest.mark.both("queues that are declared, and guarded updates of one row")
+
 
 def registered(cluster: Cluster) -> list[tuple[str, str]]:
     rows = cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR))

@@ -25,6 +25,8 @@ from warren.sql.registry import presence
 from warren.sql.registry.departures import DEPARTED
 from warren.sql.run_status import RunStatus
 
+pytestmark = pytest.mark.both("two schedulers drain one queue and lock the same rows")
+
 
 @pytest.fixture
 def node(cluster: Cluster) -> SchedulerNode:

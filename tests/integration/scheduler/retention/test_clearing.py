@@ -27,6 +27,8 @@ from warren.sql.models import DayReport, Purge
 from warren.sql.registry import presence
 from warren.sql.run_status import OPEN, Kind, RunStatus
 
+pytestmark = pytest.mark.both("deletions in chunks, in each dialect")
+
 NOW = int(datetime(2026, 11, 20, 15, 0, tzinfo=UTC).timestamp() * 1000)
 HOUR, DAY = 3_600_000, 86_400_000
 SUCCEEDED, FAILED, RUNNING = RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.RUNNING

@@ -1,0 +1,22 @@
+"""Every benchmark can be imported: what it measures is where it looks for it."""
+
+import importlib
+import pkgutil
+
+import benchmarks
+
+#: Programs of other schedulers, whose libraries are not installed here, and what an executor imports.
+FOREIGN = ("benchmarks.peers.programs", "benchmarks.handlers")
+
+
+def test_each_module_finds_what_it_measures() -> None:
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.")
+        if not module.name.startswith(FOREIGN) and not module.name.endswith("__main__")
+    ]
+
+    for name in names:
+        importlib.import_module(name)
+
+    assert len(names) > 20
