@@ -5,8 +5,8 @@ import pkgutil
 
 import benchmarks
 
-#: Programs of other schedulers, whose libraries are not installed here, and what an executor imports.
-FOREIGN = ("benchmarks.peers.programs", "benchmarks.handlers")
+#: Programs of other schedulers, whose libraries are not installed here, and programs of executors.
+FOREIGN = ("benchmarks.peers.programs", "benchmarks.handlers", "benchmarks.gateway.remotes")
 
 
 def test_each_module_finds_what_it_measures() -> None:

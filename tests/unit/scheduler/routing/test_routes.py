@@ -62,11 +62,14 @@ def test_ring_table_is_whole() -> None:
     assert len(ring_rows()) == 200
 
 
-@pytest.mark.parametrize("row", ring_rows(), ids=lambda row: f"job {row['job_id']}")
-def test_ring_agrees_with_the_table(row: dict[str, str]) -> None:
-    chosen = consistent_hash(int(row["job_id"]), row["addresses"].split(","))
+def test_ring_agrees_with_the_table() -> None:
+    others = [
+        row
+        for row in ring_rows()
+        if consistent_hash(int(row["job_id"]), row["addresses"].split(",")) != row["route"]
+    ]
 
-    assert chosen == row["route"]
+    assert others == []
 
 
 def test_ring_agrees_with_the_vector_of_the_manual() -> None:
