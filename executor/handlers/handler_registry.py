@@ -123,7 +123,8 @@ def load_handlers(sources: Sequence[str]) -> Handlers:
     the current folder) is put first on `sys.path`, so that modules beside the handlers are found.
 
     Raises:
-        HandlersError: with the traceback of whatever the import raised.
+        HandlersError: with the traceback of whatever the import raised; or two of the folders have
+            a module of the same name that the handlers import.
 
     """
     handlers = Handlers()
@@ -131,8 +132,12 @@ def load_handlers(sources: Sequence[str]) -> Handlers:
     try:
         for source in sources:
             _load(source)
+    except HandlersError:
+        _refuse_clashes(sources)  # it may have failed because it got another folder's module
+        raise
     finally:
         _collecting.reset(token)
+    _refuse_clashes(sources)
     return handlers
 
 
@@ -182,7 +187,7 @@ def _where(function: Callable[..., Any]) -> str:
 
 def _load(source: str) -> None:
     try:
-        if source.endswith(".py") or "/" in source:
+        if _is_path(source):
             _import_file(Path(source))
         else:
             _put_first(Path.cwd())
@@ -194,6 +199,26 @@ def _load(source: str) -> None:
         raise HandlersError(
             f"cannot load handlers from {source!r}: {line}", _users_traceback(error)
         ) from error
+
+
+def _is_path(source: str) -> bool:
+    return source.endswith(".py") or "/" in source
+
+
+def _refuse_clashes(sources: Sequence[str]) -> None:
+    """Raise if handlers of one folder may have got a module of another's."""
+    folders: dict[Path, Path] = {}
+    for source in sources:
+        if _is_path(source):
+            path = Path(source).resolve()
+            folders[path] = path.parent
+        elif file := getattr(sys.modules.get(source), "__file__", None):
+            folders[Path(file).resolve()] = Path.cwd()
+    if len(set(folders.values())) > 1:
+        from warren.executor.handlers.module_clashes import find_clash  # noqa: PLC0415 - rarely needed, and job processes load no more than they must
+
+        if clash := find_clash(folders):
+            raise HandlersError(f"cannot load handlers: {clash}")
 
 
 def _import_file(path: Path) -> None:
