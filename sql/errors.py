@@ -30,7 +30,7 @@ class SecretMismatch(SqlError):
 
 
 class LookupFailure(Enum):
-    """Why a row was not found; `scheduler.problems.Code` has the sentence of the same name."""
+    """Why a row was not found; `Code` in `scheduler/problems.py` has the sentence."""
 
     NO_JOB = auto()
     NO_JOB_NAMED = auto()

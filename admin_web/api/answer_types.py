@@ -1,4 +1,4 @@
-"""Answer types derived from the views of `scheduler.views`."""
+"""Answer types derived from the views of `warren.scheduler.views`."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, get_args, get_type_hints

@@ -1,6 +1,6 @@
 """The form of a job: every field of a job file, read into the same value.
 
-`scheduler.jobs.rules` checks the values; this form shows the problems beside their fields.
+`warren.scheduler.jobs.rules` checks the values; this form shows the problems beside their fields.
 """
 
 import re

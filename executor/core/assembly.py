@@ -29,7 +29,7 @@ PREFETCH = 40
 
 
 class Hooks(Protocol):
-    """The events that roles report to the core; `executor.core.core.Core` handles them."""
+    """The events that roles report to the core; `warren.executor.core.core.Core` handles them."""
 
     def post(self, call: Callable[..., None], *values: Any) -> None:
         """Call something on the core's thread; thread-safe."""

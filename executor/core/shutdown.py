@@ -17,7 +17,7 @@ POLL_SECONDS = 0.02
 
 
 class ShutdownTarget(Protocol):
-    """What can be shut down; `executor.core.core.Core` implements it."""
+    """What can be shut down; `warren.executor.core.core.Core` implements it."""
 
     @property
     def is_working(self) -> bool:

@@ -1,8 +1,8 @@
 """The main function of a job process: runs one handler, one run at a time, until told to exit.
 
 The zygote forks it. It imports the standard library, the handler side of this package,
-`broker.messages` and `broker.reasons`, and never sees a connection, a database or the executor's
-memory.
+`warren.broker.messages` and `warren.broker.reasons`, and never sees a connection, a database or the
+executor's memory.
 """
 
 import contextlib

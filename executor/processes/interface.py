@@ -1,6 +1,7 @@
 """What the core needs of whatever runs jobs.
 
-`executor.processes.slots.Slots` uses processes, `executor.gateway` uses remote executors.
+`warren.executor.processes.slots.Slots` uses processes, `warren.executor.gateway` uses remote
+executors.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ class JobSpec:
     audit log stores of it. Durations are whole seconds.
 
     Attributes:
-        schedule_kind: a kind of `scheduler.schedules.registry`, which reads `schedule_value`.
+        schedule_kind: a kind of `scheduler/schedules/registry.py`, which reads `schedule_value`.
         timezone: empty = the scheduler's.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
         fresh_process: None = the executor decides.

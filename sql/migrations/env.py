@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `sql.schema.migration` gives, or writes them as SQL."""
+"""Runs migrations on the connection of `warren.sql.schema.migration`, or writes them as SQL."""
 
 from alembic import context
 

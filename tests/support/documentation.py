@@ -103,6 +103,16 @@ def class_paths(text: str, packages: Collection[str]) -> list[str]:
     return [path for path in found if path.partition(".")[0] in packages]
 
 
+def bare_modules(text: str, packages: Collection[str]) -> list[str]:
+    """Return the modules that a text names without the `warren.` with which they are imported."""
+    found = re.findall(r"`(\w+)\.(\w+)((?:\.\w+)*)`", text)
+    return [
+        f"{package}.{part}{rest}"
+        for package, part, rest in found
+        if package in packages and part not in {"py", "env"}
+    ]
+
+
 def anchored_links(text: str) -> list[tuple[str, str]]:
     """Return the links to headings: the file, empty for the page itself, and the anchor."""
     found = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", _FENCE.sub("", text))

@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.005
 
 
 class InstantSlots(SlotPool):
-    """Replaces `executor.processes.slots.Slots`; each start is a line in the file `starts`."""
+    """Replaces `warren.executor.processes.slots.Slots`; each start is a line of `starts`."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from warren.executor.processes.interface import SlotEvents, SlotPool
 
 
 class ScriptedSlots(SlotPool):
-    """Replaces `executor.processes.slots.Slots`; `started` has every trigger in order."""
+    """Replaces `warren.executor.processes.slots.Slots`; `started` has every trigger in order."""
 
     def __init__(
         self,

@@ -95,6 +95,20 @@ class TestPages:
         for path in documentation.class_paths(PAGES[name], PACKAGES):
             assert inspect.isclass(pkgutil.resolve_name(path))
 
+    def test_modules_are_named_as_they_are_imported(self) -> None:
+        inner = set(PACKAGES) - {"warren"}
+        sources = {
+            path.relative_to(ROOT).as_posix(): path.read_text()
+            for package in PACKAGES
+            for path in (ROOT / package).rglob("*.py")
+        }
+
+        assert [
+            f"{name}: {module}"
+            for name, text in (PAGES | sources).items()
+            for module in documentation.bare_modules(text, inner)
+        ] == []
+
     @pytest.mark.parametrize("name", PAGES)
     def test_commands_in_code_blocks_exist(self, name: str) -> None:
         makefile = documentation.targets((ROOT / "Makefile").read_text())
@@ -298,6 +312,11 @@ class TestTheChecksCanFail:
         text = "`sql.runs.Run` `Run` `warren.toml` `os.path.Path` and sql.runs.Run"
 
         assert documentation.class_paths(text, ["sql", "warren"]) == ["sql.runs.Run"]
+
+    def test_module_without_its_first_name_is_found_and_files_are_not(self) -> None:
+        text = "`sql.runs` `sql.runs.Run` `warren.sql.runs` `sql` `sql.py` `sql/runs.py` sql.runs"
+
+        assert documentation.bare_modules(text, ["sql"]) == ["sql.runs", "sql.runs.Run"]
 
     def test_blocks_are_those_of_one_language(self) -> None:
         text = "```yaml\na: 1\n```\n```sh\nls\n```\n"

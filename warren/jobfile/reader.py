@@ -1,7 +1,7 @@
 """Reads a job file into values, with every problem and its line.
 
-This module knows the grammar only. `scheduler.jobs.rules` checks the values, and
-`scheduler.commands.job_files.job_file` applies them.
+This module knows the grammar only. `warren.scheduler.jobs.rules` checks the values, and
+`warren.scheduler.commands.job_files.job_file` applies them.
 """
 
 import gc

@@ -12,7 +12,7 @@ from warren.executor.fork_server import interpreter
 
 ROOT = Path(interpreter.__file__).parents[3]
 
-#: The versions of which `executor.fork_server.interpreter` says that they were tried.
+#: The versions of which `warren.executor.fork_server.interpreter` says that they were tried.
 TRIED = ("3.11", "3.12", "3.13")
 
 SCRIPT = """

@@ -20,7 +20,7 @@ UTC = ZoneInfo("UTC")
 
 
 def job(**columns: Any) -> ListedJob:
-    """A row as `sql.listings.recent.jobs` gives it."""
+    """A row as `warren.sql.listings.recent.jobs` gives it."""
     spec = JobSpec(name="nightly", app="reports", handler="report")
     row = Job(id=7, app_id=1, script_type="BEAN", is_enabled=1, next_tick_at=0, **columns_of(spec))
     others = {"app": "reports", "last_run_id": None, "last_status": None, "last_due_at": None}

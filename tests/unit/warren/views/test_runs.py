@@ -13,7 +13,7 @@ NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 
 
 def run(**columns: Any) -> DetailedRun:
-    """A row as `sql.listings.recent.runs` gives it."""
+    """A row as `warren.sql.listings.recent.runs` gives it."""
     row: dict[str, Any] = {
         "id": 9,
         "job_id": 7,
