@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import click
 
+from warren.program_name import shown_name
+
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {
     "up": ("warren.commands.up", "up", "Run everything here, to try Warren out."),
@@ -102,7 +104,7 @@ def main() -> NoReturn:
         # that run until they are stopped replace this one.
         signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        status = root.main(prog_name="warren", standalone_mode=False)
+        status = root.main(prog_name=shown_name(), standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader, such as `head`, is gone. Keep Python from failing again when it flushes.

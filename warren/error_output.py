@@ -10,6 +10,7 @@ from warren.broker.errors import BrokerError
 from warren.errors import WarrenError
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.handler_registry import HandlersError
+from warren.program_name import shown_name
 from warren.scheduler.problems import lookup_problem
 from warren.sql.errors import LookupFailed, SqlError
 
@@ -60,7 +61,7 @@ def _of_absence(error: ModuleNotFoundError) -> ErrorReport:
 def _unexpected(error: Exception) -> ErrorReport:
     words = _one_line(str(error))
     kind = type(error).__name__
-    line = f"unexpected {kind}: {words} (warren --debug … shows the stack trace)"
+    line = f"unexpected {kind}: {words} ({shown_name()} --debug … shows the stack trace)"
     return ErrorReport((line,), is_unexpected=True)
 
 

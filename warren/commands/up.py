@@ -1,8 +1,6 @@
 """`warren up`: everything in one process, for trying Warren out and small installations."""
 
 import contextlib
-import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from warren.executor.fork_server.secrecy import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.jobfile.up_jobs import UpJobs
 from warren.logs import BoundedFile, configure_logs
+from warren.program_name import own_call, shown_name
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.settings.file_lock import lock_embedded_database
 from warren.settings.home import LOG_FILE, home_database_url, home_secret, open_home
@@ -96,7 +95,7 @@ def up(
         finally:
             _print_password(platform.console)
         _serve(platform, signals)
-    print("stopped; `warren up` continues with the same data")
+    print(f"stopped; `{shown_name()} up` continues with the same data")
 
 
 def _refuse_services(settings: Settings) -> None:
@@ -113,7 +112,7 @@ def _embedded(settings: Settings) -> Settings:
 
 
 def _print_summary(settings: Settings, app: str, executors: int, platform: AllInOne) -> None:
-    command = own_name(sys.argv[0], shutil.which("warren"))
+    command = own_call()
     print(
         f"""
 Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slots} slots each).
@@ -140,13 +139,6 @@ def _print_password(console: UpConsole) -> None:
             f"admin password: {console.password}\n",
             flush=True,
         )
-
-
-def own_name(called: str, on_path: str | None) -> str:
-    """Return how to call this program: `warren` only if that is what the path finds."""
-    if on_path is not None and Path(on_path).resolve() == Path(called).resolve():
-        return "warren"
-    return called
 
 
 def _serve(platform: AllInOne, signals: Signals) -> None:
