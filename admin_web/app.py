@@ -32,7 +32,7 @@ def create_app(services: ConsoleServices) -> Flask:
     Checks before a view, in order: host and origin, sign-in and right, the user's place for a
     download, the form's token.
     """
-    app = Flask("admin_web")
+    app = Flask("warren.admin_web")
     app.session_interface = CookiePerPort()
     app.config.update(
         SECRET_KEY=_cookie_key(services.secret),

@@ -41,7 +41,7 @@ def create_api(services: ApiServices) -> Flask:
         LookupError: a view has no scope, or a route belongs to no view.
 
     """
-    app = Flask("admin_web", static_folder=None)
+    app = Flask("warren.admin_web", static_folder=None)
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.request_class = ApiRequest
     app.url_map.converters["id"] = IdConverter

@@ -39,6 +39,9 @@ class Module:
 #: The packages that lie beside `warren` in the repository and are imported as parts of it.
 INNER = frozenset({"admin_web", "broker", "executor", "scheduler", "sql"})
 
+#: Functions and classes that import the module that their first argument names.
+_IMPORT_BY_TEXT = {"Flask", "__import__", "files", "import_module"}
+
 #: All modules by their dotted names; an `__init__.py` has the package's name.
 CodeBase = Mapping[str, Module]
 
@@ -269,7 +272,7 @@ def _written_imports(tree: ast.Module, home: str) -> Iterator[Import]:
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 yield Import(module=_origin(node, home), name=alias.name, line=node.lineno)
-        elif isinstance(node, ast.Call) and _called(node) in {"import_module", "__import__"}:
+        elif isinstance(node, ast.Call) and _called(node) in _IMPORT_BY_TEXT:
             yield from _by_text(node)
 
 

@@ -276,7 +276,14 @@ class TestWheel:
 
 class TestChecksThatCanFail:
     @pytest.mark.parametrize(
-        "source", ["import sql.runs", "from executor import lanes", "import_module('broker.codec')"]
+        "source",
+        [
+            "import sql.runs",
+            "from executor import lanes",
+            "import_module('broker.codec')",
+            "resources.files('admin_web')",
+            "Flask('admin_web', static_folder=None)",
+        ],
     )
     def test_name_of_a_users_own_module_is_named(self, source: str) -> None:
         [found] = architecture.bare_imports("a.py", ast.parse(source))

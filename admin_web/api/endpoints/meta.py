@@ -15,7 +15,7 @@ from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 
 HTML, CSS = "text/html", "text/css"
-_STYLE = resources.files("admin_web") / "static" / "api.css"
+_STYLE = resources.files("warren.admin_web") / "static" / "api.css"
 
 
 class About(msgspec.Struct, kw_only=True):
