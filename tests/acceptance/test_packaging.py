@@ -3,18 +3,26 @@
 Building needs no network. Installing needs PyPI, and is skipped where that cannot be reached.
 """
 
+import json
+import shlex
+from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
-from tests.support import distributions
+from tests.support import distributions, own_modules
+from tests.support.command import Command
 from tests.support.distributions import BUNDLE
+from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from warren.cli import COMMANDS
 from warren.error_output import SERVER_LIBRARIES
 
 #: The commands of a host that has executors and no database.
 OF_THE_BASE = {"executor", "try", "check", "secrets"}
+
+CONSTRAINTS = Path(__file__).parents[2] / "constraints.txt"
 
 #: How `check` and `executor` begin to complain where all is well but the broker.
 NO_BROKER = ["error: broker: cannot reach", "error: cannot reach"]
@@ -198,6 +206,125 @@ class TestExecutorsHost:
             "error: this command needs the gateway, and aiohttp is not installed: "
             "pip install 'warren[gateway]'"
         )
+
+
+#: PyPI's distributions that install `scheduler`, `executor` and `sql`.
+NAMESAKES = ["scheduler", "executor", "python-sql"]
+
+HANDLERS_OF_NAMESAKES = """
+import executor, scheduler, sql
+from warren import Client, JobContext, job
+
+@job("words")
+def words(context: JobContext) -> str:
+    table = sql.Table("orders")
+    said = executor.execute("echo", "echoed", capture=True)
+    return f"{said} {scheduler.Scheduler().jobs} {table.select(table.id)}"
+"""
+
+#: Prints each file that several distributions have installed, and each that another has replaced.
+FILES_OF_SEVERAL = """
+from collections import Counter
+from importlib.metadata import distributions
+files = [file for one in distributions() for file in one.files]
+counted = Counter(file.locate().resolve() for file in files)
+print([str(file) for file, count in counted.items() if count > 1])
+print([str(file) for file in files if file.size not in (None, file.locate().stat().st_size)])
+"""
+
+JOB_FILE = """
+apps: [{name: shop}]
+jobs: [{name: words, app: shop, schedule: {every: 1}, handler: words, enabled: true}]
+"""
+
+
+@pytest.fixture(scope="module")
+def crowded(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment with the wheel, its extra `server`, and PyPI's namesakes."""
+    folder = tmp_path_factory.mktemp("crowded")
+    distributions.skip_without_pypi(folder)
+    packages = [f"{wheel}[server]", "-c", str(CONSTRAINTS), *NAMESAKES]
+    return distributions.make_environment(folder / "venv", packages)
+
+
+@pytest.mark.release
+class TestNamesakes:
+    """Users' modules, and others' distributions, that are named as our folders are."""
+
+    @pytest.fixture(params=["packages beside", "files beside", "packages on path", "files on path"])
+    def project(self, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path]:
+        """A folder with handlers, and the one with a module of each name: itself, or another."""
+        kind, _, place = request.param.partition(" ")
+        write = own_modules.write_packages if kind == "packages" else own_modules.write_files
+        modules = write(tmp_path if place == "beside" else tmp_path / "modules")
+        (tmp_path / "handlers.py").write_text(own_modules.HANDLERS)
+        (tmp_path / "jobs.yaml").write_text(JOB_FILE)
+        return tmp_path, modules
+
+    @pytest.fixture
+    def command(self, crowded: Path, project: tuple[Path, Path]) -> Callable[..., Command]:
+        """Runs a program of the environment in the project's folder."""
+        folder, modules = project
+        env = {} if modules == folder else {"PYTHONPATH": str(modules)}
+
+        def command(name: str, *arguments: str, **more: str) -> Command:
+            return Command(*arguments, folder=folder, program=crowded / name, env=env | more)
+
+        return command
+
+    def test_no_file_is_overwritten(self, crowded: Path, tmp_path: Path) -> None:
+        done = distributions.run(crowded / "python", "-c", FILES_OF_SEVERAL, folder=tmp_path)
+
+        assert done.stdout == "[]\n[]\n"
+
+    def test_distributions_work_beside(self, crowded: Path, tmp_path: Path) -> None:
+        (tmp_path / "handlers.py").write_text(HANDLERS_OF_NAMESAKES)
+
+        done = distributions.run(crowded / "warren", "try", "handlers.py", "words", folder=tmp_path)
+
+        assert 'echoed set() SELECT "a"."id" FROM "orders" AS "a"' in done.stdout
+
+    def test_own_modules_work_with_a_program_and_try(self, command: Callable[..., Command]) -> None:
+        with command("python", "-c", own_modules.PROGRAM) as program:
+            assert (program.wait(), program.text()) == (0, own_modules.WORDS + "\n")
+        with command("warren", "try", "handlers.py", "words") as tried:
+            assert tried.wait() == 0, tried.text()
+            assert own_modules.WORDS in tried.text()
+
+    def test_own_modules_work_with_an_executor(
+        self, command: Callable[..., Command], project: tuple[Path, Path], vhost: str
+    ) -> None:
+        settings = {"WARREN_BROKER_URL": vhost, "WARREN_APP_SECRET": "s" * 64}
+        loaded = project[0] / "loaded"
+
+        with command("warren", "executor", "--app", "shop", "handlers.py", **settings) as executor:
+            eventually(lambda: loaded.exists() and loaded.read_text() == own_modules.WORDS, 30)
+            assert executor.is_running, executor.text()
+
+    def test_own_modules_work_with_up(
+        self, command: Callable[..., Command], project: tuple[Path, Path]
+    ) -> None:
+        arguments = ("up", "--jobs", "handlers.py", "--apply", "jobs.yaml", "--port", "0")
+
+        with command("python", "-m", "warren", *arguments) as up:
+            console = up.wait_for("  console ").split()[-1]
+            called = up.wait_for(" runs list ").partition(" runs list ")[0]
+
+            def messages() -> set[str]:
+                """Ask as `up` said that one can, in another terminal."""
+                [program, *module] = shlex.split(called)
+                listed = (*module, "runs", "list", "--status", "SUCCEEDED", "--json")
+                done = distributions.run(Path(program), *listed, folder=project[0])
+                return {json.loads(line)["message"] for line in done.stdout.splitlines()}
+
+            assert called.endswith("/python -m warren")
+            assert [status_of(console + path) for path in ("/", "/static/console.css")] == [200] * 2
+            eventually(lambda: messages() == {own_modules.WORDS}, 30, every=0.5)
+
+
+def status_of(url: str) -> int:
+    with urlopen(url, timeout=30) as answer:
+        return int(answer.status)
 
 
 @pytest.mark.release
