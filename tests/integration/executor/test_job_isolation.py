@@ -257,6 +257,22 @@ class TestLoading:
 
         assert line in caught.value.line
 
+    def test_modules_of_the_same_name_in_two_folders_are_refused(
+        self, load: Callable[..., SlotHarness], tmp_path: Path
+    ) -> None:
+        sources = []
+        for folder in (tmp_path / "a", tmp_path / "b"):
+            folder.mkdir()
+            (folder / "util.py").write_text(f"WORD = {folder.name!r}\n")
+            (folder / "handlers.py").write_text("def lazily():\n    from util import WORD\n")
+            sources.append(str(folder / "handlers.py"))
+
+        with pytest.raises(HandlersError) as caught:
+            load("", sources=sources)
+
+        assert f"{tmp_path}/a/util.py and {tmp_path}/b/util.py" in caught.value.line
+        assert caught.value.traceback == ""
+
     def test_traceback_shows_the_users_lines(self, load: Callable[..., SlotHarness]) -> None:
         with pytest.raises(HandlersError) as caught:
             load("def inner():\n    raise KeyError('deep')\ninner()")
