@@ -41,13 +41,13 @@ SELECT seq, CONCAT('app-', seq), CONCAT('App ', seq), 0 FROM seq_1_to_{apps}
 """
 _JOBS = """
 INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time, schedule_type,
- schedule_conf, timezone, misfire_strategy, executor_route_strategy, executor_handler,
- executor_param, executor_block_strategy, executor_timeout, executor_fail_retry_count, retry_delay,
- delivery, concurrency, fresh_process, glue_type, trigger_status, trigger_last_time,
- trigger_next_time, tags)
+ schedule_conf, timezone, misfire_strategy, late_limit, executor_route_strategy,
+ executor_handler, executor_param, executor_block_strategy, executor_timeout,
+ executor_fail_retry_count, retry_delay, delivery, concurrency, fresh_process, glue_type,
+ trigger_status, trigger_last_time, trigger_next_time, tags)
 SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
  UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON',
- CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 'ROUND',
+ CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 60, 'ROUND',
  CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
  0, 0, 0, 'AT_MOST_ONCE', 1, 0, IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'), IF(seq MOD 10, 1, 0),
  IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {next_tick}, 0),
@@ -96,9 +96,9 @@ FROM seq_1_to_{apps} AS app JOIN seq_0_to_400 AS day
 """,
     """
 INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled, schedule_type,
- schedule_conf, timezone, misfire_strategy, anchor)
+ schedule_conf, timezone, misfire_strategy, late_limit, anchor)
 SELECT id, {now}, 'bench', {now}, trigger_status, schedule_type, schedule_conf, timezone,
- misfire_strategy, {now}
+ misfire_strategy, late_limit, {now}
 FROM xxl_job_info
 """,
 )

@@ -1,7 +1,8 @@
 """What nearly all roles of a scheduler need, as one value."""
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -33,6 +34,7 @@ class NodeContext:
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
         wake_dispatcher: set to end the dispatcher's wait early.
+        has_old_runs: set when runs may be sent that are long due, further back than it looks.
 
     """
 
@@ -46,6 +48,7 @@ class NodeContext:
     timeouts: Timeouts
     limits: ClaimLimits
     wake_dispatcher: WakeUp
+    has_old_runs: threading.Event = field(default_factory=threading.Event)
 
     def now_ms(self) -> int:
         """Return the time of the database's clock in epoch milliseconds."""
@@ -61,3 +64,8 @@ class NodeContext:
         if has_planned(written):
             self.wake_dispatcher.set()
         return written
+
+    def wake_for_old_runs(self) -> None:
+        """Have the dispatcher look for runs that are long due, at once."""
+        self.has_old_runs.set()
+        self.wake_dispatcher.set()

@@ -260,7 +260,6 @@ class Roles:
                 roster=self.roster,
                 workload=self.workload,
                 resolver=resolver,
-                uptime=self.uptime,
             ),
             resolver=resolver,
             sender=TriggerSender(self.publisher, self.confirmations, self.workload, probes),
@@ -291,6 +290,7 @@ class Roles:
             completion=self.completion,
             uptime=self.uptime,
             has_pauses=self.work.may_have_pauses,
+            alarm_defaults=self._options.alarm_policy.defaults,
         )
 
     def _make_callbacks(self) -> None:

@@ -5,6 +5,9 @@ from enum import StrEnum
 #: The schedule kind of a job that is only triggered by hand, by API or by a parent.
 NO_SCHEDULE = "NONE"
 
+#: How late a due time may still run as itself, for jobs that say nothing, in seconds.
+LATE_LIMIT_SECONDS = 60
+
 
 class DeliveryGuarantee(StrEnum):
     """Whether a run that may have started is started again when its executor is lost."""

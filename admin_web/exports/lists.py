@@ -24,8 +24,16 @@ from warren.sql.registry import apps
 
 _JOB = (
     *("id", "app", "name", "author", "tags", "enabled", "schedule", "timezone", "handler"),
-    *("script_language", "param", "route", "block", "misfire", "delivery", "concurrency"),
-    *("timeout", "retries", "retry_delay", "next_fire_at", "stop_reason", "last_status"),
+    *("script_language", "param", "route", "block", "misfire", "late_limit", "delivery"),
+    *(
+        "concurrency",
+        "timeout",
+        "retries",
+        "retry_delay",
+        "next_fire_at",
+        "stop_reason",
+        "last_status",
+    ),
     "last_due_at",
 )
 _RUN = (

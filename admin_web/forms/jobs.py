@@ -92,6 +92,11 @@ class JobForm(ConsoleForm):
     route = _field("route", lazy_gettext("Route"))
     block = _field("block", lazy_gettext("If still running"))
     misfire = _field("misfire", lazy_gettext("Missed runs"))
+    late_limit = _field(
+        "late_limit",
+        lazy_gettext("Late limit, in seconds"),
+        lazy_gettext("Up to this late, a run starts as usual. Later, it counts as missed."),
+    )
     delivery = _field("delivery", lazy_gettext("If an executor is lost"))
     concurrency = _field(
         "concurrency",

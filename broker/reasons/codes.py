@@ -168,13 +168,19 @@ class Why(Sentence):
     OVERDUE = "over %(most)s runs are overdue"
     MISFIRED = "misfired, %(seconds)s s late; policy %(policy)s"
     MISFIRED_IN_ONE = "misfired, %(seconds)s s late; one MISFIRE run covers them all"
+    LATE_BEFORE_ANOTHER = "%(seconds)s s late; a later one ran instead"
     MISSED = "no scheduler could send it in time; policy %(policy)s"
     MISSED_IN_ONE = "no scheduler could send it in time; one MISFIRE run covers them all"
+    MISSED_BEFORE_ANOTHER = "no scheduler could send it in time; a later one ran instead"
     MISSED_BY_PAUSE = "dispatch was paused when it was due; policy %(policy)s"
     MISSED_BY_PAUSE_IN_ONE = "dispatch was paused when it was due; one MISFIRE run covers them all"
+    MISSED_BY_PAUSE_BEFORE_ANOTHER = "dispatch was paused when it was due; a later one ran instead"
     MISSED_BY_APP_PAUSE = "its app was paused when it was due; policy %(policy)s"
     MISSED_BY_APP_PAUSE_IN_ONE = (
         "its app was paused when it was due; one MISFIRE run covers them all"
+    )
+    MISSED_BY_APP_PAUSE_BEFORE_ANOTHER = (
+        "its app was paused when it was due; a later one ran instead"
     )
     STOPPED_BY = "job stopped by %(who)s"
     DELETED_BY = "job deleted by %(who)s"

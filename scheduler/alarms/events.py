@@ -36,6 +36,21 @@ class Overdue(_News, frozen=True, kw_only=True):
     skipped_from: int
 
 
+class Missed(_News, frozen=True, kw_only=True):
+    """Due times of a job are skipped, as nobody could send them in time: from `first_at` on.
+
+    Instants are epoch milliseconds; `why` says what happened, `timezone` is the job's. More of the
+    same outage may be recorded later.
+    """
+
+    job: str
+    timezone: str
+    count: int
+    first_at: int
+    last_at: int
+    why: str
+
+
 class Absence(_News, frozen=True, kw_only=True):
     """No executor of an app has taken runs for `seconds`."""
 
@@ -86,7 +101,7 @@ class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     address: str
 
 
-News = Failure | Overdue | Absence | Return | Ailing | Summary | TickNews
+News = Failure | Overdue | Missed | Absence | Return | Ailing | Summary | TickNews
 
 _decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
 

@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.events import Failure, Overdue, Summary, bare, from_text, to_text
+from warren.scheduler.alarms.events import (
+    Failure,
+    Missed,
+    Overdue,
+    Summary,
+    bare,
+    from_text,
+    to_text,
+)
 from warren.sql.alarms import alarms, rate_limit
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
 from warren.sql.alarms.rate_limit import Group
@@ -122,7 +130,7 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
     news = from_text(newest.content)
     summary = Summary(
         app=news.app,
-        job=news.job if isinstance(news, Failure | Overdue) else "",
+        job=news.job if isinstance(news, Failure | Overdue | Missed) else "",
         count=held.number,
         first_at=held.first_at,
         last_at=held.last_at,

@@ -187,7 +187,7 @@ def _spans(
                 change.schedule_kind, change.schedule_value, change.timezone or timezone
             )
             is_last = change is changes[-1] and until_ms == end_ms
-            late_starts = LateStartRule.of(change.misfire, downtimes)
+            late_starts = LateStartRule.of(change.misfire, downtimes, changes)
             yield _Span(schedule, change.anchor, after_ms, until_ms, is_last, late_starts)
 
 

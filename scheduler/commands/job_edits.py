@@ -16,6 +16,7 @@ from warren.sql.models import Job
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value"})
 _TIMEZONE = frozenset({"timezone"})
 _MISFIRE = frozenset({"misfire"})
+_POLICIES = _MISFIRE | {"late_limit"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class Edit:
 
     @property
     def changes_policy_only(self) -> bool:
-        """Whether the job gets another misfire policy, but keeps its schedule."""
-        return _any_of(_MISFIRE, self.fields) and not self.reschedules
+        """Whether late ticks are treated otherwise, but the schedule stays."""
+        return _any_of(_POLICIES, self.fields) and not self.reschedules
 
 
 def edit_of(job: Job, spec: JobSpec) -> Edit:

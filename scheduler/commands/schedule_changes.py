@@ -172,7 +172,7 @@ class ScheduleChanges:
         self._record(session, job, self.zone(session, job.timezone), now_ms)
 
     def record_policies(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
-        """Record new misfire policies of stored jobs; their ticks stay those of the same zone."""
+        """Record new policies of stored jobs for late ticks, which stay those of the same zone."""
         zones = self._zones(session, jobs)
         for job in jobs:
             self._record(session, job, zones[job.id], now_ms)

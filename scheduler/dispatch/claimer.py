@@ -3,8 +3,8 @@
     PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
             └─> UNDELIVERED: no executor takes it
 
-A run stays PLANNED while its executor is full or offline, its route waits for an answer, or its app
-has just been paused.
+A run stays PLANNED while its executor is full or offline, its route waits for an answer, its app
+has just been paused, or nobody could send it in time and it is not decided yet whether it runs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,15 @@ from warren.scheduler.dispatch.run_routing import RunRouting
 from warren.scheduler.dispatch.workload import Workload
 from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.membership.uptime import SendingUptime
+from warren.scheduler.membership.uptime import due_times
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.routing.built_in_routes import memory_of_underway, underway
 from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probe_answers import UNDERWAY_SECONDS
 from warren.sql.jobs import jobs, route_memory
 from warren.sql.jobs.jobs import JobToRun
+from warren.sql.registry import uptimes
+from warren.sql.run_status import LATE_MS
 from warren.sql.runs import queries, transitions
 from warren.sql.runs.run_rows import PlannedRun
 
@@ -44,14 +46,12 @@ class Claimer:
         roster: Roster,
         workload: Workload,
         resolver: RouteResolver,
-        uptime: SendingUptime,
     ) -> None:
         self._context = context
         self._completion = completion
         self._roster = roster
         self._workload = workload
         self._resolver = resolver
-        self._uptime = uptime
         self._scripts = Scripts()
 
     def claim(self, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
@@ -72,10 +72,13 @@ class Claimer:
         )
         found = jobs.for_runs(session, {row.job_id for row in rows})
         now_ms = self._context.now_ms()
-        if not self._uptime.is_valid:
-            # So long after the peek, the runs that it found may have misfired. This is asked after
-            # the clock: what is routed at this instant was routed before a downtime could end.
+        # Read after the clock: what is routed at this instant was routed before a downtime could
+        # end that is not recorded yet.
+        sending = uptimes.sending_state(session, facts.app_id, now_ms)
+        if now_ms - sending.until_ms > LATE_MS:
             return ClaimOutcome()
+        if late := due_times(sending.downtimes):
+            rows = [row for row in rows if not any(span.covers(row) for span in late)]
         facts = replace(
             facts,
             now_ms=now_ms,

@@ -118,7 +118,8 @@ class Dispatcher:
 
     def since_ms(self, now_ms: int) -> int:
         """Return the earliest due time that the next peek looks at."""
-        return self._since_ms if 0 <= now_ms - self._swept_at < SWEEP_MS else 0
+        is_swept = 0 <= now_ms - self._swept_at < SWEEP_MS
+        return self._since_ms if is_swept and not self._context.has_old_runs.is_set() else 0
 
     def _look(self, session: Session, now_ms: int) -> dict[int, int]:
         """Read the pauses; return when the next run of each app that is not paused is due."""
@@ -126,6 +127,9 @@ class Dispatcher:
         self._pauses = Pauses(pauses.known(session), now_ms)
         if self._pauses.held_apps != held:
             self._swept_at = 0  # runs held back by a pause may be long due
+        if self._context.has_old_runs.is_set():
+            self._context.has_old_runs.clear()
+            self._swept_at = 0
         since_ms = self.since_ms(now_ms)
         due = due_runs.next_due(session, since_ms=since_ms)
         due = {app_id: at for app_id, at in due.items() if app_id not in self._pauses.held_apps}
@@ -141,7 +145,7 @@ class Dispatcher:
             return IDLE_SECONDS
         self._uptime.note(able=True)
         if not self._uptime.is_valid:
-            self._uptime.keep(self._context.now_ms())
+            self._uptime.keep(self._context.now_ms)
         live = self._destinations.live(app)
         if not live:
             return self._give_up(app_id, app)

@@ -1,8 +1,13 @@
 """Decides, job by job, about scheduled runs that no scheduler was able or allowed to send in time.
 
-    DO_NOTHING     each is CANCELLED, and its tick recorded as skipped
-    FIRE_ONCE_NOW  the last one is sent now as MISFIRE, unless one of a later tick stands for it;
-                   each of the others is CANCELLED, and its tick recorded as skipped
+Only the last tick up to now can still run. The others are CANCELLED, and their ticks recorded as
+skipped. The last one
+
+    within its job's late limit   is released, and runs as itself
+    later, FIRE_ONCE_NOW          is sent now as MISFIRE
+    later, DO_NOTHING             is CANCELLED too, and the job's alarm targets are told
+
+Nobody is told what a pause held back: whoever paused has asked for it.
 
 Any number of schedulers may work on it: whoever holds the job's row decides about all its runs in
 one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
@@ -16,6 +21,8 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Reason
+from warren.scheduler.alarms import missed
+from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.dispatch.pauses import MissedBy, Pauses
@@ -42,11 +49,16 @@ LINGER_MS = 30_000
 IDLE_SECONDS = 0.5
 WAITING_SECONDS = 0.05
 
-#: Why a run is cancelled that its job skips, and one that another run stands for.
+#: Why a run is cancelled that its job skips, and one before another that runs, or is a MISFIRE.
 _SKIPPED = {
     MissedBy.SCHEDULERS: Why.MISSED(policy=MisfirePolicy.DO_NOTHING),
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE(policy=MisfirePolicy.DO_NOTHING),
     MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE(policy=MisfirePolicy.DO_NOTHING),
+}
+_BEFORE_ANOTHER = {
+    MissedBy.SCHEDULERS: Why.MISSED_BEFORE_ANOTHER(),
+    MissedBy.PAUSE: Why.MISSED_BY_PAUSE_BEFORE_ANOTHER(),
+    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_BEFORE_ANOTHER(),
 }
 _STOOD_FOR = {
     MissedBy.SCHEDULERS: Why.MISSED_IN_ONE(),
@@ -59,11 +71,12 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What one transaction writes: runs that are cancelled, with the reason, and sent now."""
+    """What one transaction writes: runs that are cancelled, with the reason; sent now; released."""
 
     held: Pauses
     cancelled: list[tuple[PlannedRun, Reason]] = field(default_factory=list)
     fired: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
 
     def cancel(self, rows: Iterable[PlannedRun], why: Mapping[MissedBy, Reason]) -> None:
         """Cancel runs, each with the reason for what made it late."""
@@ -76,6 +89,7 @@ class MissedRuns:
     Args:
         uptime: of this scheduler, which it shares with the others.
         has_pauses: whether there may be pauses.
+        alarm_defaults: targets of alarms about skipped ticks, for jobs without their own.
 
     """
 
@@ -86,11 +100,13 @@ class MissedRuns:
         completion: Completion,
         uptime: SendingUptime,
         has_pauses: Callable[[], bool],
+        alarm_defaults: AlarmTargets = NOBODY,
     ) -> None:
         self._context = context
         self._completion = completion
         self._uptime = uptime
         self._has_pauses = has_pauses
+        self._alarm_defaults = alarm_defaults
 
     def tick(self, now_ms: int) -> float:
         """Decide about all missed runs; return the seconds until the next round.
@@ -99,24 +115,24 @@ class MissedRuns:
         """
         if not self._context.clock.is_steady:
             return IDLE_SECONDS
-        downtimes = self._downtimes(now_ms)
+        downtimes = self._downtimes()
         held = self._pauses(now_ms)
         spans = [*due_times(downtimes), *held.missed]
         if not spans and not held.is_any_over:
             return IDLE_SECONDS
         found = self._context.database.read(lambda session: due_runs.missed_jobs(session, spans))
         for job_ids in chunks(found, BATCH):
-            self._decide(job_ids, spans, held, now_ms)
+            self._decide(job_ids, spans, held)
         if not found:
             self._settle([one for one in downtimes if now_ms - one.to_ms > LINGER_MS])
             self._settle_pauses(held.over_before(now_ms - LINGER_MS))
         return WAITING_SECONDS if found else IDLE_SECONDS
 
-    def _downtimes(self, now_ms: int) -> Sequence[Downtime]:
+    def _downtimes(self) -> Sequence[Downtime]:
         """Return the unsettled downtimes; a scheduler that can send has already read them."""
         if not self._uptime.is_able:
             return self._context.database.read(uptimes.unsettled)
-        self._uptime.keep(now_ms)
+        self._uptime.keep(self._context.now_ms)
         return self._uptime.downtimes
 
     def _pauses(self, now_ms: int) -> Pauses:
@@ -124,16 +140,18 @@ class MissedRuns:
             return Pauses()
         return Pauses(self._context.database.read(pauses.known), now_ms)
 
-    def _decide(
-        self, job_ids: Sequence[int], spans: Sequence[DueSpan], held: Pauses, now_ms: int
-    ) -> None:
+    def _decide(self, job_ids: Sequence[int], spans: Sequence[DueSpan], held: Pauses) -> None:
         def unit(session: Session) -> _Verdicts:
-            verdicts = _Verdicts(held)
-            _judge(session, job_ids, spans, verdicts, now_ms)
+            known = due_jobs.claim_by_ids(session, job_ids)
+            locked = _lock(session, [job.id for job in known], spans)
+            now_ms, verdicts = self._context.now_ms(), _Verdicts(held)
+            _judge(session, known, locked, verdicts, now_ms)
             self._write(session, verdicts, now_ms)
             return verdicts
 
         verdicts = self._context.write_runs(unit, has_planned=lambda found: found.fired)
+        if verdicts.released:
+            self._context.wake_for_old_runs()
         if verdicts.cancelled or verdicts.fired:
             log.warning(
                 "runs_misfired", cancelled=len(verdicts.cancelled), fired=len(verdicts.fired)
@@ -142,10 +160,16 @@ class MissedRuns:
     def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
         ends = [cancelled(row.id, reason, now_ms) for row, reason in verdicts.cancelled]
         self._completion.end(session, ends)
-        history.record_skips(
-            session, [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
-        )
+        skips = [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
+        history.record_skips(session, skips)
+        told = [
+            skip
+            for skip, (_, reason) in zip(skips, verdicts.cancelled, strict=True)
+            if reason == _SKIPPED[MissedBy.SCHEDULERS]
+        ]
+        missed.add_alarms(session, told, self._alarm_defaults, now_ms=now_ms)
         planned_runs.misfire(session, verdicts.fired, now_ms=now_ms)
+        planned_runs.release(session, verdicts.released, now_ms=now_ms)
 
     def _settle(self, downtimes: list[Downtime]) -> None:
         if downtimes:
@@ -158,18 +182,18 @@ class MissedRuns:
 
 def _judge(
     session: Session,
-    job_ids: Sequence[int],
-    spans: Sequence[DueSpan],
+    known: Iterable[MissedJob],
+    locked: Mapping[int, list[PlannedRun]],
     verdicts: _Verdicts,
     now_ms: int,
 ) -> None:
-    known = due_jobs.claim_by_ids(session, job_ids)
-    locked = _lock(session, [job.id for job in known], spans)
-    first_ms = min((row.scheduled_at for rows in locked.values() for row in rows), default=0)
-    later = due_runs.last_misfires(session, locked, since_ms=first_ms) if locked else {}
+    if not locked:
+        return
+    first_ms = min(row.scheduled_at for rows in locked.values() for row in rows)
+    last = due_runs.last_ticks(session, locked, since_ms=first_ms, now_ms=now_ms)
     for job in known:
         if rows := locked.get(job.id):
-            _judge_job(job, rows, later.get(job.id, 0), verdicts, now_ms)
+            _judge_job(job, rows, last.get(job.id, 0), verdicts, now_ms)
 
 
 def _lock(
@@ -192,18 +216,22 @@ def _lock(
 
 
 def _judge_job(
-    job: MissedJob, rows: list[PlannedRun], later_ms: int, verdicts: _Verdicts, now_ms: int
+    job: MissedJob, rows: list[PlannedRun], last_ms: int, verdicts: _Verdicts, now_ms: int
 ) -> None:
-    if job.misfire != MisfirePolicy.FIRE_ONCE_NOW:
-        verdicts.cancel(rows, _SKIPPED)
-        return
+    """Decide about a job's late runs, in tick order; `last_ms` is its last tick with a run."""
     if job.is_enabled and job.next_tick_at <= now_ms:
-        return  # a planner is about to decide about later ticks, which may have misfired too
-    last = rows[-1]
-    if later_ms <= last.scheduled_at:
+        return  # a planner is about to decide about later ticks, which may be the last
+    *earlier, last = rows
+    if last_ms > last.scheduled_at:
+        verdicts.cancel(rows, _BEFORE_ANOTHER)
+    elif now_ms - last.due_at <= job.late_limit * 1_000:
+        verdicts.released.append(last.id)
+        verdicts.cancel(earlier, _BEFORE_ANOTHER)
+    elif job.misfire == MisfirePolicy.FIRE_ONCE_NOW:
         verdicts.fired.append(last.id)
-        rows = rows[:-1]
-    verdicts.cancel(rows, _STOOD_FOR)
+        verdicts.cancel(earlier, _STOOD_FOR)
+    else:
+        verdicts.cancel(rows, _SKIPPED)
 
 
 def _skip(row: PlannedRun, reason: Reason, now_ms: int) -> SkippedTicks:

@@ -1,8 +1,8 @@
 """What pauses hold back at one instant: the whole cluster, some apps, and the runs they delayed.
 
-A scheduled run of a paused app that was due over 5 s before the pause ended has misfired: its job's
-policy decides, as after a downtime in which no scheduler could send. A pause of the whole cluster
-counts as a downtime (`scheduler/membership/uptime.py`).
+A scheduled run of a paused app that was due over 5 s before the pause ended is late: it is decided
+whether it still runs, as after a downtime in which no scheduler could send. A pause of the whole
+cluster counts as a downtime (`scheduler/membership/uptime.py`).
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class Pauses:
 
     @property
     def missed(self) -> list[DueSpan]:
-        """Spans of due times in which an app's scheduled runs have misfired."""
+        """Spans of due times in which an app's scheduled runs were held back."""
         return due_times(pauses.held_by_apps(self._over))
 
     def missed_of(self, app_id: int) -> list[DueSpan]:

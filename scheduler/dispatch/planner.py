@@ -7,7 +7,7 @@ to do: the rows are the timer.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import structlog
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Reason
-from warren.scheduler.alarms import overdue
+from warren.scheduler.alarms import missed, overdue
 from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
 from warren.scheduler.bisection import bisect
 from warren.scheduler.explanations import explanation, fault_of
@@ -70,10 +70,11 @@ class _Round:
 
 
 class _Counts(NamedTuple):
-    """How many jobs a transaction has claimed, and how many runs it has planned."""
+    """How many jobs a transaction has claimed, and how many runs it has planned, late ones too."""
 
     jobs: int
     runs: int
+    late: int
 
 
 @dataclass(slots=True)
@@ -81,6 +82,7 @@ class _Batch:
     """What one transaction writes.
 
     Attributes:
+        told: those of the skips in whose place nothing runs.
         overdue: skips of jobs with too many overdue rows, and how many of these there are.
         watermarks: up to when those jobs' due times were decided before, by id; not of fixed
             delays, of which the audit needs a record for each.
@@ -90,6 +92,7 @@ class _Batch:
     planned: list[planning.NewRun] = field(default_factory=list)
     advanced: list[dict[str, int]] = field(default_factory=list)
     skips: list[SkippedTicks] = field(default_factory=list)
+    told: list[SkippedTicks] = field(default_factory=list)
     overdue: list[tuple[SkippedTicks, int]] = field(default_factory=list)
     watermarks: dict[int, int] = field(default_factory=dict)
     stops: list[due_jobs.JobStop] = field(default_factory=list)
@@ -142,6 +145,8 @@ class Planner:
             lambda session: self._plan(session, this_round, only),
             has_planned=lambda counts: counts.runs,
         )
+        if counts.late:
+            self._context.wake_for_old_runs()
         return counts.jobs
 
     def _plan_apart(self, this_round: _Round) -> int:
@@ -182,10 +187,12 @@ class Planner:
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
+        missed.add_alarms(session, batch.told, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
-        return _Counts(jobs=len(claimed), runs=len(batch.planned))
+        late = sum(run.released_at is not None for run in batch.planned)
+        return _Counts(jobs=len(claimed), runs=len(batch.planned), late=late)
 
     def _decide(self, job: JobToPlan, now_ms: int, zone: str) -> Plan:
         return decide(
@@ -194,11 +201,12 @@ class Planner:
             watermark_ms=job.last_tick_at,
             now_ms=now_ms,
             policy=MisfirePolicy(job.misfire),
+            late_limit_ms=job.late_limit * 1_000,
             overdue_rows=self._overdue.get(job.id, 0),
         )
 
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
-        batch.planned += _new_runs(job, plan)
+        batch.planned += _new_runs(job, plan, now_ms)
         skips = _skips(job, plan, now_ms)
         overdue_rows = self._overdue.get(job.id, 0)
         if overdue_rows > OVERDUE_LIMIT:
@@ -207,6 +215,8 @@ class Planner:
                 batch.watermarks[job.id] = job.last_tick_at
         else:
             batch.skips += skips
+            told = zip(skips, plan.skips, strict=True)
+            batch.told += [skip for skip, decided in told if decided.is_told]
         _advance(job, plan, batch)
 
     def _write_stops(
@@ -231,9 +241,12 @@ def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
     return due_jobs.claim_due(session, until_ms=this_round.began_ms + WINDOW_MS, limit=BATCH)
 
 
-def _new_runs(job: JobToPlan, plan: Plan) -> list[planning.NewRun]:
+def _new_runs(job: JobToPlan, plan: Plan, now_ms: int) -> list[planning.NewRun]:
     return [
-        run_of(job, kind=fire.kind, scheduled_at=fire.scheduled_at_ms, due_at=fire.due_at_ms)
+        replace(
+            run_of(job, kind=fire.kind, scheduled_at=fire.scheduled_at_ms, due_at=fire.due_at_ms),
+            released_at=now_ms if fire.is_late else None,
+        )
         for fire in plan.fires
     ]
 

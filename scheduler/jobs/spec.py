@@ -18,7 +18,7 @@ from warren.scheduler.jobs.field_kinds import (
 )
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
-from warren.sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
+from warren.sql.job_choices import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
 
 #: XXL-JOB's routes; an installation may add more.
 ROUTES = tuple(route.value for route in Route)
@@ -58,6 +58,7 @@ class JobSpec:
     Attributes:
         schedule_kind: a kind of `scheduler/schedules/registry.py`, which reads `schedule_value`.
         timezone: empty = the scheduler's.
+        late_limit: how late a due time may still run as itself.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
         fresh_process: None = the executor decides.
         children: NAME of a job in the same app, or APP/NAME.
@@ -80,6 +81,7 @@ class JobSpec:
     route: Annotated[str, Choice(ROUTES)] = "FIRST"
     block: Annotated[str, Choice(BLOCKS)] = "SERIAL_EXECUTION"
     misfire: Annotated[str, Choice(MISFIRES)] = "DO_NOTHING"
+    late_limit: Annotated[int, Number(5, 86_400, "s")] = LATE_LIMIT_SECONDS
     delivery: Annotated[str, Choice(DELIVERIES)] = DeliveryGuarantee.AT_MOST_ONCE
     concurrency: Annotated[int, Number(1, 1_000)] = 1
     timeout: Annotated[int, Number(0, 9_999_999, "s")] = 0

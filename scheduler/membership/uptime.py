@@ -1,13 +1,13 @@
 """Records while this scheduler can send, and reads the downtimes in which no scheduler could.
 
-A schedule's planned run that no scheduler could send for over 5 s after it was due has misfired. It
-is not sent any more; its job's misfire policy decides (`scheduler/dispatch/missed_runs.py`). A run
+A schedule's planned run that no scheduler could send for over 5 s after it was due is late. It is
+not sent before it is decided whether it still runs (`scheduler/dispatch/missed_runs.py`). A run
 that was due over 5 s before the downtime began was waiting for a full or absent executor, and keeps
 waiting.
 
          due        + 5 s                            due + 5 s
     ──────┼───────────┼───[ nobody can send ]────        ┼──────>
-          └ waits for its executor      └ misfired       └ sent late
+          └ waits for its executor      └ decided about  └ sent late
 """
 
 import threading
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
-    """Return the spans of due times in which a schedule's runs have misfired."""
+    """Return the spans of due times whose runs, planned by a schedule, nobody could send."""
     return [
         DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.to_ms, one.app_id)
         for one in downtimes
@@ -84,8 +84,12 @@ class SendingUptime:
         """Note whether the dispatcher can send now."""
         self._able_at = self._clock() if able else float("-inf")
 
-    def keep(self, now_ms: int) -> None:
-        """Record that this scheduler can send now, unless that was recorded within RECORD_MS."""
+    def keep(self, now_ms: Callable[[], int]) -> None:
+        """Record that this scheduler can send now, unless that was recorded within RECORD_MS.
+
+        `now_ms` is the database's clock. It is asked when the locks are held: an instant taken
+        before would hide how long there was no scheduler.
+        """
         with self._keeping:
             began_at = self._clock()
             is_known = began_at - self._kept_at < RECORD_MS / 1000
@@ -107,16 +111,16 @@ class SendingUptime:
             # Others detect a downtime 5 s after the last record, not after this read.
             self._learn(min(began_at, uptime_until + RECORD_MS / 1000), [])
 
-    def _extend(self, now_ms: int) -> list[Downtime] | None:
+    def _extend(self, now_ms: Callable[[], int]) -> list[Downtime] | None:
         """Extend the uptime; return the unsettled downtimes, None = no new ones."""
-        instants = uptimes.extension_values(now_ms=now_ms, gap_ms=LATE_MS)
+        instants = uptimes.extension_values(now_ms=now_ms(), gap_ms=LATE_MS)
         if self._database.update_autocommit(uptimes.EXTENSION, instants):
             return None
         return self._database.write(lambda session: _record(session, now_ms, is_known=True))
 
-    def _read_and_record(self, now_ms: int) -> list[Downtime]:
+    def _read_and_record(self, now_ms: Callable[[], int]) -> list[Downtime]:
         """Return the unsettled downtimes, after recording the uptime if it is time."""
-        known = self._database.read(lambda session: _known(session, now_ms))
+        known = self._database.read(lambda session: _known(session, now_ms()))
         if known is None:
             known = self._database.write(lambda session: _record(session, now_ms, is_known=False))
         return known or []
@@ -133,7 +137,9 @@ def _known(session: Session, now_ms: int) -> list[Downtime] | None:
     return uptimes.unsettled(session) if is_recorded else None
 
 
-def _record(session: Session, now_ms: int, *, is_known: bool) -> list[Downtime] | None:
+def _record(
+    session: Session, now_ms: Callable[[], int], *, is_known: bool
+) -> list[Downtime] | None:
     """Record that this scheduler can send; return the unsettled downtimes, None = no new ones."""
     down_ms = uptimes.extend(session, now_ms=now_ms, gap_ms=LATE_MS)
     if down_ms:

@@ -4,8 +4,11 @@ Every tick between the old watermark and the new one is in exactly one fire or o
 
       watermark              now - 5 s      now           now + 5 s
     ──────┼──────────────────────┼───────────┼───────────────┼─────>
-      oldest tick in here:           fire at    plan for its
-      all up to now misfired         once       time
+      oldest tick in here: all       fire at    plan for its
+      up to now are one group        once       time
+
+Of a group only the last tick can run. It runs as itself if it is not later than the job allows;
+otherwise the job's policy decides.
 """
 
 from collections.abc import Sequence
@@ -32,11 +35,12 @@ class MisfirePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """A run to plan; `kind` is SCHEDULE or MISFIRE."""
+    """A run to plan; `kind` is SCHEDULE or MISFIRE, and `is_late` one that runs as itself."""
 
     scheduled_at_ms: int
     due_at_ms: int
     kind: Kind
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,11 @@ class Skip:
     to_ms: int
     count: int
     reason: Reason
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nothing runs in their place, so that somebody must be told."""
+        return self.reason.code is Why.MISFIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,7 @@ def decide(
     watermark_ms: int,
     now_ms: int,
     policy: MisfirePolicy,
+    late_limit_ms: int,
     overdue_rows: int,
     limit: int = 50,
 ) -> Plan:
@@ -112,7 +122,8 @@ def decide(
         anchor_ms: any one tick of the job; for a fixed delay the open one (its stored next time).
         watermark_ms: every tick up to here is decided.
         now_ms: the database's clock.
-        policy: for missed ticks.
+        policy: for ticks that are later than the limit.
+        late_limit_ms: how late the last tick up to now may still run as itself.
         overdue_rows: PLANNED rows of this job that were already over 5 s late when last counted.
         limit: most ordinary fires per call; the rest is left to the next call.
 
@@ -127,7 +138,7 @@ def decide(
         skips = ticks.skips(watermark_ms, until_ms, Why.OVERDUE(most=OVERDUE_LIMIT))
     else:
         if now_ms - oldest > LATE_MS:
-            fires, skips = _misfire(ticks, oldest, watermark_ms, now_ms, policy)
+            fires, skips = _late(ticks, watermark_ms, now_ms, policy, late_limit_ms)
         decided_ms = _last((*fires, *skips), watermark_ms)
         fires += ticks.fires(decided_ms, until_ms, limit)
     watermark_ms = _last((*fires, *skips), watermark_ms)
@@ -138,14 +149,22 @@ def decide(
     return Plan(fires, skips, watermark_ms, next_ms, schedule.waits_for_completion)
 
 
-def _misfire(
-    ticks: _Ticks, oldest: int, watermark_ms: int, now_ms: int, policy: MisfirePolicy
+def _late(
+    ticks: _Ticks,
+    watermark_ms: int,
+    now_ms: int,
+    policy: MisfirePolicy,
+    late_limit_ms: int,
 ) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
     """Decide about all ticks up to now as one group."""
+    oldest = ticks.next_after(watermark_ms) or now_ms
     seconds = f"{(now_ms - oldest) / 1_000:.1f}"
+    last = ticks.last_until(watermark_ms, now_ms) or oldest
+    if now_ms - last <= late_limit_ms:
+        skips = ticks.skips(watermark_ms, last - 1, Why.LATE_BEFORE_ANOTHER(seconds=seconds))
+        return (Fire(last, last, Kind.SCHEDULE, is_late=now_ms - last > LATE_MS),), skips
     if policy is MisfirePolicy.DO_NOTHING:
         return (), ticks.skips(watermark_ms, now_ms, Why.MISFIRED(seconds=seconds, policy=policy))
-    last = ticks.last_until(watermark_ms, now_ms) or oldest
     skips = ticks.skips(watermark_ms, last - 1, Why.MISFIRED_IN_ONE(seconds=seconds))
     return (Fire(last, now_ms, Kind.MISFIRE),), skips
 

@@ -31,6 +31,7 @@ class JobToPlan(NamedTuple):
     schedule_value: str | None
     timezone: str | None
     misfire: str
+    late_limit: int
     handler: str | None
     param: str | None
     retries: int
@@ -45,6 +46,7 @@ class MissedJob(NamedTuple):
 
     id: int
     misfire: str
+    late_limit: int
     is_enabled: int
     next_tick_at: int
 

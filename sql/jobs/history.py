@@ -34,6 +34,7 @@ def record_change(
             schedule_value=job.schedule_value,
             timezone=timezone,
             misfire=job.misfire,
+            late_limit=job.late_limit,
             anchor=anchor_ms,
         )
     )
@@ -57,6 +58,7 @@ def record_starts(
             "schedule_value": row["schedule_value"],
             "timezone": timezone,
             "misfire": row["misfire"],
+            "late_limit": row["late_limit"],
             "anchor": row["next_tick_at"],
         }
         for job_id, row, timezone in jobs
@@ -77,6 +79,7 @@ def record_stops(session: Session, stops: Sequence[JobStop], *, by: str, now_ms:
             "schedule_kind": NO_SCHEDULE,
             "timezone": "",
             "misfire": "",
+            "late_limit": 0,
             "anchor": 0,
         }
         for stop in stops

@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, DateTime, Index, Integer, SmallInteger, Strin
 from sqlalchemy.orm import Mapped, mapped_column
 
 from warren.sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
-from warren.sql.job_choices import NO_SCHEDULE, DeliveryGuarantee
+from warren.sql.job_choices import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
 from warren.sql.models.base import Model
 
 #: The indexes of jobs by which statements are made to read.
@@ -52,6 +52,7 @@ class Job(Model):
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
     timezone: Mapped[str | None] = mapped_column(String(64))
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50), default="DO_NOTHING")
+    late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)
     route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="FIRST")
     handler: Mapped[str | None] = mapped_column("executor_handler", String(255))
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)

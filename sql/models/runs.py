@@ -64,6 +64,8 @@ class Run(Model):
     redeliveries: Mapped[int] = mapped_column(SmallInteger, default=0)
     wanted_addresses: Mapped[str | None] = mapped_column(Text)
     script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
+    #: When it was decided that it runs although it is late; None if that was never asked.
+    released_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)
     #: When it was routed before its trigger was sent again; None if that never happened.
     first_routed_at: Mapped[int | None] = mapped_column(BigInteger)

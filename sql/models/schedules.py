@@ -4,6 +4,7 @@ from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from warren.sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.job_choices import LATE_LIMIT_SECONDS
 from warren.sql.models.base import Model
 
 
@@ -23,6 +24,7 @@ class History(Model):
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
     timezone: Mapped[str] = mapped_column(String(64))
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50))
+    late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)
     anchor: Mapped[int] = mapped_column(BigInteger)
 
 

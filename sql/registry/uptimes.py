@@ -4,14 +4,24 @@ The newest row is the present uptime; every scheduler that can send extends it. 
 new row begins, which also shows how long the downtime was.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, literal, select, update
+from sqlalchemy import (
+    CompoundSelect,
+    and_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from warren.sql.clock import JUMP_MS, database_now_ms
-from warren.sql.models import Uptime
+from warren.sql.models import Pause, Uptime
 from warren.sql.rows import fetch, query
 from warren.sql.updates import modify
 
@@ -49,39 +59,70 @@ def newest(session: Session) -> int:
     return session.execute(LAST_RECORD).scalar_one_or_none() or 0
 
 
-def extend(session: Session, *, now_ms: int, gap_ms: int) -> int:
+def extend(session: Session, *, now_ms: Callable[[], int], gap_ms: int) -> int:
     """Record that a scheduler can send now; return how many milliseconds none could.
 
-    A gap of up to `gap_ms` is no downtime. Two schedulers that end a downtime at the same time may
-    each begin an uptime; the downtime is then recorded twice, which is harmless. A scheduler whose
-    clock is not the database's, as before it has noticed a jump, records nothing.
+    "Now" is asked once the newest uptime is locked, as that may have taken long. A gap of up to
+    `gap_ms` is no downtime. Two schedulers that end a downtime at the same time may each begin an
+    uptime; the downtime is then recorded twice, which is harmless. A scheduler whose clock is not
+    the database's, as before it has noticed a jump, records nothing.
     """
-    instants = extension_values(now_ms=now_ms, gap_ms=gap_ms)
-    extended: Any = session.connection().execute(EXTENSION, instants)
-    if extended.rowcount:
-        return 0
     last = session.execute(
         select(Uptime).order_by(Uptime.id.desc()).limit(1).with_for_update()
     ).scalar_one_or_none()
-    if last is not None and abs(now_ms - last.until_at) <= gap_ms:
-        last.until_at = max(last.until_at, now_ms)
+    at_ms = now_ms()
+    if last is not None and abs(at_ms - last.until_at) <= gap_ms:
+        last.until_at = max(last.until_at, at_ms)
         return 0
-    if abs(database_now_ms(session) - now_ms) > JUMP_MS:
+    if abs(database_now_ms(session) - at_ms) > JUMP_MS:
         return 0  # the caller's clock is wrong, and so would be the gap
     # A clock that was set back also begins a new uptime, without a downtime before it.
-    down_since = now_ms if last is None else min(last.until_at, now_ms)
-    is_downtime = down_since < now_ms
+    down_since = at_ms if last is None else min(last.until_at, at_ms)
+    is_downtime = down_since < at_ms
     session.add(
         Uptime(
-            down_since=down_since, since_at=now_ms, until_at=now_ms, is_settled=int(not is_downtime)
+            down_since=down_since, since_at=at_ms, until_at=at_ms, is_settled=int(not is_downtime)
         )
     )
-    return now_ms - down_since
+    return at_ms - down_since
 
 
 def extension_values(*, now_ms: int, gap_ms: int) -> dict[str, int]:
     """Return the parameters of `EXTENSION`."""
     return {"now_ms": now_ms, "earliest_ms": now_ms - gap_ms}
+
+
+class SendingState(NamedTuple):
+    """Whether schedulers could send: when last, and the times in which runs may be undecided."""
+
+    until_ms: int
+    downtimes: Sequence[Downtime]
+
+
+def sending_state(session: Session, app_id: int, now_ms: int) -> SendingState:
+    """Return what decides whether runs of an app may be sent, in one statement.
+
+    The downtimes are the unsettled ones, and the unsettled pauses of the app that are over.
+    """
+    rows = session.execute(_SENDING_STATE, {"app_id": app_id, "now_ms": now_ms}).all()
+    until_ms = max((row.until_at for row in rows), default=0)
+    return SendingState(
+        until_ms, [Downtime(*row[:4]) for row in rows if row.from_ms < row.to_ms and row.is_open]
+    )
+
+
+def start_of_outage(session: Session, due_ms: int, now_ms: int, *, gap_ms: int) -> int:
+    """Return when the outage began in which something due could not be sent.
+
+    It is the same before and after the outage is recorded. Where there was none, it is `due_ms`.
+    """
+    ended_later = select(func.min(Uptime.id)).where(IS_DOWNTIME, Uptime.since_at > due_ms)
+    recorded = select(Uptime.down_since).where(Uptime.id == ended_later.scalar_subquery())
+    began_ms = session.execute(recorded).scalar_one_or_none()
+    if began_ms is not None:
+        return began_ms
+    until_ms = newest(session)
+    return until_ms if until_ms < now_ms - gap_ms else due_ms
 
 
 def unsettled(session: Session) -> list[Downtime]:
@@ -105,3 +146,27 @@ def _downtimes(session: Session, *, only_unsettled: bool) -> list[Downtime]:
     statement = query(Downtime, Uptime, **bounds, app_id=literal(0))
     statement = statement.where(IS_UNSETTLED if only_unsettled else IS_DOWNTIME)
     return fetch(session, Downtime, statement.order_by(Uptime.id))
+
+
+def _sending_state() -> CompoundSelect[*tuple[Any, ...]]:
+    """Return the SELECT of the newest uptime, open downtimes, and open pauses of an app."""
+    of_schedulers = select(
+        Uptime.id,
+        Uptime.down_since.label("from_ms"),
+        Uptime.since_at.label("to_ms"),
+        literal(0).label("app_id"),
+        Uptime.until_at.label("until_at"),
+        (1 - Uptime.is_settled).label("is_open"),
+    ).where(or_(Uptime.id == select(_NEWEST.c.id).scalar_subquery(), IS_UNSETTLED))
+    of_app = select(
+        Pause.id, Pause.since_at, Pause.until_at, Pause.app_id, literal(0), literal(1)
+    ).where(
+        Pause.is_settled == 0,
+        Pause.app_id == bindparam("app_id"),
+        Pause.until_at <= bindparam("now_ms"),
+    )
+    return union_all(of_schedulers, of_app)
+
+
+#: Built once, because each claim executes it.
+_SENDING_STATE = _sending_state()

@@ -7,13 +7,14 @@ key.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, false, func, not_, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
 from warren.sql.models import Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
+from warren.sql.runs.run_rows import PlannedRun
 
 
 class RunOfJob(NamedTuple):
@@ -24,16 +25,25 @@ class RunOfJob(NamedTuple):
 
 
 class DueSpan(NamedTuple):
-    """Due times in which runs of a schedule have misfired, of one app or, with `app_id` 0, of all.
+    """Due times in which nobody could send a schedule's runs, of one app or, with `app_id` 0, all.
 
-    These are [from, to). A MISFIRE run that was still waiting is decided about anew, together with
-    what was missed after it, so its due times reach up to `over_ms`.
+    These are [from, to). A run that was released is as good as due then. A MISFIRE run that was
+    still waiting is decided about anew, together with what was missed after it, so its due times
+    reach up to `over_ms`.
     """
 
     from_ms: int
     to_ms: int
     over_ms: int
     app_id: int = 0
+
+    def covers(self, run: PlannedRun) -> bool:
+        """Whether a planned run must not be sent before it is decided about, as in `_is_due`."""
+        if run.kind not in BY_SCHEDULE or self.app_id not in (0, run.app_id):
+            return False
+        released_at = run.due_at if run.released_at is None else run.released_at
+        to_ms = self.over_ms if run.kind == Kind.MISFIRE else self.to_ms
+        return bool(self.from_ms <= released_at < to_ms)
 
 
 def next_due(session: Session, *, since_ms: int) -> dict[int, int]:
@@ -118,14 +128,18 @@ def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) 
     ]
 
 
-def last_misfires(session: Session, job_ids: Iterable[int], *, since_ms: int) -> dict[int, int]:
-    """Return each job's last tick at or after `since_ms` that has a MISFIRE run."""
+def last_ticks(
+    session: Session, job_ids: Iterable[int], *, since_ms: int, now_ms: int
+) -> dict[int, int]:
+    """Return each job's last tick at or after `since_ms` that is due by now and has a run."""
     rows = session.execute(
         select(Run.job_id, func.max(Run.scheduled_at))
         .where(
             Run.job_id.in_(sorted(job_ids)),
             Run.scheduled_at >= since_ms,
-            Run.kind == Kind.MISFIRE,
+            Run.due_at <= now_ms,
+            Run.kind.in_(BY_SCHEDULE),
+            Run.status != RunStatus.CANCELLED,
         )
         .group_by(Run.job_id)
     )
@@ -133,15 +147,16 @@ def last_misfires(session: Session, job_ids: Iterable[int], *, since_ms: int) ->
 
 
 def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
-    """Return the condition on runs of a schedule that misfired in one of the spans."""
+    """Return the condition on runs of a schedule that nobody could send in one of the spans."""
     is_due = or_(false(), *map(_is_due, missed))
     return and_(Run.kind.in_(BY_SCHEDULE), is_due)
 
 
 def _is_due(span: DueSpan) -> ColumnElement[bool]:
+    released_at = func.coalesce(Run.released_at, Run.due_at)
     is_due = and_(
-        Run.due_at >= span.from_ms,
         Run.due_at < span.over_ms,
-        or_(Run.due_at < span.to_ms, Run.kind == Kind.MISFIRE),
+        released_at >= span.from_ms,
+        released_at < case((Run.kind == Kind.MISFIRE, span.over_ms), else_=span.to_ms),
     )
     return and_(Run.app_id == span.app_id, is_due) if span.app_id else is_due

@@ -46,9 +46,15 @@ def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED)
-        .values(kind=Kind.MISFIRE, due_at=now_ms, due_second=at(now_ms))
+        .values(kind=Kind.MISFIRE, due_at=now_ms, due_second=at(now_ms), released_at=None)
     )
     return modify_by_ids(session, Run, run_ids, statement)
+
+
+def release(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
+    """Note that PLANNED runs of a schedule run although they are late; return how many."""
+    planned = update(Run).where(Run.status == RunStatus.PLANNED)
+    return modify_by_ids(session, Run, run_ids, planned.values(released_at=now_ms))
 
 
 def give_payloads(

@@ -25,6 +25,7 @@ class NewRun:
         run_id: an id taken in advance, for runs without a unique key of their own: their unit of
             work may be repeated after a commit whose answer was lost.
         traceparent: the trace in which the run was triggered.
+        released_at: when it was decided that it runs although it is late.
 
     """
 
@@ -46,6 +47,7 @@ class NewRun:
     script_version: int | None = None
     run_id: int | None = None
     traceparent: str | None = None
+    released_at: int | None = None
 
 
 def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
@@ -87,4 +89,5 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "wanted_addresses": run.wanted_addresses,
         "script_version": run.script_version,
         "traceparent": run.traceparent,
+        "released_at": run.released_at,
     }

@@ -25,6 +25,7 @@ class PlannedRun(NamedTuple):
     wanted_addresses: str | None
     script_version: int | None
     traceparent: str | None
+    released_at: int | None
 
 
 class RoutedRun(NamedTuple):

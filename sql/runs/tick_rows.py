@@ -19,7 +19,9 @@ from warren.sql.runs.run_rows import TickRun
 #: When a run was routed for the first time. A trigger that the broker has not confirmed is sent
 #: again under the same id, however late, because the first one may have arrived.
 _ROUTED_AT = func.coalesce(Run.first_routed_at, Run.routed_at)
-#: A schedule's run that was routed and started after its tick had misfired.
+#: When it was decided for good that a run still runs, although it was late.
+_DECIDED_AT = func.coalesce(Run.released_at, _ROUTED_AT)
+#: A schedule's run that was routed and started over 5 s after its tick.
 _STARTED_LATE = and_(
     Run.kind == Kind.SCHEDULE,
     Run.started_at > Run.due_at + LATE_MS,
@@ -49,11 +51,15 @@ class AuditedJob(NamedTuple):
 
 
 class TickRow(NamedTuple):
-    """A tick of a schedule and its first run; `late_due_at` is its due time if it started late."""
+    """A tick of a schedule and its first run; `late_due_at` is its due time if it started late.
+
+    `decided_at` is when it was decided that it still runs, else when it was routed.
+    """
 
     scheduled_at: int
     status: str
     routed_at: int
+    decided_at: int
     late_due_at: int | None
 
 
@@ -63,6 +69,7 @@ class DelayedTick(NamedTuple):
     scheduled_at: int
     status: str
     routed_at: int
+    decided_at: int
     late_due_at: int | None
     open_runs: int
     finished_at: int | None
@@ -101,7 +108,13 @@ def ticks_with_rows(
     return fetch(
         session,
         TickRow,
-        query(TickRow, Run, routed_at=_ROUTED_AT, late_due_at=case((_STARTED_LATE, Run.due_at)))
+        query(
+            TickRow,
+            Run,
+            routed_at=_ROUTED_AT,
+            decided_at=_DECIDED_AT,
+            late_due_at=case((_STARTED_LATE, Run.due_at)),
+        )
         .where(
             Run.job_id == job_id,
             Run.scheduled_at > after_ms,
@@ -127,6 +140,7 @@ def delayed_ticks(
             Run,
             status=func.max(case((is_first, Run.status))),
             routed_at=func.max(case((is_first, _ROUTED_AT))),
+            decided_at=func.max(case((is_first, _DECIDED_AT))),
             late_due_at=func.max(case((_STARTED_LATE, Run.due_at))),
             open_runs=func.sum(case((Run.status.in_(OPEN), 1), else_=0)),
             finished_at=func.max(Run.finished_at),

@@ -3,20 +3,29 @@
 import json
 import signal
 from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
-from warren.sql.models import Run
 from warren.sql.run_status import Kind, RunStatus
 
 LATE_MS = 5_000
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 
 
-def test_both_misfire_policies_after_all_schedulers_were_down(deployment: Deployment) -> None:
+def once_at(at_ms: int) -> dict[str, Any]:
+    """The fields of a job that is due daily in this second, and not over 5 s later."""
+    at = datetime.fromtimestamp(at_ms // 1_000, UTC)
+    cron = f"{at.second} {at.minute} {at.hour} * * ?"
+    daily = {"schedule_kind": "CRON", "schedule_value": cron, "timezone": "UTC"}
+    return {**daily, "enabled": True, "late_limit": 5}
+
+
+def test_what_becomes_of_ticks_after_all_schedulers_were_down(deployment: Deployment) -> None:
     first = deployment.scheduler()
     executor = deployment.executor()
     deployment.await_schedulers(first)
@@ -26,29 +35,28 @@ def test_both_misfire_policies_after_all_schedulers_were_down(deployment: Deploy
     first.send(signal.SIGTERM)
     assert first.wait() == 0
 
-    deployment.job("careless", misfire="DO_NOTHING", **EVERY_SECOND)
-    deployment.job("careful", misfire="FIRE_ONCE_NOW", **EVERY_SECOND)
-    started_ms = deployment.now_ms()
-    eventually(lambda: deployment.now_ms() > started_ms + LATE_MS + 2_000, 20, every=0.1)
+    deployment.job("each", **EVERY_SECOND)
+    tick = (deployment.now_ms() // 1_000 + 2) * 1_000
+    deployment.job("careless", misfire="DO_NOTHING", **once_at(tick))
+    deployment.job("careful", misfire="FIRE_ONCE_NOW", **once_at(tick))
+    deployment.job("patient", **once_at(tick) | {"late_limit": 60})
+    eventually(lambda: deployment.now_ms() > tick + LATE_MS + 500, 20, every=0.1)
     second = deployment.scheduler()
     deployment.await_schedulers(second)
-    for job in ("careless", "careful"):
-        eventually(lambda job=job: _succeeded(deployment, job, "CRON"), 30, every=0.1)
+    for job, kind in (("each", "CRON"), ("patient", "CRON"), ("careful", "MISFIRE")):
+        eventually(lambda job=job, kind=kind: _succeeded(deployment, job, kind), 30, every=0.1)
     deployment.stop_jobs()
     deployment.await_all_final()
 
-    [skip] = deployment.skips("careless")
+    [skip] = deployment.skips("each")
     assert skip.count >= 6
-    assert _succeeded(deployment, "careless", "MISFIRE") == []
-    assert min(run.scheduled_at for run in deployment.runs("careless")) == skip.to_at + 1_000
+    assert _succeeded(deployment, "each", "MISFIRE") == []
+    assert min(run.scheduled_at for run in deployment.runs("each")) == skip.to_at + 1_000
 
-    [caught_up] = deployment.runs("careful", kind="MISFIRE")
-    assert caught_up.status == RunStatus.SUCCEEDED, caught_up.message
-    [skip] = deployment.skips("careful")
-    assert skip.count >= 5
-    assert caught_up.scheduled_at == skip.to_at + 1_000
-    ticks = [run.scheduled_at for run in deployment.runs("careful")]
-    assert min(ticks) == caught_up.scheduled_at
+    assert [(one.from_at, one.count) for one in deployment.skips("careless")] == [(tick, 1)]
+    assert deployment.runs("careless") == []
+    assert [run.scheduled_at for run in deployment.runs("careful")] == [tick]
+    assert [run.scheduled_at for run in deployment.runs("patient")] == [tick]
 
 
 def _by_kill(deployment: Deployment, schedulers: list[Command], wait: Callable[[], None]) -> None:
@@ -82,43 +90,30 @@ def test_ticks_that_were_planned_before_nobody_could_send_misfire_too(
     schedulers = [deployment.scheduler(), deployment.scheduler()]
     deployment.await_schedulers(*schedulers)
     deployment.await_executors(deployment.executor())
-    deployment.job("careless", misfire="DO_NOTHING", **EVERY_SECOND)
-    deployment.job("careful", misfire="FIRE_ONCE_NOW", **EVERY_SECOND)
+    tick = (deployment.now_ms() // 1_000 + 6) * 1_000
+    deployment.job("careless", misfire="DO_NOTHING", **once_at(tick))
+    deployment.job("careful", misfire="FIRE_ONCE_NOW", **once_at(tick))
     for job in ("careless", "careful"):
-        eventually(lambda job=job: _succeeded(deployment, job, "CRON"), 30, every=0.1)
-    ticks: list[int] = []
+        eventually(lambda job=job: deployment.runs(job, status=RunStatus.PLANNED), 30, every=0.1)
 
-    def wait() -> None:
-        """Wait until the last two ticks that are planned have been overdue for too long."""
-        planned = deployment.runs("careless", status=RunStatus.PLANNED)
-        ticks[:] = [run.scheduled_at for run in planned][-2:]
-        eventually(lambda: deployment.now_ms() > ticks[-1] + LATE_MS + 1_000, 30, every=0.1)
-
-    away(deployment, schedulers, wait)
-    back_ms = deployment.now_ms()
-    eventually(lambda: _fired_since(deployment, "careless", back_ms), 30, every=0.1)
+    away(
+        deployment,
+        schedulers,
+        lambda: eventually(lambda: deployment.now_ms() > tick + LATE_MS + 1_000, 30, every=0.1),
+    )
+    eventually(lambda: deployment.skips("careless"), 30, every=0.1)
     eventually(lambda: _succeeded(deployment, "careful", "MISFIRE"), 30, every=0.1)
     deployment.stop_jobs()
     deployment.await_all_final()
 
-    skipped = _of_ticks(deployment, "careless", ticks)
-    assert [run.status for run in skipped] == [RunStatus.CANCELLED] * 2
-    reasons = {skip.reason for skip in deployment.skips("careless") if skip.from_at in ticks}
-    assert reasons == {reason}
-    made_up = _of_ticks(deployment, "careful", ticks)
-    assert {run.status for run in made_up if run.kind == Kind.SCHEDULE} <= {RunStatus.CANCELLED}
-    assert len(deployment.runs("careful", kind=Kind.MISFIRE)) == 1
+    [skipped] = deployment.runs("careless")
+    assert (skipped.scheduled_at, skipped.status) == (tick, RunStatus.CANCELLED)
+    assert [(skip.from_at, skip.reason) for skip in deployment.skips("careless")] == [
+        (tick, reason)
+    ]
+    assert [run.kind for run in deployment.runs("careful")] == [Kind.MISFIRE]
     verdict = json.loads(deployment.warren("audit").splitlines()[-1])
     assert (verdict["sound"], verdict["late"]) == (True, 0)
-
-
-def _fired_since(deployment: Deployment, job: str, since_ms: int) -> bool:
-    succeeded = deployment.runs(job, status=RunStatus.SUCCEEDED)
-    return any(run.due_at > since_ms for run in succeeded)
-
-
-def _of_ticks(deployment: Deployment, job: str, ticks: list[int]) -> list[Run]:
-    return [run for run in deployment.runs(job) if run.scheduled_at in ticks]
 
 
 def _succeeded(deployment: Deployment, job: str, kind: str) -> list:

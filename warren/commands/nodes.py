@@ -167,7 +167,7 @@ def pause(
 def resume(settings: Settings, app: str | None) -> None:
     """Resume dispatching runs, for all apps or for one.
 
-    Ticks over 5 s late are left to their job's misfire policy. Everything else is sent now.
+    Ticks later than their job's limit are left to its misfire policy. Everything else is sent now.
     """
     with open_client(settings) as client:
         changed = client.commands.cluster.resume(_paused_id(client, app))

@@ -150,7 +150,7 @@ class AppEndpoints:
 
     @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, needs_whole_apps=True)
     def resume(self, call: Call, app: str) -> Changed:
-        """Resume an app's runs; for ticks over 5 s late, the job's misfire policy decides."""
+        """Resume an app's runs; for ticks over the job's limit, its misfire policy decides."""
         commands = self._services.commands(call.actor).cluster
         return Changed(changed=commands.resume(self._id(call, app)))
 

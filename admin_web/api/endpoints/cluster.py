@@ -143,7 +143,7 @@ class ClusterEndpoints:
 
     @endpoint("POST", "/cluster/resume", Scope.ADMIN, Changed)
     def resume(self, call: Call) -> Changed:
-        """Resume sending runs; for ticks over 5 s late, the job's misfire policy decides."""
+        """Resume sending runs; for ticks later than the job's limit, its misfire policy decides."""
         return Changed(changed=self._services.commands(call.actor).cluster.resume())
 
     def _nodes(self) -> list[Registration]:

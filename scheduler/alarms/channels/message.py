@@ -13,6 +13,7 @@ from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
     Failure,
+    Missed,
     News,
     Overdue,
     Return,
@@ -113,6 +114,20 @@ def _overdue(news: Overdue, context: MessageContext) -> tuple[str, str]:
         f"{context.when(news.skipped_from, news.timezone)}."
     )
     return f"{news.app}/{news.job}: due times are skipped", text
+
+
+@_words.register
+def _missed(news: Missed, context: MessageContext) -> tuple[str, str]:
+    first, last = (context.when(at, news.timezone) for at in (news.first_at, news.last_at))
+    times = f"The due time {first} was" if news.count == 1 else f"{news.count} due times were"
+    facts = {
+        "job": f"{news.app}/{news.job}",
+        "due" if news.count == 1 else "first": first,
+        "last": "" if news.count == 1 else last,
+        "reason": news.why,
+    }
+    lead = f"{times} skipped: nothing ran. No further alarm follows about this outage."
+    return f"{news.app}/{news.job}: due times were missed", "\n".join([lead, "", *_facts(facts)])
 
 
 @_words.register

@@ -116,10 +116,10 @@ def _fill(session: Session) -> None:
     session.execute(
         text(
             "INSERT INTO xxl_job_info (id, job_group, job_desc, schedule_type, misfire_strategy,"
-            " executor_route_strategy, executor_block_strategy, executor_timeout,"
+            " late_limit, executor_route_strategy, executor_block_strategy, executor_timeout,"
             " executor_fail_retry_count, retry_delay, delivery, concurrency, fresh_process,"
             " glue_type, trigger_status, trigger_last_time, trigger_next_time)"
-            " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 'FIRST',"
+            " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 60, 'FIRST',"
             " 'SERIAL_EXECUTION', 0, 0, 0, 'AT_MOST_ONCE', 1, 0, 'BEAN', 1, 0, :now + seq * 1000"
             f" FROM seq_1_to_{JOBS}"
         ),
@@ -431,8 +431,8 @@ def with_changes(database: Database, work: Callable[[Session], T]) -> tuple[T, i
         session.execute(
             text(
                 "INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled,"
-                " schedule_type, timezone, misfire_strategy, anchor)"
-                " SELECT 1 + seq MOD 5000, 1, '', 0, 1, 'NONE', '', '', 0 FROM seq_1_to_10000"
+                " schedule_type, timezone, misfire_strategy, late_limit, anchor)"
+                " SELECT 1 + seq MOD 5000, 1, '', 0, 1, 'NONE', '', '', 60, 0 FROM seq_1_to_10000"
             )
         )
         counted = counting_rows(session, work)

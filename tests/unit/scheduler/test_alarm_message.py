@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from warren.scheduler.alarms.channels import webhook_style
@@ -10,6 +11,7 @@ from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
     Failure,
+    Missed,
     News,
     Overdue,
     Return,
@@ -44,6 +46,15 @@ def failure(**values: object) -> Failure:
 
 OVERDUE = Overdue(
     app="reports", job="nightly", timezone="Asia/Shanghai", overdue=101, skipped_from=NOON
+)
+MISSED = Missed(
+    app="reports",
+    job="nightly",
+    timezone="Asia/Shanghai",
+    count=1,
+    first_at=NOON,
+    last_at=NOON,
+    why="no scheduler could send it in time; policy DO_NOTHING",
 )
 ABSENCE = Absence(app="reports", seconds=60, jobs=3)
 AILING = Ailing(app="reports", address="reports-7", ailments=("journal", "disk"), seconds=12)
@@ -82,6 +93,27 @@ class TestWords:
             "Until there are fewer, its due times are skipped and recorded, starting at "
             "2026-11-20 20:00:00+08:00 (Asia/Shanghai)."
         )
+
+    def test_missed_due_times_are_told_with_their_cause(self) -> None:
+        said = message(MISSED, CONTEXT)
+
+        assert said.subject == "[warren] reports/nightly: due times were missed"
+        assert said.text == (
+            "The due time 2026-11-20 20:00:00+08:00 (Asia/Shanghai) was skipped: nothing ran. "
+            "No further alarm follows about this outage.\n\n"
+            "job:     reports/nightly\n"
+            "due:     2026-11-20 20:00:00+08:00 (Asia/Shanghai)\n"
+            "reason:  no scheduler could send it in time; policy DO_NOTHING"
+        )
+
+    def test_several_missed_due_times_are_told_from_first_to_last(self) -> None:
+        several = msgspec.structs.replace(MISSED, count=3, last_at=NOON + 7_200_000)
+
+        said = message(several, CONTEXT).text
+
+        assert said.startswith("3 due times were skipped: nothing ran.")
+        assert "first:   2026-11-20 20:00:00+08:00" in said
+        assert "last:    2026-11-20 22:00:00+08:00" in said
 
     def test_times_of_a_job_without_a_zone_are_in_the_schedulers(self) -> None:
         assert "13:00:00+01:00 (Europe/Berlin)" in message(failure(timezone=""), CONTEXT).text
@@ -138,7 +170,7 @@ class TestWords:
 
 
 class TestKept:
-    @pytest.mark.parametrize("news", [failure(), ABSENCE, RETURN, AILING, SUMMARY])
+    @pytest.mark.parametrize("news", [failure(), MISSED, ABSENCE, RETURN, AILING, SUMMARY])
     def test_news_comes_back_as_it_was_kept(self, news: News) -> None:
         assert from_text(to_text(news)) == news
 

@@ -35,6 +35,8 @@ _CHOICES = {
     "misfire": "misfire_strategy",
 }
 _NUMBERS = {"timeout": "executor_timeout", "retries": "executor_fail_retry_count"}
+#: How late a due time may run there, in seconds.
+_LATE_LIMIT = 5
 _LONGEST_SCHEDULE = 128
 
 
@@ -90,6 +92,7 @@ def read_job(
         script_source=glue.source,
         script_remark=glue.remark,
         param=row.text("executor_param"),
+        late_limit=_LATE_LIMIT,
         alarm_emails=_emails(found),
         **{name: _choice(found, name, column) for name, column in _CHOICES.items()},
         **{name: _number(found, name, column) for name, column in _NUMBERS.items()},

@@ -20,14 +20,13 @@ from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher
 from warren.scheduler.dispatch.workload import FULL_SECONDS
 from warren.scheduler.jobs.spec import AppSpec
-from warren.scheduler.membership.uptime import VALID_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS
 from warren.scheduler.routing.routes import Choice, Router, RouteRequest
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import route_memory
-from warren.sql.models import Run
-from warren.sql.run_status import RunStatus
+from warren.sql.models import Run, Uptime
+from warren.sql.run_status import LATE_MS, RunStatus
 from warren.sql.runs import transitions
 
 pytestmark = on_memory
@@ -612,11 +611,16 @@ def test_a_run_that_others_may_have_decided_about_since_the_peek_is_not_routed(
     seat()
     cluster.job("greet")
     run_id = cluster.trigger("greet")
-    still.uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms)
     mortal = cluster.mortals[id(still)]
 
-    # From then on, others may find that nobody could send for 5 s.
-    mortal.before_next_write = lambda: cluster.pass_time(still, VALID_SECONDS)
+    def freeze() -> None:
+        """Let so much time pass that others may find that nobody could send."""
+        older = update(Uptime).values(until_at=Uptime.until_at - LATE_MS - 1_000)
+        cluster.database.write(lambda session: session.execute(older))
+        cluster.pass_time(still, LATE_MS / 1_000 + 1)
+
+    mortal.before_next_write = freeze
     still.dispatcher.tick(cluster.now_ms())
 
     assert mortal.before_next_write is None
@@ -633,7 +637,7 @@ def test_a_broadcast_whose_commit_got_no_answer_is_not_made_twice(
     seat("two")
     cluster.job("all", route="SHARDING_BROADCAST")
     run_id = cluster.trigger("all")
-    still.uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms)
     still.context.ids.reserve()
 
     cluster.mortals[id(still)].loses_next_answer = True

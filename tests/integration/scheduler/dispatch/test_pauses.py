@@ -31,7 +31,7 @@ def dispatch(cluster: Cluster, node: SchedulerNode, *, at_ms: int | None = None)
 
 def planned_late(cluster: Cluster, node: SchedulerNode, name: str, **fields: Any) -> list[Run]:
     """Plan a job's ticks, due a minute ago; the job plans no more."""
-    cluster.job(name, **EACH_SECOND, **fields)
+    cluster.job(name, **EACH_SECOND, **{"late_limit": 5} | fields)
     node.planner.tick(cluster.now_ms())
     [job] = cluster.jobs(name=name)
     runs = cluster.runs(job_id=job.id)
@@ -135,7 +135,7 @@ def test_a_pause_at_the_moment_of_the_claim_holds_what_was_peeked_at(
     seat()
     cluster.job("held")
     held = cluster.trigger("held")
-    still.uptime.keep(cluster.now_ms())
+    still.uptime.keep(cluster.now_ms)
     mortal = cluster.mortals[id(still)]
 
     # The dispatcher looks, then claims.
@@ -203,13 +203,15 @@ def test_a_misfire_run_that_a_second_pause_held_stands_for_what_that_one_made_la
     seat()
     began_at = cluster.now_ms() - MINUTE_MS
     runs = planned_late(cluster, still, "late", misfire="FIRE_ONCE_NOW")[:3]
-    for run, seconds in zip(runs, (10, 20, 28), strict=True):
+    for run, seconds in zip(runs, (10, 20, 200), strict=True):
         put(cluster.database, [run.id], due_at=began_at + seconds * 1_000)
     later = [run.id for run in cluster.runs() if run.id not in {run.id for run in runs}]
     put(cluster.database, later, status=RunStatus.CANCELLED)
     pause(cluster, began_at, began_at + 30_000)
     still.missed_runs.tick(began_at + 30_500)
     assert [run.id for run in cluster.runs(kind=Kind.MISFIRE)] == [runs[1].id]
+    put(cluster.database, [runs[1].id], due_at=began_at + 30_500)
+    put(cluster.database, [runs[2].id], due_at=began_at + 28_000)
 
     pause(cluster, began_at + 30_500, began_at + 34_500)
     dispatch(cluster, still)

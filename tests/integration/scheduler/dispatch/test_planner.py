@@ -26,6 +26,13 @@ from warren.sql.runs import planning
 pytestmark = pytest.mark.both("two planners claim with SKIP LOCKED, and rows are unique")
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
+#: When it was not planned for 3,611 s, its last due time is 6 s ago.
+EVERY_SEVENTH = {
+    "schedule_kind": "FIX_RATE",
+    "schedule_value": "7",
+    "enabled": True,
+    "late_limit": 5,
+}
 
 
 def test_each_tick_of_the_window_becomes_one_row(cluster: Cluster, still: SchedulerNode) -> None:
@@ -223,36 +230,50 @@ def test_a_fixed_delay_waits_for_the_end_of_its_run(cluster: Cluster, still: Sch
     assert len(cluster.runs()) == 1
 
 
-def test_after_a_time_without_schedulers_missed_ticks_are_skipped_as_one(
+def test_after_a_time_without_schedulers_the_last_tick_runs_and_those_before_it_are_one_skip(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     cluster.job("each", **EACH_SECOND)
     _sleep_all_schedulers(cluster, "each", seconds=3_600)
-    now_ms = cluster.now_ms()
 
-    still.planner.tick(now_ms)
+    still.planner.tick(cluster.now_ms())
 
     [skip] = cluster.skips()
     assert skip.count >= 3_590
-    assert skip.to_at <= cluster.now_ms()
     assert skip.count == (skip.to_at - skip.from_at) // 1_000 + 1
-    assert "misfired" in skip.reason
+    assert "a later one ran instead" in skip.reason
     assert {run.kind for run in cluster.runs()} == {"CRON"}
     assert min(run.scheduled_at for run in cluster.runs()) == skip.to_at + 1_000
+
+
+def test_after_a_time_without_schedulers_ticks_over_the_limit_are_skipped_as_one(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.job("each", **EVERY_SEVENTH)
+    _sleep_all_schedulers(cluster, "each", seconds=3_611)
+
+    still.planner.tick(cluster.now_ms())
+
+    [skip] = cluster.skips()
+    assert skip.count == 515
+    assert skip.to_at <= cluster.now_ms() - 5_000
+    assert "misfired" in skip.reason
+    assert {run.kind for run in cluster.runs()} == {"CRON"}
+    assert min(run.scheduled_at for run in cluster.runs()) == skip.to_at + 7_000
 
 
 def test_after_a_time_without_schedulers_one_misfire_stands_for_all(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
-    cluster.job("each", misfire="FIRE_ONCE_NOW", **EACH_SECOND)
-    _sleep_all_schedulers(cluster, "each", seconds=3_600)
+    cluster.job("each", misfire="FIRE_ONCE_NOW", **EVERY_SEVENTH)
+    _sleep_all_schedulers(cluster, "each", seconds=3_611)
     now_ms = cluster.now_ms()
 
     still.planner.tick(now_ms)
 
     [skip] = cluster.skips()
     [misfire] = cluster.runs(kind="MISFIRE")
-    assert misfire.scheduled_at == skip.to_at + 1_000
+    assert misfire.scheduled_at == skip.to_at + 7_000
     assert misfire.due_at == now_ms
     assert len(cluster.runs(scheduled_at=misfire.scheduled_at)) == 1
 

@@ -58,11 +58,14 @@ def test_gap_of_ten_minutes_becomes_misfires_and_the_audit_is_sound(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     now_ms = cluster.now_ms()
-    first = (now_ms - 10 * MINUTE_MS) // MINUTE_MS * MINUTE_MS
+    first = now_ms - 10 * MINUTE_MS
+    # The last ticks were half a minute ago.
+    minutely = {**EACH_MINUTE, "schedule_value": f"{(now_ms // 1_000 + 30) % 60} * * * * ?"}
+    rate = {"schedule_kind": "FIX_RATE", "schedule_value": "90", "misfire": "FIRE_ONCE_NOW"}
     jobs = [
-        job(1, first, misfire="DO_NOTHING", **EACH_MINUTE),
-        job(2, first, misfire="FIRE_ONCE_NOW", **EACH_MINUTE),
-        job(3, first + 7, misfire="FIRE_ONCE_NOW", schedule_kind="FIX_RATE", schedule_value="90"),
+        job(1, first, misfire="DO_NOTHING", late_limit=5, **minutely),
+        job(2, first, misfire="FIRE_ONCE_NOW", late_limit=5, **minutely),
+        job(3, first + 30_000, late_limit=5, **rate),
     ]
 
     assert set(take_over(cluster, jobs).values()) == {ImportAction.START}

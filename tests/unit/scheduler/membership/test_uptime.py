@@ -62,7 +62,7 @@ def test_after_a_look_nobody_need_read_what_it_told(
 ) -> None:
     hear(uptime, clock, word_age_ms=100)
 
-    uptime.keep(NOW_MS)
+    uptime.keep(lambda: NOW_MS)
 
     assert uptime.is_valid
     assert database.asked == []
@@ -73,7 +73,7 @@ def test_when_the_last_word_is_a_second_old_it_is_said_again_without_a_read(
 ) -> None:
     hear(uptime, clock, word_age_ms=1_100)
 
-    uptime.keep(NOW_MS)
+    uptime.keep(lambda: NOW_MS)
 
     assert database.asked == ["update_autocommit"]
 
@@ -93,7 +93,7 @@ def test_a_downtime_is_read_by_who_settles_it(
     hear(uptime, clock, word_age_ms=100, has_downtimes=True)
     assert not uptime.is_valid
 
-    uptime.keep(NOW_MS)
+    uptime.keep(lambda: NOW_MS)
 
     assert database.asked == ["read", "write"]
 

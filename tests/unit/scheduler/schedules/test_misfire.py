@@ -30,6 +30,7 @@ def plan(schedule: Schedule, *, watermark: int, **given_values: Any) -> Plan:
         "anchor_ms": NOW,
         "now_ms": NOW,
         "policy": MisfirePolicy.DO_NOTHING,
+        "late_limit_ms": 5_000,
         "overdue_rows": 0,
     } | given_values
     return decide(schedule, watermark_ms=watermark, **values)
@@ -75,28 +76,62 @@ def test_tick_a_millisecond_later_than_that_has_misfired() -> None:
     assert [fire.scheduled_at_ms for fire in got.fires] == [tick + 10_000]
 
 
-def test_missed_ticks_are_skipped_as_one_group_up_to_now() -> None:
-    got = plan(EVERY_SECOND, watermark=NOW - 60_000)
+EVERY_MINUTE = read_schedule("CRON", "30 * * * * ?", "UTC")
+
+
+def test_ticks_over_the_limit_are_skipped_as_one_group_up_to_now() -> None:
+    got = plan(EVERY_MINUTE, watermark=NOW - 600_000)
 
     [skip] = got.skips
-    assert (skip.from_ms, skip.to_ms, skip.count) == (NOW - 59_000, NOW, 60)
-    assert str(skip.reason) == "misfired, 59.0 s late; policy DO_NOTHING"
-    assert fired(got) == [(at, at) for at in range(1_000, 6_000, 1_000)]
+    assert (skip.from_ms - NOW, skip.to_ms - NOW, skip.count) == (-570_000, -30_000, 10)
+    assert str(skip.reason) == "misfired, 570.0 s late; policy DO_NOTHING"
+    assert skip.is_told
+    assert fired(got) == []
+
+
+@pytest.mark.parametrize("policy", list(MisfirePolicy))
+def test_the_last_tick_runs_as_itself_within_the_limit_and_those_before_it_are_skipped_untold(
+    policy: MisfirePolicy,
+) -> None:
+    got = plan(EVERY_MINUTE, watermark=NOW - 600_000, late_limit_ms=30_000, policy=policy)
+
+    assert got.fires == (Fire(NOW - 30_000, NOW - 30_000, Kind.SCHEDULE, is_late=True),)
+    [skip] = got.skips
+    assert (skip.from_ms - NOW, skip.to_ms - NOW, skip.count) == (-570_000, -90_000, 9)
+    assert str(skip.reason) == "570.0 s late; a later one ran instead"
+    assert not skip.is_told
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "runs"), [(13_000, True), (12_999, False), (86_400_000, True)]
+)
+def test_a_nightly_tick_runs_up_to_its_limit_and_not_a_millisecond_longer(
+    limit_ms: int, runs: bool
+) -> None:
+    tick = NOW - 10 * 3_600_000
+
+    got = plan(NIGHTLY, watermark=tick - 1, now_ms=tick + 13_000, late_limit_ms=limit_ms)
+
+    assert [fire.scheduled_at_ms for fire in got.fires] == [tick] * runs
+    assert [(skip.from_ms, skip.is_told) for skip in got.skips] == [(tick, True)] * (not runs)
 
 
 def test_group_holds_the_ticks_that_are_less_than_five_seconds_late_too() -> None:
     got = plan(EVERY_SECOND, watermark=NOW - 7_000)
 
-    assert [(skip.from_ms, skip.to_ms, skip.count) for skip in got.skips] == [(NOW - 6_000, NOW, 7)]
+    [skip] = got.skips
+    assert (skip.from_ms, skip.to_ms, skip.count) == (NOW - 6_000, NOW - 1_000, 6)
+    assert fired(got) == [(at, at) for at in range(0, 6_000, 1_000)]
+    assert not got.fires[0].is_late
 
 
 def test_fire_once_now_runs_the_last_missed_tick_and_skips_the_others() -> None:
-    got = plan(EVERY_SECOND, watermark=NOW - 60_000, policy=MisfirePolicy.FIRE_ONCE_NOW)
+    got = plan(EVERY_MINUTE, watermark=NOW - 600_000, policy=MisfirePolicy.FIRE_ONCE_NOW)
 
-    assert got.fires[0] == Fire(NOW, NOW, Kind.MISFIRE)
-    assert [fire.kind for fire in got.fires[1:]] == [Kind.SCHEDULE] * 5
+    assert got.fires == (Fire(NOW - 30_000, NOW, Kind.MISFIRE),)
     [skip] = got.skips
-    assert (skip.from_ms, skip.to_ms, skip.count) == (NOW - 59_000, NOW - 1_000, 59)
+    assert (skip.from_ms - NOW, skip.to_ms - NOW, skip.count) == (-570_000, -90_000, 9)
+    assert not skip.is_told
 
 
 def test_fire_once_now_is_due_now_and_keeps_its_tick() -> None:
@@ -156,10 +191,10 @@ def test_limit_leaves_the_rest_to_the_next_round() -> None:
 
 
 def test_limit_does_not_split_a_misfired_group() -> None:
-    got = plan(EVERY_SECOND, watermark=NOW - 60_000, limit=1, policy=MisfirePolicy.FIRE_ONCE_NOW)
+    got = plan(EVERY_SECOND, watermark=NOW - 60_000, limit=1)
 
     assert [skip.count for skip in got.skips] == [59]
-    assert [fire.kind for fire in got.fires] == [Kind.MISFIRE, Kind.SCHEDULE]
+    assert fired(got) == [(0, 0), (1_000, 1_000)]
 
 
 def test_same_row_decided_twice_gives_the_same_plan() -> None:
@@ -230,6 +265,7 @@ class Job:
 
     schedule: Schedule
     policy: MisfirePolicy
+    late_limit_ms: int = 5_000
     watermark: int = NOW
     anchor: int = NOW
     fires: list[Fire] = field(default_factory=list)
@@ -242,6 +278,7 @@ class Job:
             watermark_ms=self.watermark,
             now_ms=now_ms,
             policy=self.policy,
+            late_limit_ms=self.late_limit_ms,
             overdue_rows=overdue_rows,
             limit=limit,
         )
@@ -258,15 +295,19 @@ pauses = st.lists(st.integers(0, 40_000), min_size=1, max_size=25)
 @settings(max_examples=300)
 @given(
     st.sampled_from(["* * * * * ?", "0/7 * * * * ?", "3,50 * * * * ?", "0 * * * * ?"]),
-    st.sampled_from(list(MisfirePolicy)),
+    st.tuples(st.sampled_from(list(MisfirePolicy)), st.sampled_from([5_000, 20_000, 86_400_000])),
     pauses,
     st.integers(1, 50),
     st.data(),
 )
 def test_every_tick_is_fired_or_skipped_exactly_once(
-    expression: str, policy: MisfirePolicy, waits: list[int], limit: int, data: st.DataObject
+    expression: str,
+    rule: tuple[MisfirePolicy, int],
+    waits: list[int],
+    limit: int,
+    data: st.DataObject,
 ) -> None:
-    job = Job(read_schedule("CRON", expression, "UTC"), policy)
+    job = Job(read_schedule("CRON", expression, "UTC"), *rule)
     now = NOW
 
     for wait in waits:

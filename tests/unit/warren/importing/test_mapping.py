@@ -149,6 +149,10 @@ def test_a_group_named_like_a_path_of_the_api_gets_a_name_of_its_own() -> None:
     assert app["spec"]["name"] == "app-1-by-id"
 
 
+def test_jobs_keep_the_source_s_limit_for_late_runs() -> None:
+    assert [job["spec"]["late_limit"] for job in arrive()["jobs"]] == [5]
+
+
 def test_everything_may_be_null() -> None:
     for table in READ_WHOLE:
         nothing = dict.fromkeys([name for name in ROWS[table] if name != "id"])
