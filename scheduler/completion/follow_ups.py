@@ -99,17 +99,13 @@ class FollowUps:
         }
         if not over:
             return
-        now_ms = self._now_ms()
         waiting = [
             job for job in parked.lock(session, over) if _is_last(session, job, over[job.id].tick)
         ]
         if waiting:
             due_jobs.advance(
                 session,
-                [
-                    {"id": job.id, "next_tick_at": _next_tick(job, over[job.id], now_ms)}
-                    for job in waiting
-                ],
+                [{"id": job.id, "next_tick_at": _next_tick(job, over[job.id])} for job in waiting],
             )
 
 
@@ -169,13 +165,13 @@ def _is_last(session: Session, job: ParkedJob, tick: Tick) -> bool:
     return bool(job.last_tick_at == tick.scheduled_at) or not ticks.open_ids(session, job.id)
 
 
-def _next_tick(job: ParkedJob, end: TickEnd, now_ms: int) -> int:
-    """Return the next tick: the delay after the end, and after the last decided tick.
+def _next_tick(job: ParkedJob, end: TickEnd) -> int:
+    """Return the next tick: the delay after the recorded end, and after the last decided tick.
 
-    An executor's clock that is ahead must not postpone the tick. A delay that was broken in the
-    database makes the job due at once, so that the planner reports the error.
+    A delay that was broken in the database makes the job due at once, so that the planner reports
+    the error.
     """
-    base = max(job.last_tick_at, min(end.finished_at, now_ms))
+    base = max(job.last_tick_at, end.finished_at)
     try:
         schedule = read_schedule(job.schedule_kind, job.schedule_value, "UTC")
     except ValueError:

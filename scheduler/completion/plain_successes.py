@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from warren.broker.messages.values import cut_message
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
-from warren.scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS
+from warren.scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS, ms_ahead
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.jobs import child_links
 from warren.sql.run_status import RunStatus
@@ -83,12 +83,13 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
     earliest_ms, latest_ms = now_ms - EARLY_MS, now_ms + AHEAD_MS
     if not all(earliest_ms <= at <= latest_ms for at in (end.started_at, end.finished_at)):
         return None
+    ahead_ms = ms_ahead(end, now_ms)
     success = Success(
         run_id=end.run_id,
         job_id=end.alone_of_job,
         message=cut_message(end.message),
-        started_at=end.started_at,
-        finished_at=end.finished_at,
+        started_at=end.started_at - ahead_ms,
+        finished_at=end.finished_at - ahead_ms,
         log_tail=end.log_tail or "",
     )
     return PlainSuccess(end, end.sent_to, success)

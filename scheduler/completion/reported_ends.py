@@ -27,15 +27,27 @@ def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) ->
 
 
 def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> End:
-    """Return an end with its reported instants made plausible."""
-    if end.sent_to is None:
+    """Return an end with its instants as they are recorded: plausible, and not after now."""
+    if end.sent_to is not None:
+        began = end.started_at
+        end = replace(
+            end,
+            finished_at=plausible_instant(end.finished_at, routed_at=routed_at, now_ms=now_ms),
+            started_at=began and plausible_instant(began, routed_at=routed_at, now_ms=now_ms),
+        )
+    if not (ahead_ms := ms_ahead(end, now_ms)):
         return end
     began = end.started_at
-    return replace(
-        end,
-        finished_at=plausible_instant(end.finished_at, routed_at=routed_at, now_ms=now_ms),
-        started_at=began and plausible_instant(began, routed_at=routed_at, now_ms=now_ms),
-    )
+    return replace(end, finished_at=now_ms, started_at=began and began - ahead_ms)
+
+
+def ms_ahead(end: End, now_ms: int) -> int:
+    """Return how far an end lies after now; it is recorded so much earlier, and so is its start.
+
+    An executor's clock may be ahead, and the database's may have been set back. What follows an
+    end, like a fixed delay's next tick, goes by what is recorded, and so does the audit.
+    """
+    return max(0, end.finished_at - now_ms)
 
 
 def end_of(report: Finished | NotStarted, sent_to: SentTo, now_ms: int) -> End:

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.integration.scheduler.family import SENT, end, ender, tick_in_flight
+from tests.integration.scheduler.family import SENT, completion, end, ender, tick_in_flight
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.completion.end import End
 from warren.scheduler.node import SchedulerNode
 from warren.sql.jobs.parked import PARKED_MS
 from warren.sql.models import Job
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import ticks
+from warren.sql.runs.successes import SentTo
 
 DELAY_MS = 60_000
 
@@ -158,6 +160,37 @@ def test_a_clock_gone_wrong_puts_the_next_tick_neither_far_off_nor_into_the_past
 
     tick = the_job(cluster).next_tick_at
     assert cluster.run(run_id).scheduled_at + DELAY_MS <= tick <= cluster.now_ms() + DELAY_MS
+
+
+@on_memory
+@pytest.mark.parametrize("is_alone", [True, False], ids=["fast-path", "ordinary-path"])
+def test_an_end_from_before_the_databases_clock_was_set_back_doubles_no_tick(
+    cluster: Cluster, still: SchedulerNode, is_alone: bool
+) -> None:
+    run_id = tick_begun(cluster, still, schedule_value="1")
+    run = cluster.run(run_id)
+    put(cluster.database, [run_id], address="one", boot_id="boot", routed_at=run.due_at)
+    ahead_ms = cluster.now_ms() + 1_500
+    told = End(
+        run_id=run_id,
+        status=RunStatus.SUCCEEDED,
+        message="",
+        started_at=ahead_ms - 20,
+        finished_at=ahead_ms,
+        sent_to=SentTo(run.app_id, "one", "boot"),
+        alone_of_job=run.job_id if is_alone else None,
+    )
+
+    cluster.database.write(lambda session: completion(cluster).end(session, [told]))
+
+    ended = cluster.run(run_id)
+    assert ended.finished_at is not None
+    assert ended.finished_at <= cluster.now_ms()
+    assert ended.started_at == ended.finished_at - 20
+    tick = the_job(cluster).next_tick_at
+    assert tick == max(ended.finished_at, ended.scheduled_at) + 1_000
+    still.planner.tick(tick)
+    assert is_sound(cluster)
 
 
 @on_memory

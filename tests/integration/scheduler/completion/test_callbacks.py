@@ -60,13 +60,13 @@ def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: Fak
     run_id, now_ms = begun(cluster, desk), cluster.now_ms()
 
     desk.report(
-        desk.started(run_id, started_at_ms=now_ms - 111),
-        desk.finished(run_id, message="héllo", finished_at_ms=now_ms + 222, log_tail="the end"),
+        desk.started(run_id, started_at_ms=now_ms - 333),
+        desk.finished(run_id, message="héllo", finished_at_ms=now_ms - 111, log_tail="the end"),
     )
     run = cluster.wait_final(run_id)
 
     assert (run.status, run.message, run.log_tail) == ("SUCCEEDED", "héllo", "the end")
-    assert (run.started_at, run.finished_at) == (now_ms - 111, now_ms + 222)
+    assert (run.started_at, run.finished_at) == (now_ms - 333, now_ms - 111)
     assert (run.trigger_code, run.handle_code) == (200, 200)
 
 

@@ -13,7 +13,8 @@ from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, History, Job, Pause, Uptime
-from warren.sql.run_status import Kind, RunStatus
+from warren.sql.registry import uptimes
+from warren.sql.run_status import LATE_MS, Kind, RunStatus
 
 NIGHTLY = {
     "schedule_kind": "CRON",
@@ -257,3 +258,18 @@ def test_a_released_run_that_a_second_outage_held_is_decided_about_anew(
 
     assert cluster.run(run.id).status == RunStatus.CANCELLED
     assert len(alarms(cluster)) == 1
+
+
+def test_how_late_all_were_is_asked_once_nobody_else_can_record_it(cluster: Cluster) -> None:
+    if cluster.database.dialect.is_embedded:
+        pytest.skip("SQLite has one writer at a time")
+    free = select(Uptime.id).with_for_update(skip_locked=True)
+    found: list[int | None] = []
+
+    def now_ms() -> int:
+        found.append(cluster.database.write(lambda session: session.scalar(free)))
+        return cluster.now_ms()
+
+    cluster.database.write(lambda s: uptimes.extend(s, now_ms=now_ms, gap_ms=LATE_MS))
+
+    assert found == [None]
