@@ -7,6 +7,7 @@ runs that would overlap become one bar with their number.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from warren.sql.jobs.skips import SkipLine
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.timeline.job_spans import TROUBLE, SpanRun
 
@@ -76,6 +77,24 @@ class Bar:
     wait_x: int = 0
     wait_width: int = 0
     is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Skipped due times of a row, and where they are drawn."""
+
+    skip: SkipLine
+    x: int
+    width: int
+
+
+def skipped(skips: Iterable[SkipLine], window: Window) -> list[Skipped]:
+    """Return the skips of a row from left to right."""
+    found = []
+    for skip in sorted(skips, key=lambda one: one.from_at):
+        first, last = window.place(skip.from_at), window.place(skip.to_at)
+        found.append(Skipped(skip=skip, x=min(first, WIDTH - STEP), width=max(last - first, STEP)))
+    return found
 
 
 def span(run: SpanRun, now_ms: int) -> Span:

@@ -1,7 +1,7 @@
 """Chooses the rows of the timeline and reads their runs, with limits.
 
-Late and failed jobs come first, then busy ones, then those with due times. However many jobs and
-runs there are, a page reads at most a few thousand rows of the database.
+Skipped, late and failed jobs come first, then busy ones, then those with due times. However many
+jobs and runs there are, a page reads at most a few thousand rows of the database.
 """
 
 from collections import Counter, defaultdict
@@ -15,18 +15,22 @@ from itertools import groupby, islice
 from sqlalchemy.orm import Session
 
 from warren.admin_web.timeline import bars
-from warren.admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Span, Window
+from warren.admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Skipped, Span, Window
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import read_schedule
 from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.jobs import skips
 from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import next_ticks
 from warren.sql.run_status import RunStatus
 from warren.sql.timeline import job_spans
 from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
-#: Limits: rows of a page, runs of a row, future due times of a row.
-ROWS, ROW_RUNS, ROW_TICKS = 30, 120, 60
+#: Limits: rows of a page; runs, future due times and skips of a row.
+ROWS, ROW_RUNS, ROW_TICKS, ROW_SKIPS = 30, 120, 60, 20
+#: Most skips by which rows are chosen.
+SEEN_SKIPS = 400
 #: Most jobs whose future due times are in the row of an app.
 APP_JOBS = 5
 #: A run that started in the window may have been due this much earlier.
@@ -44,22 +48,32 @@ class Grouping(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How many runs of a row are in the window, and how many of them are conspicuous."""
+    """How many runs of a row are in the window, how many of them are conspicuous, and skips."""
 
     runs: int
+    skipped: int
     failed: int
     late: int
     running: int
     overlapping: int
 
     @classmethod
-    def of(cls, spans: Iterable[Span], window: Window, lower: set[int], *, overdue: int) -> "Tally":
+    def of(
+        cls,
+        spans: Iterable[Span],
+        window: Window,
+        lower: set[int],
+        *,
+        overdue: int,
+        skips: Iterable[SkipLine],
+    ) -> "Tally":
         """Count; `lower` are the overlapping runs, `overdue` the number of unplanned due times."""
         inside = [
             one for one in spans if one.end_ms >= window.from_ms and one.due_ms < window.until_ms
         ]
         return cls(
             runs=len(inside),
+            skipped=sum(skip.number for skip in skips),
             failed=sum(one.run.status in TROUBLE for one in inside),
             late=sum(one.is_late for one in inside) + overdue,
             running=sum(one.run.status == RunStatus.RUNNING for one in inside),
@@ -72,7 +86,7 @@ class Row:
     """A job or an app: its bars, its future due times, and its counts.
 
     `job_id` 0 = an app; `name` is empty if the job was deleted. `marks` are the positions of due
-    times. `has_more_runs`, `has_more_ticks`: not all are drawn.
+    times, `skips` the latest skipped ones. `has_more_runs`, `has_more_ticks`: not all are drawn.
     """
 
     job_id: int
@@ -82,6 +96,7 @@ class Row:
     bars: list[Bar]
     ticks: list[int]
     marks: list[int]
+    skips: list[Skipped]
     tally: Tally
     has_more_runs: bool
     has_more_ticks: bool
@@ -90,7 +105,14 @@ class Row:
     def rank(self) -> tuple[int, ...]:
         """The sort key of rows."""
         tally = self.tally
-        return (-tally.late, -tally.failed, -tally.overlapping, -tally.runs, *self.ticks[:1])
+        return (
+            -tally.skipped,
+            -tally.late,
+            -tally.failed,
+            -tally.overlapping,
+            -tally.runs,
+            *self.ticks[:1],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +158,18 @@ class TimelineReader:
             to_ms=window.until_ms,
             limit=ROWS,
         )
-        urgent = self._most_urgent(seen.runs, ahead.job_ids)
+        wanted = SkipFilter(
+            app_ids=app_ids,
+            since_ms=window.from_ms,
+            until_ms=window.until_ms,
+            limit=SEEN_SKIPS,
+        )
+        skipped = skips.lines(self.session, wanted)
+        urgent = self._most_urgent(seen.runs, skipped, ahead.job_ids)
         by_job = grouping is Grouping.JOB
-        rows = self._of_jobs(urgent[:ROWS], seen) if by_job else self._of_apps(urgent, seen)
+        rows = (
+            self._of_jobs(urgent[:ROWS], seen) if by_job else self._of_apps(urgent, seen, skipped)
+        )
         return Timeline(
             window=window,
             rows=sorted(rows, key=lambda row: row.rank)[:ROWS],
@@ -147,13 +178,18 @@ class TimelineReader:
             due_until_ms=ahead.seen_until_ms,
         )
 
-    def _most_urgent(self, runs: Iterable[SpanRun], due: Iterable[int]) -> list[int]:
-        """Return job ids: late ones, failed ones, busy ones, then those with due times."""
-        urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    def _most_urgent(
+        self, runs: Iterable[SpanRun], skipped: Iterable[SkipLine], due: Iterable[int]
+    ) -> list[int]:
+        """Return job ids: skipped ones, late, failed, busy ones, then those with due times."""
+        urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        for skip in skipped:
+            if skip.job is not None:
+                urgency[skip.job_id][0] -= skip.number
         for run in runs:
-            urgency[run.job_id][0] -= bars.span(run, self.window.now_ms).is_late
-            urgency[run.job_id][1] -= run.status in TROUBLE
-            urgency[run.job_id][2] -= 1
+            urgency[run.job_id][1] -= bars.span(run, self.window.now_ms).is_late
+            urgency[run.job_id][2] -= run.status in TROUBLE
+            urgency[run.job_id][3] -= 1
         return list(dict.fromkeys((*sorted(urgency, key=urgency.__getitem__), *due)))
 
     def _of_jobs(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
@@ -170,12 +206,30 @@ class TimelineReader:
             if run.job_id in runs:
                 runs[run.job_id][run.id] = run
         jobs = job_spans.jobs_by_ids(self.session, job_ids)
+        skipped: dict[int, list[SkipLine]] = defaultdict(list)
+        for skip in skips.of_jobs(
+            self.session,
+            job_ids,
+            from_ms=self.window.from_ms,
+            until_ms=self.window.until_ms,
+            limit=ROW_SKIPS,
+        ):
+            skipped[skip.job_id].append(skip)
         return [
-            self._of_job(job_id, jobs.get(job_id), runs[job_id].values(), full[job_id])
+            self._of_job(
+                job_id, jobs.get(job_id), runs[job_id].values(), full[job_id], skipped[job_id]
+            )
             for job_id in job_ids
         ]
 
-    def _of_job(self, job_id: int, job: SpanJob | None, runs: Iterable[SpanRun], full: int) -> Row:
+    def _of_job(
+        self,
+        job_id: int,
+        job: SpanJob | None,
+        runs: Iterable[SpanRun],
+        full: int,
+        skipped: Sequence[SkipLine],
+    ) -> Row:
         window = self.window
         spans = [bars.span(run, window.now_ms) for run in runs]
         lower = bars.overlapping(spans)
@@ -190,22 +244,36 @@ class TimelineReader:
             bars=bars.draw(spans, window, lower),
             ticks=ticks[:ROW_TICKS],
             marks=self._marks(ticks[:ROW_TICKS]),
-            tally=Tally.of(spans, window, lower, overdue=overdue),
+            skips=bars.skipped(skipped, window),
+            tally=Tally.of(spans, window, lower, overdue=overdue, skips=skipped),
             has_more_runs=full >= ROW_RUNS,
             has_more_ticks=len(ticks) > ROW_TICKS,
         )
 
-    def _of_apps(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
+    def _of_apps(
+        self, job_ids: Sequence[int], seen: Sample, skipped: Iterable[SkipLine]
+    ) -> list[Row]:
         jobs = job_spans.jobs_by_ids(self.session, job_ids)
         spans: dict[int, list[Span]] = {job.app_id: [] for job in jobs.values()}
         for run in seen.runs:
             if run.app_id in spans:
                 spans[run.app_id].append(bars.span(run, self.window.now_ms))
         names = {job.app_id: job.app for job in jobs.values()}
-        return [self._of_app(app_id, names[app_id], spans[app_id], jobs) for app_id in spans]
+        by_app: dict[str | None, list[SkipLine]] = defaultdict(list)
+        for skip in skipped:
+            by_app[skip.app].append(skip)
+        return [
+            self._of_app(app_id, names[app_id], spans[app_id], jobs, by_app[names[app_id]])
+            for app_id in spans
+        ]
 
     def _of_app(
-        self, app_id: int, name: str, spans: list[Span], jobs: Mapping[int, SpanJob]
+        self,
+        app_id: int,
+        name: str,
+        spans: list[Span],
+        jobs: Mapping[int, SpanJob],
+        skipped: Sequence[SkipLine],
     ) -> Row:
         mine = [job for job in jobs.values() if job.app_id == app_id]
         first = (self._upcoming(job) for job in mine[:APP_JOBS])
@@ -220,7 +288,8 @@ class TimelineReader:
             bars=bars.draw(spans, self.window, lower),
             ticks=ticks[:ROW_TICKS],
             marks=self._marks(ticks[:ROW_TICKS]),
-            tally=Tally.of(spans, self.window, lower, overdue=overdue),
+            skips=bars.skipped(skipped[:ROW_SKIPS], self.window),
+            tally=Tally.of(spans, self.window, lower, overdue=overdue, skips=skipped),
             has_more_runs=False,
             has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
         )

@@ -18,6 +18,8 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules import upcoming
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
+from warren.sql.jobs import skips
+from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_family, job_search
 from warren.sql.listings.recent import ListedJob
 from warren.sql.listings.run_lines import RunLine
@@ -39,6 +41,7 @@ class JobDetails:
     is_waiting: bool
     wrong: str
     runs: list[RunLine]
+    skips: list[SkipLine]
     days: HeatMap
     family: FamilyGraph | None
     hidden_children: int
@@ -46,9 +49,17 @@ class JobDetails:
     blockers: list[Reason]
 
     @property
-    def listed(self) -> list[RunLine]:
-        """The last runs."""
-        return self.runs[:LISTED]
+    def listed(self) -> list[RunLine | SkipLine]:
+        """The last runs and, between them, the due times that were skipped, latest first.
+
+        A due time that was planned and then skipped has a cancelled run, which says why.
+        """
+        cancelled = {run.due_at for run in self.runs if run.status == RunStatus.CANCELLED}
+        unseen = [one for one in self.skips if one.number > 1 or one.from_at not in cancelled]
+        both: list[RunLine | SkipLine] = [*self.runs, *unseen]
+        if len(self.runs) == LOOKED_AT:  # earlier skips lie between runs that were not read
+            both = [one for one in both if _due_ms(one) >= self.runs[-1].due_at]
+        return sorted(both, key=_due_ms, reverse=True)[:LISTED]
 
     @property
     def ended(self) -> list[RunLine]:
@@ -97,12 +108,17 @@ def read_details(
         is_waiting=upcoming.is_waiting(stored),
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
+        skips=skips.lines(session, SkipFilter(job_id=job_id, limit=LISTED)),
         days=heat_map.read(session, job_id, now_ms=now_ms, zone=services.timezone),
         family=draw(job_id, job_family.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
         blockers=_blockers(session, services, stored.app_id, spec.app),
     )
+
+
+def _due_ms(one: RunLine | SkipLine) -> int:
+    return one.due_at if isinstance(one, RunLine) else one.to_at
 
 
 def _blockers(session: Session, services: ConsoleServices, app_id: int, app: str) -> list[Reason]:

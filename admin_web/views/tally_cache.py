@@ -21,6 +21,7 @@ from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.listings import ledger
+from warren.sql.listings.ledger import SkippedFor
 
 #: How much time one transaction covers: at first, and at most. A day of a job that is due each
 #: second took 4.6 s on a busy machine, and the console limits transactions to 5 s.
@@ -51,7 +52,7 @@ class CachedTally:
 
     at_ms: int
     tally: JobTally | None
-    reasons: dict[Explanation, int]
+    reasons: dict[Explanation, SkippedFor]
 
 
 class TallyCache:

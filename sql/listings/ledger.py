@@ -1,5 +1,6 @@
 """Queries of the ledger page: jobs, a page at a time, and the reasons for skipped due times."""
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +12,9 @@ from warren.sql.explanation import Explanation
 from warren.sql.models import App, Job, SkippedTicks
 from warren.sql.rows import fetch, query
 from warren.sql.text_search import contains
+
+#: Most skips of a job that are named with their times, the latest ones.
+NAMED_SKIPS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +58,38 @@ def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
     return fetch(session, LedgerJob, statement)
 
 
-def skip_reasons(session: Session, job_id: int, bounds: tuple[int, int]) -> dict[Explanation, int]:
-    """Return the number of a job's due times in (after, until] that were skipped, by reason.
+class SkippedFor(NamedTuple):
+    """How many due times were skipped for one reason, and the latest ones, as (first, last)."""
+
+    number: int
+    latest: tuple[tuple[int, int], ...]
+
+
+def skip_reasons(
+    session: Session, job_id: int, bounds: tuple[int, int]
+) -> dict[Explanation, SkippedFor]:
+    """Return a job's due times in (after, until] that were skipped, by reason.
 
     A range of skipped ticks counts where it begins.
     """
+    of_job = (
+        SkippedTicks.job_id == job_id,
+        SkippedTicks.from_at > bounds[0],
+        SkippedTicks.from_at <= bounds[1],
+    )
     rows = session.execute(
         select(SkippedTicks.reason, func.max(SkippedTicks.why), func.sum(SkippedTicks.count))
-        .where(
-            SkippedTicks.job_id == job_id,
-            SkippedTicks.from_at > bounds[0],
-            SkippedTicks.from_at <= bounds[1],
-        )
+        .where(*of_job)
         .group_by(SkippedTicks.reason)
         .order_by(SkippedTicks.reason)
     )
-    return {Explanation(text, why): int(count) for text, why, count in rows}
+    found = {Explanation(text, why): int(count) for text, why, count in rows}
+    latest: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for reason, first, last in session.execute(
+        select(SkippedTicks.reason, SkippedTicks.from_at, SkippedTicks.to_at)
+        .where(*of_job)
+        .order_by(SkippedTicks.from_at.desc())
+        .limit(NAMED_SKIPS)
+    ):
+        latest[reason].append((first, last))
+    return {one: SkippedFor(count, tuple(latest[one.text])) for one, count in found.items()}

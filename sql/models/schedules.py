@@ -32,7 +32,11 @@ class SkippedTicks(Model):
     """Skipped due times: `count` of them, from `from_at` to `to_at`."""
 
     __tablename__ = "warren_skip"
-    __table_args__ = (Index("i_skip_job", "job_id", "from_at"), TABLE_OPTIONS)
+    __table_args__ = (
+        Index("i_skip_job", "job_id", "from_at"),
+        Index("i_skip_end", "to_at"),
+        TABLE_OPTIONS,
+    )
 
     id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
     job_id: Mapped[int] = mapped_column(Integer)

@@ -10,7 +10,7 @@ from tests.support import schemas
 from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
-from warren.sql.models import Job, Run
+from warren.sql.models import Job, Run, SkippedTicks
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import planning
@@ -41,6 +41,15 @@ class Rows:
             return int(job.id)
 
         return self.database.write(unit)
+
+    def skip(
+        self, job_id: int, from_ms: int, to_ms: int | None = None, *, count: int, reason: str
+    ) -> None:
+        """Record that due times of a job were skipped."""
+        last = from_ms if to_ms is None else to_ms
+        values = {"job_id": job_id, "from_at": from_ms, "to_at": last, "recorded_at": last}
+        row = SkippedTicks(count=count, reason=reason, **values)
+        self.database.write(lambda session: session.add(row))
 
     def jobs(self, count: int, app: str = "reports", **columns: Any) -> None:
         """Create very many identical jobs."""

@@ -22,7 +22,7 @@ from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.instants import iso
-from warren.sql.jobs import child_links
+from warren.sql.jobs import child_links, skips
 from warren.sql.listings import recent
 from warren.sql.listings.recent import ListedJob
 from warren.sql.registry import apps
@@ -30,10 +30,12 @@ from warren.views.instants import local
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 from warren.views.runs import HEADERS as RUN_HEADERS
 from warren.views.runs import run_line
+from warren.views.skips import print_skips, skip_json
 from warren.views.terminal import print_facts, print_json, print_table, relative, warn
 
-#: Runs that `jobs show` lists.
+#: Runs and skips that `jobs show` lists.
 _LAST_RUNS = 10
+_LAST_SKIPS = 5
 _name = click.argument("name")
 
 
@@ -101,23 +103,29 @@ def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
 @as_json
 @takes_settings("database_url")
 def show(settings: Settings, name: str, as_json: bool) -> None:
-    """Show everything about a job, and its last runs."""
+    """Show everything about a job, its last runs and skips."""
     with open_database(settings) as database:
         now = now_ms(database)
         job = database.read(lambda session: recent.job(session, name, now_ms=now))
         last = recent.RunFilter(job=name, limit=_LAST_RUNS)
         runs = database.read(lambda session: recent.runs(session, last))
         [view] = _views(settings, database, [job], now)
+        missed = skips.SkipFilter(job_id=job.id, limit=_LAST_SKIPS)
+        skipped = database.read(lambda session: skips.lines(session, missed))
         app_ids = [job.app_id]
         found = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
     why = found.of_job(job.app)
     if as_json:
-        print_json(job_json(view) | {"blocked_by": blocker_json(why)})
+        told = {"blocked_by": blocker_json(why), "skips": [skip_json(one) for one in skipped]}
+        print_json(job_json(view) | told)
         return
     facts = job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job))
     print_facts(facts | {"no new runs": "; ".join(map(str, why))})
     print()
     print_table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], nothing="no runs yet")
+    if skipped:
+        print("\nDue times that were skipped:")
+        print_skips(skipped, settings.zone, nothing="")
 
 
 @jobs.command("next", epilog=examples("warren jobs next nightly-report --count 10"))

@@ -1,6 +1,7 @@
 """`warren runs …`: show, read, kill and clear runs."""
 
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -9,12 +10,16 @@ from warren.actions.local_client import open_client
 from warren.actions.run_log import print_log
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.resolver import Resolver
 from warren.scheduler.views.run_view import run_json
 from warren.settings.settings import Settings
+from warren.sql.engine import Database
+from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.run_status import RunStatus
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, run_facts, run_line
+from warren.views.skips import print_skips, skip_json
 from warren.views.terminal import print_facts, print_json, print_table, print_text
 
 _LARGEST_ID = 2**53 - 1
@@ -31,6 +36,7 @@ def runs() -> None:
     epilog=examples(
         "warren runs list --job nightly-report --since 2h",
         "warren runs list --status FAILED --json",
+        "warren runs list --skips --since 1d",
     ),
 )
 @click.option("--job", help="Only runs of this job: NAME, or APP/NAME.")
@@ -46,6 +52,7 @@ def runs() -> None:
     metavar="ID",
     help="Only shards and attempts of the same tick as run ID.",
 )
+@click.option("--skips", is_flag=True, help="List due times that were skipped instead, and why.")
 @click.option(
     "--limit",
     default=50,
@@ -61,15 +68,21 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     status: str | None,
     since: str | None,
     tick: int | None,
+    skips: bool,
     limit: int,
     as_json: bool,
 ) -> None:
     """List runs, the latest due time first."""
+    if skips and (status or tick):
+        raise click.UsageError("expected --skips without --status and --tick")
     with open_database(settings) as database:
         now = now_ms(database)
         since_ms = None
         if since is not None:
             since_ms = read_instant(since, now_ms=now, zone=settings.zone)
+        if skips:
+            _list_skips(database, settings.zone, job, since_ms, limit=limit, as_json=as_json)
+            return
         wanted = recent.RunFilter(
             job=job,
             status=status.upper() if status else None,
@@ -83,6 +96,25 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
             print_json(run_json(row))
         return
     print_table(HEADERS, [run_line(row, now_ms=now) for row in rows], nothing="no such runs")
+
+
+def _list_skips(
+    database: Database,
+    zone: ZoneInfo,
+    job: str | None,
+    since_ms: int | None,
+    *,
+    limit: int,
+    as_json: bool,
+) -> None:
+    job_id = None if job is None else Resolver(database).job(job)
+    wanted = SkipFilter(job_id=job_id, since_ms=since_ms, limit=limit)
+    found = database.read(lambda session: lines(session, wanted))
+    if not as_json:
+        print_skips(found, zone, nothing="no such skips")
+        return
+    for skip in found:
+        print_json(skip_json(skip))
 
 
 @runs.command(epilog=examples("warren runs show 4711"))

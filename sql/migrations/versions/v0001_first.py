@@ -236,6 +236,7 @@ def _make_tables() -> None:
         sa.PrimaryKeyConstraint("id"),
         **TABLE_OPTIONS,
     )
+    op.create_index("i_skip_end", "warren_skip", ["to_at"])
     op.create_index("i_skip_job", "warren_skip", ["job_id", "from_at"])
     op.create_table(
         "warren_token",

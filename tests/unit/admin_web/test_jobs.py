@@ -832,6 +832,26 @@ class TestJobPage:
         assert "children: [child]" in page
         assert "Asia/Shanghai" in page
 
+    def test_what_was_skipped_stands_between_the_runs(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        for hours in (3, 1):
+            rows.run(job_id, clock.now - hours * 3_600_000, status="SUCCEEDED")
+        cancelled_ms = clock.now - 4 * 3_600_000
+        rows.run(job_id, cancelled_ms, status="CANCELLED", message="nobody, on the run")
+        rows.skip(job_id, cancelled_ms, count=1, reason="nobody, beside its run")
+        rows.skip(job_id, clock.now - 2 * 3_600_000, count=1, reason="nobody <b>there</b>")
+
+        page = admin.get(f"/jobs/{job_id}").text
+        table = page.partition('id="last-runs"')[2].partition("</table>")[0]
+
+        lines = table.partition("<tbody>")[2].split("<tr")[1:]
+        assert ["skip" in line for line in lines] == [False, True, False, False]
+        assert "nobody &lt;b&gt;there&lt;/b&gt;" in lines[1]
+        assert "nobody, on the run" in lines[3]
+        assert "beside its run" not in table
+
     def test_a_cancelled_run_is_no_failure(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         job_id = rows.job("nightly")
         for number, status in enumerate(("SUCCEEDED", "CANCELLED")):

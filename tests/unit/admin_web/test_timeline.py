@@ -63,6 +63,22 @@ class TestRows:
         assert "1 late" in page
         assert "1 failed" in page
 
+    def test_what_was_skipped_comes_first_with_its_times_and_cause(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        late = rows.job("late")
+        ended(rows, late, clock.now - 30 * MINUTE_MS, wait_ms=30_000)
+        due_ms = clock.now - HOUR_MS
+        rows.skip(rows.job("missed"), due_ms, count=1, reason="nobody <b>there</b>")
+        rows.skip(rows.job("gone-by"), due_ms - 90 * HOUR_MS, count=1, reason="long ago")
+
+        page = admin.get("/timeline").text
+
+        assert names(page) == ["missed", "late"]
+        assert page.count('<rect class="skipped" x=') == 1
+        assert "1 skipped: nobody &lt;b&gt;there&lt;/b&gt;" in page
+        assert "1 skipped" in admin.get("/timeline?rows=app").text
+
     def test_a_run_that_waits_for_an_executor_is_late_up_to_now(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:

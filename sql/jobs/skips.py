@@ -1,0 +1,78 @@
+"""Records of skipped due times, as people read them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import select, union_all
+from sqlalchemy.orm import Session
+
+from warren.sql.models import App, Job, SkippedTicks
+from warren.sql.rows import Query, fetch, query
+
+
+class SkipLine(NamedTuple):
+    """Skipped due times of a job: `number` of them from `from_at` to `to_at`, and why."""
+
+    id: int
+    job_id: int
+    job: str | None
+    app: str | None
+    timezone: str | None
+    from_at: int
+    to_at: int
+    number: int
+    reason: str
+    why: str | None
+    recorded_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipFilter:
+    """Which skips to list: None = all. `since_ms` and `until_ms` are due times."""
+
+    app_ids: Collection[int] | None = None
+    job_id: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    limit: int = 50
+
+
+def lines(session: Session, wanted: SkipFilter) -> list[SkipLine]:
+    """Return skips, the latest due time first; of a deleted job, `job` and `app` are None."""
+    statement = (
+        _query().order_by(SkippedTicks.to_at.desc(), SkippedTicks.id.desc()).limit(wanted.limit)
+    )
+    if wanted.app_ids is not None:
+        statement = statement.where(Job.app_id.in_(wanted.app_ids))
+    if wanted.job_id is not None:
+        statement = statement.where(SkippedTicks.job_id == wanted.job_id)
+    if wanted.since_ms is not None:
+        statement = statement.where(SkippedTicks.to_at >= wanted.since_ms)
+    if wanted.until_ms is not None:
+        statement = statement.where(SkippedTicks.from_at < wanted.until_ms)
+    return fetch(session, SkipLine, statement)
+
+
+def of_jobs(
+    session: Session, job_ids: Sequence[int], *, from_ms: int, until_ms: int, limit: int
+) -> list[SkipLine]:
+    """Return the latest skips of a few jobs in a span of due times, up to `limit` of each job."""
+    if not job_ids:
+        return []
+    each = [
+        _query()
+        .where(SkippedTicks.job_id == job_id, SkippedTicks.from_at < until_ms)
+        .where(SkippedTicks.to_at >= from_ms)
+        .order_by(SkippedTicks.from_at.desc())
+        .limit(limit)
+        .subquery()
+        for job_id in job_ids
+    ]
+    return fetch(session, SkipLine, union_all(*(select(one) for one in each)))  # type: ignore[arg-type]
+
+
+def _query() -> Query:
+    named = {"job": Job.name, "app": App.name, "timezone": Job.timezone}
+    skips = query(SkipLine, SkippedTicks, number=SkippedTicks.count, **named)
+    return skips.outerjoin(Job, Job.id == SkippedTicks.job_id).outerjoin(App, App.id == Job.app_id)
