@@ -69,7 +69,7 @@ class Uptime(Model):
     """
 
     __tablename__ = "warren_uptime"
-    __table_args__ = (TABLE_OPTIONS,)
+    __table_args__ = (Index("i_uptime_open", "is_settled"), TABLE_OPTIONS)
 
     id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
     down_since: Mapped[int] = mapped_column(BigInteger)

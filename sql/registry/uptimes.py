@@ -13,7 +13,6 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
-    or_,
     select,
     union_all,
     update,
@@ -106,9 +105,7 @@ def sending_state(session: Session, app_id: int, now_ms: int) -> SendingState:
     """
     rows = session.execute(_SENDING_STATE, {"app_id": app_id, "now_ms": now_ms}).all()
     until_ms = max((row.until_at for row in rows), default=0)
-    return SendingState(
-        until_ms, [Downtime(*row[:4]) for row in rows if row.from_ms < row.to_ms and row.is_open]
-    )
+    return SendingState(until_ms, [Downtime(*row[:4]) for row in rows if row.id])
 
 
 def start_of_outage(session: Session, due_ms: int, now_ms: int, *, gap_ms: int) -> int:
@@ -150,22 +147,25 @@ def _downtimes(session: Session, *, only_unsettled: bool) -> list[Downtime]:
 
 def _sending_state() -> CompoundSelect[*tuple[Any, ...]]:
     """Return the SELECT of the newest uptime, open downtimes, and open pauses of an app."""
-    of_schedulers = select(
-        Uptime.id,
-        Uptime.down_since.label("from_ms"),
-        Uptime.since_at.label("to_ms"),
-        literal(0).label("app_id"),
+    nothing = literal(0)
+    newest = select(
+        nothing.label("id"),
+        nothing.label("from_ms"),
+        nothing.label("to_ms"),
+        nothing.label("app_id"),
         Uptime.until_at.label("until_at"),
-        (1 - Uptime.is_settled).label("is_open"),
-    ).where(or_(Uptime.id == select(_NEWEST.c.id).scalar_subquery(), IS_UNSETTLED))
-    of_app = select(
-        Pause.id, Pause.since_at, Pause.until_at, Pause.app_id, literal(0), literal(1)
-    ).where(
-        Pause.is_settled == 0,
-        Pause.app_id == bindparam("app_id"),
-        Pause.until_at <= bindparam("now_ms"),
+    ).where(Uptime.id == select(_NEWEST.c.id).scalar_subquery())
+    of_all = select(Uptime.id, Uptime.down_since, Uptime.since_at, nothing, nothing)
+    of_app = select(Pause.id, Pause.since_at, Pause.until_at, Pause.app_id, nothing)
+    return union_all(
+        newest,
+        of_all.where(IS_UNSETTLED),
+        of_app.where(
+            Pause.is_settled == 0,
+            Pause.app_id == bindparam("app_id"),
+            Pause.until_at <= bindparam("now_ms"),
+        ),
     )
-    return union_all(of_schedulers, of_app)
 
 
 #: Built once, because each claim executes it.

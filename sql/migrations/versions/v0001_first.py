@@ -290,6 +290,7 @@ def _make_tables() -> None:
         sa.PrimaryKeyConstraint("id"),
         **TABLE_OPTIONS,
     )
+    op.create_index("i_uptime_open", "warren_uptime", ["is_settled"])
     op.create_table(
         "xxl_job_group",
         sa.Column("id", sa.Integer(), nullable=False),
