@@ -38,10 +38,11 @@ class LateStartRule:
         if row.late_due_at is None:
             return False
         limit_ms = self._limit_ms(row.decided_at)
-        spans = zip(self.downtimes, due_times(self.downtimes), strict=True)
+        each = (span for one in self.downtimes for span in due_times([one]))
         return any(
-            span.from_ms <= row.late_due_at < one.to_ms - limit_ms and row.routed_at >= one.to_ms
-            for one, span in spans
+            span.from_ms <= row.late_due_at < span.over_ms - limit_ms
+            and row.routed_at >= span.over_ms
+            for span in (*each, *due_times(self.downtimes))
         )
 
     def _limit_ms(self, at_ms: int) -> int:

@@ -36,11 +36,20 @@ log = structlog.get_logger()
 
 
 def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
-    """Return the spans of due times whose runs, planned by a schedule, nobody could send."""
-    return [
-        DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.to_ms, one.app_id)
-        for one in downtimes
-    ]
+    """Return the spans of due times whose runs, planned by a schedule, nobody could send.
+
+    Downtimes with at most 5 s between them are one: what was not sent in between was not waiting
+    for its executor.
+    """
+    spans: list[DueSpan] = []
+    for one in sorted(downtimes, key=lambda each: (each.app_id, each.from_ms)):
+        last = spans[-1] if spans else None
+        if last and last.app_id == one.app_id and one.from_ms - last.over_ms <= LATE_MS:
+            end_ms = max(last.over_ms, one.to_ms)
+            spans[-1] = last._replace(to_ms=end_ms - LATE_MS, over_ms=end_ms)
+        else:
+            spans.append(DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.to_ms, one.app_id))
+    return spans
 
 
 class SendingUptime:

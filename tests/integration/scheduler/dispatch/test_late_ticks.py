@@ -208,6 +208,26 @@ def edit(cluster: Cluster, late_limit: int) -> None:
     cluster.apply(JobSpec(name="nightly", app=APP, handler="noop", late_limit=late_limit, **fields))
 
 
+# -- the audit -----------------------------------------------------------------------------------
+
+
+@on_memory
+@pytest.mark.parametrize(("late_seconds", "late"), [(58, []), (70, ["nightly"])])
+def test_the_audit_counts_a_start_beyond_the_limit(
+    cluster: Cluster, still: SchedulerNode, late_seconds: int, late: list[str]
+) -> None:
+    cluster.job("nightly", **NIGHTLY)
+    restart_over(cluster, "nightly", late_seconds=late_seconds, planned=True)
+    still.uptime.keep(cluster.now_ms)
+    now_ms = cluster.now_ms() + 1_000
+    [run] = cluster.runs()
+
+    put(cluster.database, [run.id], status="RUNNING", routed_at=now_ms, started_at=now_ms)
+
+    report = audit(cluster.database, since_ms=0, until_ms=now_ms, timezone="UTC")
+    assert [job.name.rpartition("/")[2] for job in report.jobs if job.late] == late
+
+
 # -- the claim ----------------------------------------------------------------------------------
 
 
@@ -232,6 +252,24 @@ def test_a_claim_sees_the_outage_that_another_scheduler_has_recorded_since_the_p
 
     assert cluster.mortals[id(still)].before_next_write is None
     assert cluster.run(run.id).status == RunStatus.PLANNED
+
+
+def test_a_run_that_a_short_uptime_between_two_outages_did_not_send_is_decided_about(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("nightly", **NIGHTLY, late_limit=5)
+    due_ms = restart_over(cluster, "nightly", late_seconds=17, planned=True)
+    # 4.9 s before the first outage ended; the second began 1 s later.
+    first = {"down_since": due_ms - 2_000, "since_at": due_ms + 4_900, "until_at": due_ms + 5_900}
+    cluster.database.write(lambda session: session.add(Uptime(**first, is_settled=0)))
+
+    come_back(cluster, still)
+
+    [run] = cluster.runs()
+    assert run.status == RunStatus.CANCELLED
+    assert len(alarms(cluster)) == 1
+    assert is_sound(cluster)
 
 
 @on_memory

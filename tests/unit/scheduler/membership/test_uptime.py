@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from tests.support.moved_clock import MovedClock
-from warren.scheduler.membership.uptime import RECORD_MS, VALID_SECONDS, SendingUptime
+from warren.scheduler.membership.uptime import RECORD_MS, VALID_SECONDS, SendingUptime, due_times
 from warren.sql.pending import Pending
+from warren.sql.registry.uptimes import Downtime
+from warren.sql.runs.due_runs import DueSpan
 
 NOW_MS = 1_000_000
 
@@ -107,3 +109,16 @@ def test_an_older_look_changes_nothing(uptime: SendingUptime, clock: MovedClock)
     assert uptime.is_valid
     clock.now += 0.001
     assert not uptime.is_valid
+
+
+def test_what_a_short_uptime_between_two_downtimes_did_not_send_is_late() -> None:
+    first, again = Downtime(1, 100_000, 110_000), Downtime(2, 115_000, 130_000)
+    apart, of_an_app = Downtime(3, 135_001, 150_000), Downtime(4, 112_000, 114_000, app_id=7)
+
+    spans = due_times([again, of_an_app, first, apart])
+
+    assert spans == [
+        DueSpan(95_000, 125_000, 130_000),
+        DueSpan(130_001, 145_000, 150_000),
+        DueSpan(107_000, 109_000, 114_000, 7),
+    ]
