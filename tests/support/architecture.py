@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -67,7 +68,12 @@ def bare_imports(name: str, tree: ast.Module) -> list[str]:
 
 
 def read_packages(root: Path, packages: Collection[str]) -> CodeBase:
-    """Read the source files of these top-level packages; missing ones are left out."""
+    """Read the source files of these packages, once a process; missing ones are left out."""
+    return _read_packages(root, tuple(sorted(packages)))
+
+
+@lru_cache
+def _read_packages(root: Path, packages: tuple[str, ...]) -> CodeBase:
     sources = {}
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
