@@ -195,6 +195,7 @@ def test_its_own_secret_is_kept_from_others_and_from_every_output(folder: Path) 
     assert secret.read_text() not in (folder / ".warren/warren.log").read_text()
 
 
+@pytest.mark.release
 def test_killed_outright_it_starts_again(folder: Path) -> None:
     with up(folder, "--executors", "1") as command:
         command.wait_for("shop/often")
@@ -214,18 +215,23 @@ def test_killed_outright_it_starts_again(folder: Path) -> None:
     ("files", "arguments", "words"),
     [
         ({"x.py": "import nowhere\n"}, ("--jobs", "x.py"), "No module named 'nowhere'"),
-        ({"x.py": "1 +\n"}, ("--jobs", "x.py"), "SyntaxError"),
-        ({}, ("--jobs", "x.py"), "cannot load handlers from 'x.py'"),
-        (
+        pytest.param(
+            {"x.py": "1 +\n"}, ("--jobs", "x.py"), "SyntaxError", marks=pytest.mark.release
+        ),
+        pytest.param(
+            {}, ("--jobs", "x.py"), "cannot load handlers from 'x.py'", marks=pytest.mark.release
+        ),
+        pytest.param(
             {"x.py": "from warren import job\njob('a')(lambda c: 1)\njob('a')(lambda d: 2)\n"},
             ("--jobs", "x.py"),
             "two handlers are named 'a'",
+            marks=pytest.mark.release,
         ),
         ({"j.yaml": "jops: []\n"}, ("--apply", "j.yaml"), "j.yaml:1: unknown field 'jops'"),
-        ({}, ("--apply", "j.yaml"), "cannot read j.yaml"),
+        pytest.param({}, ("--apply", "j.yaml"), "cannot read j.yaml", marks=pytest.mark.release),
         ({"j.yaml": JOBS}, ("--apply", "j.yaml", "--seed", "j.yaml"), "one of --apply and --seed"),
         ({}, ("--app", "X"), "expected app to be"),
-        ({}, ("--app", "by-id"), "not to be named 'by-id'"),
+        pytest.param({}, ("--app", "by-id"), "not to be named 'by-id'", marks=pytest.mark.release),
     ],
 )
 def test_what_cannot_be_started_ends_with_one_line_and_leaves_nothing(
@@ -279,6 +285,7 @@ def test_first_password_is_said_though_the_start_fails_after_it_was_made(folder:
     assert command.text().splitlines()[-1] == "error: the disk is full"
 
 
+@pytest.mark.release
 def test_applied_again_it_says_what_it_sets_back(folder: Path) -> None:
     with up(folder, "--executors", "1") as command:
         command.wait_for("5 changed, 0 unchanged")
@@ -298,6 +305,7 @@ def test_applied_again_it_says_what_it_sets_back(folder: Path) -> None:
     assert "~ updated job shop/failing\n    retries: 2 -> 1\n" in said
 
 
+@pytest.mark.release
 def test_a_seed_is_applied_once_and_leaves_alone_what_people_made_of_it(folder: Path) -> None:
     seeded = ("up", "--jobs", "handlers.py", "--seed", "jobs.yaml", "--executors", "1")
     with Command(*seeded, folder=folder) as command:

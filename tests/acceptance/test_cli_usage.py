@@ -29,7 +29,13 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert not {"sqlalchemy", "pydantic", "structlog", "pika", "yaml"} & loaded
 
 
-@pytest.mark.parametrize("command", sorted(SHORT))
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jobs",
+        *(pytest.param(one, marks=pytest.mark.release) for one in sorted(SHORT - {"jobs"})),
+    ],
+)
 def test_a_short_command_works_as_a_program_of_its_own(tmp_path: Path, command: str) -> None:
     """Other tests run it in a process that has imported everything already."""
     done = run_program(command, "--help", folder=tmp_path)

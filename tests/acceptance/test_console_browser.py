@@ -364,6 +364,7 @@ def test_a_viewer_sees_and_is_refused_the_rest(page: Page, site: Site) -> None:
 
 
 @needs_scripts
+@pytest.mark.release
 def test_the_days_of_the_dashboard_are_drawn_with_the_table_behind_them(
     alice: Page, site: Site
 ) -> None:

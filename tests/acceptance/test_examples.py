@@ -165,6 +165,7 @@ def test_the_load_is_noted_at_every_tick(folder: Path) -> None:
     assert ticks >= set(map(datetime.fromisoformat, over))
 
 
+@pytest.mark.release
 def test_month_end_counts_one_region(folder: Path) -> None:
     _, words = whole(folder, "overseas")
 

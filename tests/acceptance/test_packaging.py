@@ -63,18 +63,14 @@ VERSIONS = [version(name) for name in ("Flask", "SQLAlchemy", "pydantic")]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an sdist, and the wheel that was built of the sdist."""
-    folder = tmp_path_factory.mktemp("built")
-    sources = distributions.copy_sources(tmp_path_factory.mktemp("sources"))
-    distributions.build(sources, folder / "dist")
-    distributions.build(sources, folder / "direct", "--wheel")
-    return folder
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return distributions.copy_sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> Path:
-    [wheel] = (built / "dist").glob("warren-*.whl")
+def wheel(sources: Path) -> Path:
+    distributions.build(sources, sources.parent / "direct", "--wheel")
+    [wheel] = (sources.parent / "direct").glob("warren-*.whl")
     return wheel
 
 
@@ -93,10 +89,14 @@ def errors_without_a_broker(programs: Path, folder: Path) -> list[str]:
 
 
 class TestBuilt:
-    def test_sdist_builds_the_wheel_that_the_sources_build(self, built: Path, wheel: Path) -> None:
-        [direct] = (built / "direct").glob("*.whl")
+    @pytest.mark.release
+    def test_sdist_builds_the_wheel_that_the_sources_build(
+        self, sources: Path, wheel: Path, tmp_path: Path
+    ) -> None:
+        distributions.build(sources, tmp_path / "dist")
+        [of_sdist] = (tmp_path / "dist").glob("warren-*.whl")
 
-        assert distributions.contents(wheel) == distributions.contents(direct)
+        assert distributions.contents(of_sdist) == distributions.contents(wheel)
 
     def test_wheel_holds_what_is_no_source_too(self, wheel: Path) -> None:
         held = set(distributions.contents(wheel))
@@ -115,8 +115,9 @@ class TestBuilt:
         assert {name.partition("/")[0] for name in held if ".dist-info/" not in name} == {"warren"}
         assert not [name for name in held if "frontend/" in name or "__pycache__" in name]
 
-    def test_sdist_holds_what_the_scripts_are_built_of(self, built: Path) -> None:
-        [sdist] = (built / "dist").glob("warren-*.tar.gz")
+    def test_sdist_holds_what_the_scripts_are_built_of(self, sources: Path, tmp_path: Path) -> None:
+        distributions.build(sources, tmp_path / "dist", "--sdist")
+        [sdist] = (tmp_path / "dist").glob("warren-*.tar.gz")
 
         held = distributions.members(sdist)
         assert {name.partition("/")[0] for name in held} & set(distributions.PACKAGES) == {"warren"}

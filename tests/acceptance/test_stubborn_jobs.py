@@ -1,5 +1,7 @@
 """Jobs that ignore SIGTERM and hide processes in other sessions: nothing of them is left."""
 
+import pytest
+
 from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
 from warren.sql.run_status import RunStatus
@@ -26,6 +28,7 @@ def test_timeout_ends_a_stubborn_job_with_its_daemons_in_other_sessions(fleet: D
     assert words in run.message
 
 
+@pytest.mark.release
 def test_kill_ends_a_stubborn_job_with_its_daemons_in_other_sessions(fleet: Deployment) -> None:
     fleet.job("hangs-on", handler="stubborn")
     run_id = fleet.trigger("hangs-on")

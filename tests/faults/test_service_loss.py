@@ -113,6 +113,7 @@ def test_broker_that_comes_back_empty_is_used_again(fragile: Fragile) -> None:
     fragile.deployment.await_success(fragile.deployment.trigger("load-0"))
 
 
+@pytest.mark.release
 def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> None:
     deployment = fragile.deployment
     fragile.broker.ctl("set_vm_memory_high_watermark", "0.000001")

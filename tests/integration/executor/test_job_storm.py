@@ -217,6 +217,7 @@ def test_finished_runs_are_forgotten(harness: SlotHarness) -> None:
     assert kept() - before == Counter({"JobProcess": 1, "Owner": 1})
 
 
+@pytest.mark.release
 def test_a_thousand_jobs_cost_no_more_than_the_bounds_allow(harness: SlotHarness) -> None:
     before = kept()
     children = Path(f"/proc/{harness.zygote.pid}/task/{harness.zygote.pid}/children")

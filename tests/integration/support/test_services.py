@@ -56,6 +56,7 @@ def listening_addresses(pids: set[int]) -> set[str]:
     }
 
 
+@pytest.mark.release
 def test_broker_keeps_confirmed_messages_over_kill_and_forgets_them_by_wipe(
     own_rabbitmq: PrivateRabbit,
 ) -> None:
