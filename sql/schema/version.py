@@ -111,12 +111,13 @@ def _wanted_indexes(table: Table) -> Iterator[tuple[str, tuple[str, ...], bool]]
 def _stale_counter(session: Session) -> str | None:
     """Return an error message if run ids would be reused, as after restoring only some tables.
 
-    New runs with such ids would silently not be inserted.
+    New runs with such ids would silently not be inserted. The counter is read last: others reserve
+    and insert ids meanwhile, and it never falls.
     """
+    newest = session.execute(select(func.max(Run.id))).scalar_one() or 0
     next_id = session.execute(
         select(Sequence.next_id).where(Sequence.name == "run")
     ).scalar_one_or_none()
-    newest = session.execute(select(func.max(Run.id))).scalar_one() or 0
     if next_id is not None and next_id > newest:
         return None
     return f"expected the counter of run ids to be over {newest}, got: {next_id}"

@@ -276,6 +276,23 @@ class TestCheck:
         with pytest.raises(SchemaMismatch, match=f"to be over {run_id}, got: {run_id}"):
             schema.check(database)
 
+    def test_runs_that_others_plan_meanwhile_are_no_damage(
+        self, mariadb_database: Database
+    ) -> None:
+        plan(mariadb_database, new_run())
+        planned: list[int] = []
+
+        def plan_another(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            if not planned and ("max(" in statement or "next_id" in statement):
+                planned.append(0)
+                planned.extend(plan(mariadb_database, new_run(job_id=2)))
+
+        event.listen(mariadb_database.engine, "after_cursor_execute", plan_another)
+
+        schema.check(mariadb_database)
+
+        assert len(planned) == 2
+
     def test_a_lost_index_is_named(self, sqlite_database: Database) -> None:
         execute(sqlite_database, "DROP INDEX i_status_due")
 
