@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -29,7 +29,7 @@ from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.fork_server.script_process import run_script
 from warren.executor.fork_server.termination import Phase, Termination, WaitInterrupted
-from warren.executor.handlers.context import JobContext, JobStopped
+from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
 from warren.executor.handlers.handler_registry import Handler
 from warren.executor.handlers.outcomes import describe, describe_hook, text_of
 
@@ -180,35 +180,42 @@ class RunLoop:
 
     def _attempt(self, trigger: Trigger) -> tuple[Outcome, Words]:
         """Call the handler. The outer `try` is for a SIGTERM that arrives as the inner one ends."""
+        context = _context_of(trigger)
         try:
             try:
                 self._termination.phase = Phase.RUNNING
                 if self._termination.is_requested:
                     raise JobStopped  # noqa: TRY301 - SIGTERM came before the handler was called
-                message = self._call(trigger)
+                message = self._call(context)
                 self._termination.phase = Phase.BETWEEN
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
                 self._termination.phase = Phase.BETWEEN
-                return self._explain(error)
+                return self._explain(error, context.failures)
         except JobStopped as stopped:
             self._termination.phase = Phase.BETWEEN
-            return self._explain(stopped)
+            return self._explain(stopped, context.failures)
+        if context.failures:
+            return self._explain(JobFailed(context.failures[-1]), ())
         return Outcome.SUCCEEDED, message
 
-    def _call(self, trigger: Trigger) -> str:
+    def _call(self, context: JobContext) -> str:
         if not self._is_initialised:
             if self._handler.init is not None:
                 self._complete(self._handler.init())
             self._is_initialised = True
             self._resident_threads = count_threads()
-        return text_of(self._complete(self._handler.function(_context_of(trigger))))
+        return text_of(self._complete(self._handler.function(context)))
 
-    def _explain(self, error: BaseException) -> tuple[Outcome, Words]:
+    def _explain(self, error: BaseException, failures: Sequence[str]) -> tuple[Outcome, Words]:
         # A process whose `init` failed must not take another run.
         self._is_ending = self._is_ending or not self._is_initialised
         ending = describe(error)
         if ending.log:
             self._output.write_line("ERROR", ending.log)
+        if failures and not isinstance(error, JobStopped):
+            # It said so before it ended otherwise.
+            said = describe(JobFailed(failures[-1]))
+            return said.outcome, said.message
         return ending.outcome, ending.message
 
     def _complete(self, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NoReturn
 
@@ -38,6 +38,8 @@ class JobContext:
     shard_total: int
     scheduled_at: datetime
     traceparent: str = ""
+    #: What `fail` was called with, whether or not its exception has reached us.
+    failures: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def log(self, text: str, *args: object) -> None:
         """Write a line with the local time to the run's log.
@@ -54,12 +56,13 @@ class JobContext:
         sys.stdout.write(log_line(time.time(), "INFO", text))
 
     def fail(self, message: str) -> NoReturn:
-        """End the run as FAILED with exactly this message.
+        """End the run as FAILED with exactly this message, whatever the handler does afterwards.
 
         Raises:
-            JobFailed: always. It is an Exception, so a surrounding `except Exception` catches it.
+            JobFailed: always. A surrounding `except Exception` catches it, but the run has failed.
 
         """
+        self.failures.append(message)
         raise JobFailed(message)
 
 

@@ -47,6 +47,15 @@ async def async_boom(context):
 def fail(context):
     context.fail("no rows today")
 
+@job("fails.and.goes.on")
+def fails_and_goes_on(context):
+    try:
+        context.fail("no rows today")
+    except Exception:
+        if context.param == "raise":
+            raise ValueError("and then this")
+    return "all is well"
+
 @job("boom")
 def boom(context):
     raise ValueError("text")
@@ -367,3 +376,13 @@ def test_slot_is_free_again_when_its_end_is_told(tmp_path: Path) -> None:
 
     assert seen == [1, 1, 1, 1]
     harness.close()
+
+
+@pytest.mark.parametrize("then", ["return", "raise"])
+def test_run_that_was_failed_by_its_handler_has_failed_whatever_follows(
+    harness: SlotHarness, then: str
+) -> None:
+    finished = harness.run("fails.and.goes.on", param=then)
+
+    assert (finished.outcome, finished.message) == (Outcome.FAILED, "no rows today")
+    assert harness.run("fails.and.goes.on", param=then).outcome is Outcome.FAILED
