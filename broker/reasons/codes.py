@@ -30,6 +30,8 @@ class Why(Sentence):
     EXIT_CODE_AT_EXIT = "exit code %(code)s at exit"
     SIGNAL_AT_EXIT = "%(signal)s at exit"
     SURVIVED = "could not be killed: %(processes)s"
+    ENDED_ONE_LEFT = "ended 1 process that it left running: %(process)s"
+    ENDED_LEFT = "ended %(n)s processes that it left running: %(processes)s"
     LOG_MISSING = "its log is missing: %(fault)s"
     LOG_INCOMPLETE = "its log is incomplete: %(why)s"
     DISK_NEARLY_FULL = "the disk is nearly full"

@@ -6,7 +6,6 @@ exit is reported only when no orphan is left.
 """
 
 import array
-import mmap
 import os
 import select
 import signal
@@ -20,13 +19,15 @@ from warren.broker.reasons.reason import Reason, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.fork_server import frames, job_main, linux
 from warren.executor.fork_server.forking import Forker, discard
-from warren.executor.fork_server.orphans import kill_and_reap
+from warren.executor.fork_server.orphans import is_helper, kill_and_reap
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.handlers.handler_registry import Handler, Handlers
 
-#: Most job processes of one zygote: each has one byte of shared memory.
+#: Most job processes of one zygote.
 PROCESS_LIMIT = 8_192
+#: How many of the processes that a run has left running are named.
+NAMED_LIMIT = 3
 #: Seconds after which what SIGKILL does not end (a setuid program, a dead disk) is reported.
 SURVIVOR_SECONDS = 10.0
 #: Seconds between two checks for orphans that were killed and are not gone yet.
@@ -39,13 +40,16 @@ class _Job:
     process: ForkProcess
     pid: int
     pidfd: int
-    flag_index: int
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingExit:
+    """An exit to be reported; `left` are the names of what it left running, by process id."""
+
     number: int
+    pid: int = 0
     code: int = 0
+    left: dict[int, str] = field(default_factory=dict)
     failure: Words = ""
     since: float = field(default_factory=time.monotonic)
 
@@ -67,8 +71,6 @@ class ForkServer:
         self._process_state = process_state
         self._handler_fds = handler_fds
         self._pid = os.getpid()
-        self._clean_flags = mmap.mmap(-1, PROCESS_LIMIT)
-        self._free_flags = list(range(PROCESS_LIMIT))
         self._jobs: dict[int, _Job] = {}
         self._by_pidfd: dict[int, _Job] = {}
         self._pending_exits: list[_PendingExit] = []
@@ -138,8 +140,6 @@ class ForkServer:
 
     def _fork(self, number: int, handler: Handler | None, files: list[int]) -> None:
         """Fork; `files` are the channel and, if it has one, the note."""
-        flag_index = self._free_flags.pop()
-        self._clean_flags[flag_index] = 0
         spec = job_main.SpawnSpec(
             zygote_pid=self._pid,
             channel=files[0],
@@ -147,8 +147,6 @@ class ForkServer:
             handler=handler,
             output=self._output,
             process_state=self._process_state,
-            clean_flags=self._clean_flags,
-            flag_index=flag_index,
             handler_fds=self._handler_fds,
         )
         try:
@@ -156,7 +154,6 @@ class ForkServer:
         except OSError as error:
             reason = Why.NO_PROCESS(why=str(error.strerror))
             self._pending_exits.append(_PendingExit(number, failure=reason))
-            self._free_flags.append(flag_index)
         finally:
             for file in files:
                 os.close(file)
@@ -170,7 +167,7 @@ class ForkServer:
         except OSError:
             discard(process)
             raise
-        return _Job(number, process, process.pid, pidfd, spec.flag_index)
+        return _Job(number, process, process.pid, pidfd)
 
     def _register(self, job: _Job) -> None:
         self._jobs[job.number] = self._by_pidfd[job.pidfd] = job
@@ -201,19 +198,19 @@ class ForkServer:
         assert code is not None
         job.process.close()
         del self._jobs[job.number]
-        is_clean = code == 0 and self._clean_flags[job.flag_index] == 1
-        self._free_flags.append(job.flag_index)
-        if is_clean:
-            self._send(frames.Exited(number=job.number, code=0))
-        else:
-            self._pending_exits.append(_PendingExit(job.number, code))
+        self._pending_exits.append(_PendingExit(job.number, job.pid, code))
 
     def _end_orphans(self) -> None:
-        """Kill what dead runs left behind; report their exits once nothing is left."""
+        """Kill what dead runs left behind; report their exits once nothing is left.
+
+        What is left is read from the process table, which no job can write, once for all exits of a
+        round.
+        """
         try:
             orphans = self._find_orphans()
         except OSError:
             return  # no descriptor is free to read /proc: the next round may have one
+        self._note_left(orphans)
         kill_and_reap(orphans)
         overdue = time.monotonic() - SURVIVOR_SECONDS
         due = [each for each in self._pending_exits if not orphans or each.since < overdue]
@@ -228,15 +225,27 @@ class ForkServer:
                     why=to_json(pending.failure),
                     no_room=bool(pending.failure),
                     survivors=survivors,
+                    left=", ".join(sorted(pending.left.values())[:NAMED_LIMIT]),
+                    left_count=len(pending.left),
                 )
             )
         if orphans and due:
             # They have been reported; no other exit waits for them.
             self._spared_pids.update(row.pid for row in orphans)
 
+    def _note_left(self, orphans: list[linux.ProcessRow]) -> None:
+        """Note whose orphans are still running: of its session, or of the only run that ended."""
+        owners = {pending.pid: pending for pending in self._pending_exits if pending.pid}
+        only = next(iter(owners.values())) if len(owners) == 1 else None
+        for row in orphans:
+            owner = owners.get(row.session, only)
+            if owner is not None and not row.is_dead and not is_helper(row.pid):
+                owner.left.setdefault(row.pid, row.name)
+
     def _find_orphans(self) -> list[linux.ProcessRow]:
         known = self._spared_pids | {job.pid for job in self._jobs.values()}
-        return [row for row in linux.children_of(self._pid) if row.pid not in known]
+        rows = (linux.process_row(pid) for pid in linux.child_pids(self._pid) if pid not in known)
+        return [row for row in rows if row is not None and row.parent == self._pid]
 
     def _send(self, frame: frames.Exited) -> None:
         self._control.send(frames.encode(frame))

@@ -78,7 +78,7 @@ class Exited(Frame, frozen=True, kw_only=True):
 
     `code` is negative for a signal. `error` says why the process never started, `why` is the reason
     that it tells, `no_room` says that the host could not take another one; `survivors` names what
-    could not be killed.
+    could not be killed, `left` the first of the `left_count` processes that it had left running.
     """
 
     number: int
@@ -87,6 +87,8 @@ class Exited(Frame, frozen=True, kw_only=True):
     why: _Why = ""
     no_room: bool = False
     survivors: str = ""
+    left: str = ""
+    left_count: int = 0
 
 
 class Pong(Frame, frozen=True, kw_only=True):

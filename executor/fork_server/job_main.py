@@ -7,7 +7,6 @@ executor's memory.
 
 import contextlib
 import inspect
-import mmap
 import multiprocessing
 import os
 import signal
@@ -42,8 +41,7 @@ class SpawnSpec:
     """What a job process needs to start; without a handler it runs a script.
 
     `handler_fds` are the descriptors that the handlers opened while they were imported.
-    `clean_flags[flag_index]` becomes 1 when the process exits and has left nothing running. `note`
-    is the file of its begin note.
+    `note` is the file of its begin note.
     """
 
     zygote_pid: int
@@ -51,8 +49,6 @@ class SpawnSpec:
     handler: Handler | None
     output: Output
     process_state: ProcessState
-    clean_flags: mmap.mmap
-    flag_index: int
     handler_fds: frozenset[int]
     note: int | None
 
@@ -70,12 +66,11 @@ def main(spec: SpawnSpec) -> None:
     channel = socket.socket(fileno=spec.channel)
     if spec.handler is None:
         run_script(channel, spec.output)
-        spec.clean_flags[spec.flag_index] = True
     else:
         note = BeginNote(spec.note)
         runs = RunLoop(spec.handler, spec.output, spec.process_state, channel, note)
         runs.serve()
-        spec.clean_flags[spec.flag_index] = runs.finish()
+        runs.finish()
 
 
 def _own_fds(spec: SpawnSpec) -> frozenset[int]:
@@ -132,8 +127,8 @@ class RunLoop:
             elif self._permit.is_unable:
                 return
 
-    def finish(self) -> bool:
-        """Do what a Python program does when it exits; return whether nothing is left running."""
+    def finish(self) -> None:
+        """Do what a Python program does when it exits."""
         self._termination.phase = Phase.BETWEEN
         self._output.reopen_log()
         if self._is_initialised and self._handler.destroy is not None:
@@ -143,8 +138,6 @@ class RunLoop:
         self._guard("atexit", call_exit_functions)
         self._output.flush()
         self._output.remove_if_empty()
-        self._resident_threads = 0
-        return not self._has_leftovers()
 
     def _guard(self, what: str, action: Callable[[], Any]) -> None:
         try:

@@ -30,6 +30,7 @@ class ProcessRow:
     session: int
     started: int
     name: str
+    is_dead: bool
 
 
 def open_files() -> set[int]:
@@ -127,9 +128,28 @@ def has_living_child() -> bool:
 
 
 def children_of(parent: int) -> list[ProcessRow]:
-    """Return the children of a process, dead or alive; reads all of /proc (1 to 3 ms)."""
-    rows = (process_row(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())  # noqa: PTH208 - a Path for each of hundreds of entries costs as much as the reading
+    """Return the children of a process, dead or alive."""
+    rows = map(process_row, child_pids(parent))
     return [row for row in rows if row is not None and row.parent == parent]
+
+
+def child_pids(parent: int) -> list[int]:
+    """Return the ids of a process's children, dead or alive: 0.2 ms for 2,000 of them.
+
+    The kernel's own list is whole for a process that forks and reaps in the thread that asks. One
+    without such lists is asked for its whole process table instead (1 to 3 ms).
+    """
+    try:
+        threads = os.listdir(f"/proc/{parent}/task")  # noqa: PTH208 - read at each exit
+        lists = [_read(f"/proc/{parent}/task/{thread}/children") for thread in threads]
+    except FileNotFoundError:
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 - as above
+    return [int(pid) for pids in lists for pid in pids.split()]
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
+        return file.read()
 
 
 def process_row(pid: int) -> ProcessRow | None:
@@ -149,6 +169,7 @@ def process_row(pid: int) -> ProcessRow | None:
         session=int(fields[3]),
         started=int(fields[19]),
         name=head.partition("(")[2],
+        is_dead=fields[0] in "ZX",
     )
 
 

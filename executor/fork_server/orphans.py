@@ -3,8 +3,19 @@
 import os
 import signal
 from collections.abc import Iterable
+from pathlib import Path
 
 from warren.executor.fork_server.linux import ProcessRow
+
+
+def is_helper(pid: int) -> bool:
+    """Whether it is one that `multiprocessing` started for a job, or ends by itself just now."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return True  # it has ended
+    named = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
+    return not words or any(name in words for name in named)
 
 
 def kill_and_reap(orphans: Iterable[ProcessRow]) -> None:

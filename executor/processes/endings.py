@@ -27,14 +27,17 @@ class Exit:
     """How a job process ended.
 
     `code` is negative for a signal; `forced`: we sent SIGKILL; `oom`: the kernel killed some
-    process for lack of memory meanwhile; `survivors` names what could not be killed; `failure` says
-    why there never was a process, or what else ended it.
+    process for lack of memory meanwhile; `survivors` names what could not be killed; `left` names
+    the first of `left_count` processes that it had left running, and that were ended; `failure`
+    says why there never was a process, or what else ended it.
     """
 
     code: int = 0
     forced: bool = False
     oom: bool = False
     survivors: str = ""
+    left: str = ""
+    left_count: int = 0
     failure: Words | None = None
 
 
@@ -60,7 +63,9 @@ def conclude(
         outcome, message = _exited(exit_.code)
     else:
         outcome, message = Outcome.FAILED, _unanswered(exit_ or Exit())
-    return outcome, _with_notes(message, [*_log_notes(result, log_error), *_survivors(exit_)])
+    left = _left_running(exit_) if stop is None else []
+    notes = [*_log_notes(result, log_error), *left, *_survivors(exit_)]
+    return outcome, _with_notes(message, notes)
 
 
 def describe_signal(number: int) -> Reason:
@@ -133,6 +138,15 @@ def _survivors(exit_: Exit | None) -> list[Words]:
     if exit_ is None or not exit_.survivors:
         return []
     return [Why.SURVIVED(processes=exit_.survivors)]
+
+
+def _left_running(exit_: Exit | None) -> list[Words]:
+    """Return what ended with a run that nobody stopped: its own processes, which it left behind."""
+    if exit_ is None or exit_.forced or not exit_.left_count:
+        return []
+    if exit_.left_count == 1:
+        return [Why.ENDED_ONE_LEFT(process=exit_.left)]
+    return [Why.ENDED_LEFT(n=exit_.left_count, processes=exit_.left)]
 
 
 def _exited(code: int) -> tuple[Outcome, Words]:

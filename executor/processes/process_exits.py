@@ -30,6 +30,8 @@ class ProcessExits:
             forced=process.is_forced,
             oom=was_killed and self._oom.has_killed(),
             survivors=exited.survivors,
+            left=exited.left,
+            left_count=exited.left_count,
             failure=from_json(exited.why) or exited.error or None,
         )
 

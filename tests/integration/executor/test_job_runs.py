@@ -47,6 +47,13 @@ async def async_boom(context):
 def fail(context):
     context.fail("no rows today")
 
+@job("detaches")
+def detaches(context):
+    work = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    while open(f"/proc/{work.pid}/comm").read() != "sleep\\n":
+        pass
+    return "on its way"
+
 @job("fails.and.goes.on")
 def fails_and_goes_on(context):
     try:
@@ -386,3 +393,10 @@ def test_run_that_was_failed_by_its_handler_has_failed_whatever_follows(
 
     assert (finished.outcome, finished.message) == (Outcome.FAILED, "no rows today")
     assert harness.run("fails.and.goes.on", param=then).outcome is Outcome.FAILED
+
+
+def test_message_names_the_work_that_a_handler_left_running(harness: SlotHarness) -> None:
+    finished = harness.run("detaches")
+
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert finished.message == "on its way (ended 1 process that it left running: sleep)"

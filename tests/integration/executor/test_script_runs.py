@@ -232,6 +232,28 @@ class TestEnds:
         assert (finished.outcome, finished.log_tail) == (Outcome.SUCCEEDED, "bye\n")
         assert alive(harness, finished.run_id) == []
 
+    @pytest.mark.parametrize(
+        ("left", "message"),
+        [
+            (
+                "nohup sleep 60 >/dev/null 2>&1 & begun",
+                "(ended 1 process that it left running: sleep)",
+            ),
+            (
+                "sleep 60 & begun; setsid sleep 61 & begun",
+                "(ended 2 processes that it left running: sleep, sleep)",
+            ),
+        ],
+    )
+    def test_its_message_names_what_it_left_running(
+        self, harness: SlotHarness, left: str, message: str
+    ) -> None:
+        begun = "begun() { until grep -q sleep /proc/$!/comm; do :; done; }"
+
+        finished = run(harness, f"{begun}\n{left}")
+
+        assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, message)
+
     def test_kill_at_once_after_the_start_ends_it(self, harness: SlotHarness) -> None:
         run_id = start(harness, "sleep 60")
 

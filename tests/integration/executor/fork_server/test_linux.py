@@ -111,7 +111,7 @@ print("none left")
 
 def test_nobody_to_kill_is_no_error() -> None:
     kill_and_reap([])
-    gone = linux.ProcessRow(2**22 + 1, 1, 2**22 + 1, 2**22 + 1, 0, "gone")
+    gone = linux.ProcessRow(2**22 + 1, 1, 2**22 + 1, 2**22 + 1, 0, "gone", is_dead=False)
     kill_and_reap([gone])
 
 
