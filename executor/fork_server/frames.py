@@ -51,11 +51,21 @@ class Ping(Frame, frozen=True, kw_only=True):
 # -- zygote -> executor -----------------------------------------------------------------------
 
 
+class Importing(Frame, frozen=True, kw_only=True):
+    """The zygote begins to import handlers from this source."""
+
+    source: str
+
+
 class HandlerNames(Frame, frozen=True, kw_only=True):
-    """Some of the handlers' names; more follow until `last`."""
+    """Some of the handlers' names; more follow until `last`.
+
+    `native_threads` counts those that the imports have started and that Python does not know.
+    """
 
     names: tuple[str, ...]
     last: bool
+    native_threads: int = 0
 
 
 class LoadFailed(Frame, frozen=True, kw_only=True):
@@ -149,7 +159,7 @@ class Withheld(Frame, frozen=True, kw_only=True):
 
 
 ToZygote = Fork | Signal | Ping
-FromZygote = HandlerNames | LoadFailed | Forked | Exited | Pong
+FromZygote = Importing | HandlerNames | LoadFailed | Forked | Exited | Pong
 ToJobProcess = Run | End
 FromJobProcess = Result | Withheld
 

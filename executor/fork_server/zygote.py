@@ -51,7 +51,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     own_files = linux.open_files()
     try:
         _become_user(confinement)
-        handlers = load_handlers(sources)
+        handlers = load_handlers(sources, lambda source: _tell_source(control, source))
         if handlers.are_awaited:
             importlib.import_module("warren.executor.fork_server.coroutines")
         _check_threads()
@@ -127,8 +127,13 @@ def _check_threads() -> None:
         )
 
 
+def _tell_source(control: socket.socket, source: str) -> None:
+    control.send(frames.encode(frames.Importing(source=clean(source[:_LINE_CHARS]))))
+
+
 def _tell_names(control: socket.socket, names: list[str]) -> None:
     packets = [names[at : at + _NAMES_PER_PACKET] for at in range(0, len(names), _NAMES_PER_PACKET)]
     for packet in packets:
         control.send(frames.encode(frames.HandlerNames(names=tuple(packet), last=False)))
-    control.send(frames.encode(frames.HandlerNames(names=(), last=True)))
+    last = frames.HandlerNames(names=(), last=True, native_threads=linux.count_threads() - 1)
+    control.send(frames.encode(last))

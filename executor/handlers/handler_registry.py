@@ -116,8 +116,12 @@ def job(
     return lambda function: _declare(function, name or function.__name__, init, destroy)
 
 
-def load_handlers(sources: Sequence[str]) -> Handlers:
+def load_handlers(
+    sources: Sequence[str], on_source: Callable[[str], None] = lambda _source: None
+) -> Handlers:
     """Import each source and return the handlers it declares.
+
+    `on_source` is called with each before it is imported.
 
     A source is a dotted module name or the path of a `.py` file. The file's folder (for a module:
     the current folder) is put first on `sys.path`, so that modules beside the handlers are found.
@@ -131,6 +135,7 @@ def load_handlers(sources: Sequence[str]) -> Handlers:
     token = _collecting.set(handlers)
     try:
         for source in sources:
+            on_source(source)
             _load(source)
     except HandlersError:
         _refuse_clashes(sources)  # it may have failed because it got another folder's module

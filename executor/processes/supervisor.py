@@ -22,9 +22,11 @@ from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.processes.zygote_link import ZygoteLink
 
 #: Seconds before a dead zygote is replaced: at first, and at most.
-BACKOFF_SECONDS = (0.1, 10.0)
+BACKOFF_SECONDS = (0.1, 30.0)
 #: After a life this long the backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
+#: Seconds after which an import of handlers is told to be slow, at first, and again.
+SLOW_IMPORT_SECONDS = (5.0, 30.0)
 #: Seconds between two looks whether the zygote that imports the handlers is still wanted.
 _WANTED_SECONDS = 0.25
 #: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
@@ -60,6 +62,7 @@ class ForkServerSupervisor:
         self._log = structlog.get_logger()
         self._link: ZygoteLink | None = None
         self._names: list[str] = []
+        self._importing = ""
         self._backoff = BACKOFF_SECONDS[0]
         self._pinged_at = 0.0
         self._has_told_error = False
@@ -95,9 +98,14 @@ class ForkServerSupervisor:
         linux.become_subreaper()
         keep_settings_secret()
         link = self._link = ZygoteLink(self._loop, self._sources, self._confinement)
+        first, again = SLOW_IMPORT_SECONDS
+        told_at = time.monotonic() + first
         try:
             while not self.is_ready:
                 _check_wanted(is_unwanted)
+                if time.monotonic() >= told_at:
+                    self._tell_slow(link)
+                    told_at += again
                 if link.wait(_WANTED_SECONDS):
                     self._take_initial(link)
         except BaseException:
@@ -156,6 +164,8 @@ class ForkServerSupervisor:
         frame = link.receive()
         if isinstance(frame, frames.HandlerNames):
             self._take_names(link, frame)
+        elif isinstance(frame, frames.Importing):
+            self._importing = frame.source
         elif isinstance(frame, frames.LoadFailed):
             raise HandlersError(frame.line, frame.traceback)
         else:
@@ -171,6 +181,8 @@ class ForkServerSupervisor:
             self._on_exited(frame)
         elif isinstance(frame, frames.LoadFailed):
             self.error, self._has_told_error = frame.line, True
+        elif isinstance(frame, frames.Importing):
+            self._importing = frame.source
         elif isinstance(frame, frames.HandlerNames) and self._link is not None:
             self._take_names(self._link, frame)
             if self.is_ready:
@@ -184,6 +196,18 @@ class ForkServerSupervisor:
         self.is_ready = True
         self.error = ""
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
+        if frame.native_threads:
+            self._log.warning("native_threads_found", count=frame.native_threads)
+
+    def _tell_slow(self, link: ZygoteLink) -> None:
+        seconds = round(time.monotonic() - link.started_at)
+        self._log.warning("handlers_importing", source=self._importing, seconds=seconds)
+
+    def _watch_import(self, link: ZygoteLink) -> None:
+        """Tell, again and again, that a replacement still imports the handlers."""
+        if link is self._link and not self.is_ready:
+            self._tell_slow(link)
+            self._loop.call_later(SLOW_IMPORT_SECONDS[1], self._watch_import, link)
 
     def _on_death(self) -> None:
         link, self._link = self._link, None
@@ -224,10 +248,12 @@ class ForkServerSupervisor:
             self._link = ZygoteLink(self._loop, self._sources, self._confinement)
         except OSError as error:
             self.error = str(error)
-            self._log.exception("zygote_start_failed", why=self.error)
+            self._log.error("zygote_start_failed", why=self.error, again_in=self._backoff)
             self._loop.call_later(self._backoff, self._restart)
+            self._backoff = min(self._backoff * 2, BACKOFF_SECONDS[1])
         else:
             self._listen(self._link)
+            self._loop.call_later(SLOW_IMPORT_SECONDS[0], self._watch_import, self._link)
 
 
 def _check_wanted(is_unwanted: Callable[[], bool]) -> None:

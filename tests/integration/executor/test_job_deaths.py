@@ -348,3 +348,40 @@ def test_run_that_waited_while_its_handler_went_fails(tmp_path: Path) -> None:
     assert harness.wait(waiting).message == "no handler named 'quick' here"
     assert harness.run("another", "x").message == "x"
     harness.close()
+
+
+def test_import_that_takes_long_says_what_is_being_imported(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    source = f"import time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+
+    def let_it_go_on_once_told() -> bool:
+        if any(event["event"] == "handlers_importing" for event in harness.events):
+            gate.touch()
+        return False
+
+    harness = SlotHarness(
+        tmp_path, "import os\n" + source + SOURCE, is_unwanted=let_it_go_on_once_told
+    )
+    harness.open()
+    harness.close()
+
+    [told] = [event for event in harness.events if event["event"] == "handlers_importing"]
+    assert told["source"] == str(harness.file)
+    assert told["seconds"] >= 5
+
+
+def test_threads_of_c_libraries_that_an_import_started_are_warned_about(tmp_path: Path) -> None:
+    source = """
+import ctypes
+libc = ctypes.CDLL(None)
+waits = ctypes.cast(libc.pause, ctypes.c_void_p)
+for _ in range(2):
+    libc.pthread_create(ctypes.byref(ctypes.c_ulong()), None, waits, None)
+"""
+    harness = SlotHarness(tmp_path, source + SOURCE, count=1).open()
+    finished = harness.run("quick", "still runs")
+    harness.close()
+
+    [warned] = [event for event in harness.events if event["event"] == "native_threads_found"]
+    assert warned["count"] == 2
+    assert finished.message == "still runs"
