@@ -30,6 +30,7 @@ class Why(Sentence):
     EXIT_CODE_AT_EXIT = "exit code %(code)s at exit"
     SIGNAL_AT_EXIT = "%(signal)s at exit"
     SURVIVED = "could not be killed: %(processes)s"
+    CANCELLED_TASKS = "cancelled what it left running, %(n)s in all: %(tasks)s"
     ENDED_ONE_LEFT = "ended 1 process that it left running: %(process)s"
     ENDED_LEFT = "ended %(n)s processes that it left running: %(processes)s"
     LOG_MISSING = "its log is missing: %(fault)s"

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
@@ -110,6 +111,8 @@ class RunLoop:
         self._is_ending = False
         self._is_initialised = False
         self._resident_threads = 0
+        #: A `coroutines.EventLoop`, once there was something to await.
+        self._event_loop: Any = None
 
     # -- start and end ------------------------------------------------------------------------
 
@@ -133,6 +136,8 @@ class RunLoop:
         self._output.reopen_log()
         if self._is_initialised and self._handler.destroy is not None:
             self._guard("destroy", self._handler.destroy)
+        if self._event_loop is not None:
+            self._guard("the event loop", self._event_loop.close)
         # In the order of the interpreter's own exit. Each may hang; the executor watches the time.
         self._guard("a thread", join_threads)
         self._guard("atexit", call_exit_functions)
@@ -187,21 +192,25 @@ class RunLoop:
         except JobStopped as stopped:
             self._termination.phase = Phase.BETWEEN
             return self._explain(stopped, context.failures)
+        tasks = self._cancelled_tasks()
         if context.failures:
             return self._explain(JobFailed(context.failures[-1]), ())
-        return Outcome.SUCCEEDED, message
+        return Outcome.SUCCEEDED, _with_tasks(message, tasks)
 
     def _call(self, context: JobContext) -> str:
         if not self._is_initialised:
             if self._handler.init is not None:
                 self._complete(self._handler.init())
             self._is_initialised = True
-            self._resident_threads = count_threads()
+            self._resident_threads = self._count_threads()
+            if self._event_loop is not None:
+                self._event_loop.keep_tasks()
         return text_of(self._complete(self._handler.function(context)))
 
     def _explain(self, error: BaseException, failures: Sequence[str]) -> tuple[Outcome, Words]:
         # A process whose `init` failed must not take another run.
         self._is_ending = self._is_ending or not self._is_initialised
+        self._cancelled_tasks()
         ending = describe(error)
         if ending.log:
             self._output.write_line("ERROR", ending.log)
@@ -215,13 +224,28 @@ class RunLoop:
         """Await what an `async def` returned; return anything else as it is."""
         if not inspect.isawaitable(value):
             return value
-        from warren.executor.fork_server import coroutines  # noqa: PLC0415 - only a few handlers need asyncio
+        if self._event_loop is None:
+            from warren.executor.fork_server import coroutines  # noqa: PLC0415 - only a few handlers need asyncio
 
-        return coroutines.run(value, self._termination)
+            self._event_loop = coroutines.EventLoop()
+        return self._event_loop.run(value, self._termination)
+
+    def _cancelled_tasks(self) -> list[str]:
+        """Cancel the tasks that a run has left; return and log their names."""
+        if self._event_loop is None:
+            return []
+        names: list[str] = self._event_loop.cancel_tasks()
+        if names:
+            self._output.write_line("WARNING", f"cancelled what it left running: {names}")
+        return names
 
     def _has_leftovers(self) -> bool:
-        # Threads that `init` started belong to the process, not to a run.
-        return count_threads() > self._resident_threads or linux.has_living_child()
+        # Threads that `init` or the event loop started belong to the process, not to a run.
+        return self._count_threads() > self._resident_threads or linux.has_living_child()
+
+    def _count_threads(self) -> int:
+        of_loop = 0 if self._event_loop is None else self._event_loop.count_threads()
+        return count_threads() - of_loop
 
     def _end_forked_copy(self) -> NoReturn:
         """Exit from a copy of this process that the handler forked and that returned here."""
@@ -259,6 +283,13 @@ class RunLoop:
         except OSError:
             # The handler closed the channel: the executor sees an exit without a result.
             self._is_ending = True
+
+
+def _with_tasks(message: str, tasks: Sequence[str]) -> Words:
+    if not tasks:
+        return message
+    note = Why.CANCELLED_TASKS(n=len(tasks), tasks=", ".join(tasks[:3]))
+    return Why.NOTED(words=message, notes=(note,)) if message else Why.NOTES(notes=(note,))
 
 
 def _context_of(trigger: Trigger) -> JobContext:

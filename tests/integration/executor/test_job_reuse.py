@@ -12,7 +12,7 @@ from tests.support.slot_harness import SlotHarness
 from warren.broker.messages.values import Outcome
 
 SOURCE = """
-import os, signal, subprocess, sys, threading, time
+import asyncio, os, signal, subprocess, sys, threading, time
 
 HERE = os.path.dirname(__file__)
 
@@ -69,6 +69,31 @@ async def begin_async():
 @job("hooked.async", init=begin_async)
 async def hooked_async(context):
     note("async", "run")
+
+LOCK = None
+
+async def make_lock():
+    global LOCK
+    LOCK = asyncio.Queue()
+    asyncio.create_task(asyncio.sleep(60), name="resident")
+
+async def drop_lock():
+    await asyncio.wait_for(LOCK.put("the end"), 1)
+    note("lock", LOCK.get_nowait())
+
+@job("keeps.a.client", init=make_lock, destroy=drop_lock)
+async def keeps_a_client(context):
+    await asyncio.to_thread(time.sleep, 0)
+    asyncio.get_running_loop().call_soon(LOCK.put_nowait, context.param)
+    return f"{await LOCK.get()} {os.getpid()}"
+
+@job("leaves.a.task")
+async def leaves_a_task(context):
+    async def poll():
+        await asyncio.sleep(60)
+    asyncio.create_task(poll())
+    await asyncio.sleep(0)
+    return "done"
 
 def bad_begin():
     note("bad", "init")
@@ -238,6 +263,24 @@ def test_init_is_called_once_per_process(harness: SlotHarness) -> None:
     harness.run("hooked")
 
     assert harness.note("hooks").splitlines() == [f"init {pid}", "run", "run"]
+
+
+def test_client_of_an_event_loop_serves_init_all_runs_and_destroy(harness: SlotHarness) -> None:
+    messages = [harness.run("keeps.a.client", param=str(number)).message for number in range(3)]
+    harness.run("keeps.a.client", fresh_process=True)
+
+    assert [message.split()[0] for message in messages] == ["0", "1", "2"]
+    assert len({message.split()[1] for message in messages}) == 1
+    assert harness.note("lock") == "the end\n"
+
+
+def test_tasks_that_a_run_leaves_are_cancelled_and_named(harness: SlotHarness) -> None:
+    for _ in range(2):
+        finished = harness.run("leaves.a.task")
+
+        assert finished.message == (
+            "done (cancelled what it left running, 1 in all: leaves_a_task.<locals>.poll)"
+        )
 
 
 def test_async_init_is_awaited(harness: SlotHarness) -> None:
