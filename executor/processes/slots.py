@@ -23,6 +23,7 @@ from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Reason, Words
 from warren.executor.errors import ScriptRefused
 from warren.executor.fork_server import frames
+from warren.executor.fork_server.orphans import end_marked
 from warren.executor.logs.line_times import LineTimes
 from warren.executor.logs.log_limiter import LogLimiter
 from warren.executor.logs.run_logs import RunLogs
@@ -136,6 +137,10 @@ class Slots(SlotPool):
         """
         self._scripts.clear()
         self._confinement.prepare_folders()
+        if self._confinement.script_folder is not None:
+            ended = end_marked(self._confinement.script_folder)
+            if ended:
+                self._log.warning("old_processes_ended", count=len(ended), names=ended[:20])
         self._supervisor.open(self._options.is_unwanted)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         return self._supervisor.handlers

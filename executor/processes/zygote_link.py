@@ -16,6 +16,7 @@ from multiprocessing.context import SpawnProcess
 
 from warren.executor.fork_server import frames, linux, zygote
 from warren.executor.fork_server.confinement import Confinement
+from warren.executor.fork_server.orphans import marked
 
 
 class ZygoteLink:
@@ -163,7 +164,8 @@ def _spawn(
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
-        process.start()
+        with marked(confinement.script_folder):
+            process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         control.close()

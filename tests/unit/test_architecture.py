@@ -85,6 +85,7 @@ ENVIRONMENT_READERS = {
     "warren.settings.reading": "settings come from it",
     "warren.settings.setting_rules": "TZ is this machine's time zone, the default of a setting",
     "executor.fork_server.secrecy": "job processes must not see the settings, so it takes them out",
+    "executor.fork_server.orphans": "it marks what an executor starts, to find it after a crash",
     "executor.fork_server.confinement": "who runs as another user finds that user's HOME",
     "executor.fork_server.linux": "it takes variables out of memory too",
     "executor.fork_server.process_state": "a job process restores it between two runs",

@@ -12,9 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.eventually import eventually
-from tests.support.processes import Process, find
+from tests.support.processes import Process, environment_of, find
 from tests.support.slot_harness import SlotHarness, processes_holding
 from warren.broker.messages.values import Outcome
+from warren.executor.fork_server.orphans import MARK
 
 SOURCE = r"""
 import os, signal, subprocess, sys, time
@@ -385,3 +386,27 @@ for _ in range(2):
     [warned] = [event for event in harness.events if event["event"] == "native_threads_found"]
     assert warned["count"] == 2
     assert finished.message == "still runs"
+
+
+def test_what_an_earlier_boot_has_left_ends_before_the_next_one_starts(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    harness = SlotHarness(tmp_path, SOURCE, script_folder=scripts).open()
+    harness.start("family")
+    harness.turn(lambda: harness.note("begun"))
+    [mark] = {
+        environment_of(pid)[MARK]
+        for pid in (harness.zygote.pid, *(one.pid for one in harness.job_processes()))
+    }
+    harness.close()
+    left = subprocess.Popen(["sleep", "60"], start_new_session=True, env={MARK: mark})
+    others = subprocess.Popen(["sleep", "60"], env={MARK: f"{mark}-2"})
+
+    again = SlotHarness(tmp_path, SOURCE, script_folder=scripts).open()
+
+    assert left.poll() == -signal.SIGKILL
+    assert others.poll() is None
+    [told] = [event for event in again.events if event["event"] == "old_processes_ended"]
+    assert told["names"] == ["sleep"]
+    others.kill()
+    others.wait()
+    again.close()
