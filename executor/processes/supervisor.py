@@ -201,7 +201,7 @@ class ForkServerSupervisor:
 
     def _tell_slow(self, link: ZygoteLink) -> None:
         seconds = round(time.monotonic() - link.started_at)
-        self._log.warning("handlers_importing", source=self._importing, seconds=seconds)
+        self._log.warning("handlers_awaited", source=self._importing, seconds=seconds)
 
     def _watch_import(self, link: ZygoteLink) -> None:
         """Tell, again and again, that a replacement still imports the handlers."""

@@ -356,7 +356,7 @@ def test_import_that_takes_long_says_what_is_being_imported(tmp_path: Path) -> N
     source = f"import time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
 
     def let_it_go_on_once_told() -> bool:
-        if any(event["event"] == "handlers_importing" for event in harness.events):
+        if any(event["event"] == "handlers_awaited" for event in harness.events):
             gate.touch()
         return False
 
@@ -366,7 +366,7 @@ def test_import_that_takes_long_says_what_is_being_imported(tmp_path: Path) -> N
     harness.open()
     harness.close()
 
-    [told] = [event for event in harness.events if event["event"] == "handlers_importing"]
+    [told] = [event for event in harness.events if event["event"] == "handlers_awaited"]
     assert told["source"] == str(harness.file)
     assert told["seconds"] >= 5
 
