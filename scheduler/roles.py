@@ -32,8 +32,9 @@ from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.dispatch.route_resolver import RouteResolver
 from warren.scheduler.dispatch.trigger_sender import TriggerSender
 from warren.scheduler.dispatch.workload import Workload
-from warren.scheduler.membership.app_addresses import AppAddresses
+from warren.scheduler.membership.app_settings import AppSettings
 from warren.scheduler.membership.boot_accounts import BootAccounts
+from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.drainer import Drainer
 from warren.scheduler.membership.executor_queues import ExecutorQueues
 from warren.scheduler.membership.load_recorder import LoadRecorder
@@ -100,7 +101,8 @@ class Roles:
         self.name = process_name(host, self.boot_id)
         self.clock = DatabaseClock(database, monotonic=monotonic)
         self.counters = Counters()
-        self.roster = Roster(monotonic, timeouts=options.timeouts)
+        self.catalogues = Catalogues(database, monotonic)
+        self.roster = Roster(monotonic, timeouts=options.timeouts, catalogues=self.catalogues)
         self._options = options
         self.context = NodeContext(
             node=self.name,
@@ -191,6 +193,7 @@ class Roles:
             requester=opened.requester,
             roster=self.roster,
             accounts=self._accounts,
+            catalogues=self.catalogues,
         )
         self.drainer = Drainer(
             self.context, self._commands, self.roster, clock=self.context.monotonic
@@ -249,11 +252,11 @@ class Roles:
 
     def _make_dispatcher(self, probes: Probes) -> None:
         resolver = RouteResolver(probes, with_added(self._options.added_routes))
-        listed = AppAddresses(self.context.database, self.context.monotonic)
+        settings = AppSettings(self.context.database, self.context.monotonic)
         self.dispatcher = Dispatcher(
             context=self.context,
             ender=self._ender,
-            destinations=Destinations(self.roster, listed, self.workload),
+            destinations=Destinations(self.roster, settings, self.workload),
             claimer=Claimer(
                 self.context,
                 completion=self.completion,

@@ -12,7 +12,8 @@ class Timeouts:
     Attributes:
         dead_after: silence after which an executor counts as dead; three missed heartbeats.
         lapse: gap between two self checks after which a scheduler no longer judges others.
-        no_executor: how long all executors of an app may be absent before its due runs are ended.
+        no_executor: how long a due run waits while its app, its requested executors or its handler
+            are nowhere online, before it ends UNDELIVERED.
         silence: time without a report about a run before its executor is asked about it.
         answer: how long an executor may take to answer, also if another one claims its address.
         probe: how long an executor may take to answer a probe before a route skips it.
@@ -30,7 +31,7 @@ class Timeouts:
 
     dead_after: float = EXECUTOR_ALIVE_MS / 1_000
     lapse: float = 2.0
-    no_executor: float = 10.0
+    no_executor: float = 60.0
     silence: float = 10.0
     answer: float = 2.0
     probe: float = 1.0

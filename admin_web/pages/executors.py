@@ -27,7 +27,7 @@ from warren.scheduler.actor import Right
 from warren.scheduler.resolver import Resolver
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
-from warren.scheduler.views.process_view import ExecutorView, executor_views
+from warren.scheduler.views.process_view import ExecutorView, executor_views, read_catalogues
 from warren.sql.listings import app_listing, dashboard
 from warren.sql.registry import apps
 
@@ -157,7 +157,8 @@ class ExecutorPages:
         rows = dashboard.executors(session, known.app_ids)
         lists = apps.listed_by_name(session, known.app_ids)
         ids = {f"{row.app}/{row.address}": row.id for row in rows}
-        return executor_views(rows, lists, self._services.now_ms()), ids
+        told = read_catalogues(session, rows)
+        return executor_views(rows, lists, self._services.now_ms(), told), ids
 
 
 def _order(form: ExecutorFilterForm) -> str:

@@ -54,12 +54,14 @@ class Welcome(Message, frozen=True, kw_only=True):
     """Allows a boot to take triggers; `now_ms` is the database's clock.
 
     It answers the heartbeat sent at `heartbeat_sent_at_ms`, so that the boot knows how old the
-    answer may be, whatever its own clock says.
+    answer may be, whatever its own clock says. With `wants_catalogue` the boot tells what it can
+    run.
     """
 
     boot_id: str
     now_ms: Natural
     heartbeat_sent_at_ms: Natural = 0
+    wants_catalogue: bool = False
 
 
 class Refused(Message, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 import msgspec
 
+from warren.broker.messages.catalogue import CatalogueAnswer, Fingerprint
 from warren.broker.messages.values import (
     Address,
     AppName,
@@ -223,7 +224,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
     do; 0 = the usual time. `triggers_per_message`: how many triggers it accepts in one message; an
     older executor accepts one. `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome`
-    repeats it.
+    repeats it. `catalogue`: the fingerprint of what it can run; empty: it does not tell, and may
+    run anything.
     """
 
     app: AppName
@@ -231,7 +233,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     boot_id: BootId
     started_at_ms: Natural
     load: Load
-    handlers: tuple[str, ...] = ()
+    catalogue: Fingerprint = ""
     draining: bool = False
     ailments: tuple[Ailment, ...] = ()
     returns_seconds: Natural = 0
@@ -262,4 +264,4 @@ class Canary(Message, frozen=True, kw_only=True):
 #: What a boot answers to a question.
 Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
 
-ToScheduler = Answer | Callback | WhichOpen | Heartbeat | Goodbye | Canary
+ToScheduler = Answer | Callback | WhichOpen | Heartbeat | Goodbye | CatalogueAnswer | Canary

@@ -126,6 +126,12 @@ class Why(Sentence):
     NOBODY_ONLINE = "no executor is online"
     APP_OFFLINE = "no executor of app %(app)s is online"
     WANTED_OFFLINE = "none of the requested executors is online: %(addresses)s"
+    HANDLER_NOWHERE = "no online executor has handler %(name)r: %(addresses)s"
+    HANDLER_NOT_WANTED = "no requested executor that is online has handler %(name)r: %(addresses)s"
+    LANGUAGE_NOWHERE = "no online executor runs %(language)s scripts: %(addresses)s"
+    LANGUAGE_NOT_WANTED = (
+        "no requested executor that is online runs %(language)s scripts: %(addresses)s"
+    )
     LISTED_OFFLINE = "none of the listed executors is online: %(addresses)s"
     NOT_ROUTABLE = "it cannot be routed: %(why)s"
     ROUTE_FAILED = "route %(route)s failed: %(fault)s"

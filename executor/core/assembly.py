@@ -127,7 +127,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
     early_kills = EarlyKills(clock.monotonic)
     intake = Intake(
         context,
-        handlers=None if slots.is_remote else handlers,
+        slots=slots,
         active_runs=active_runs,
         outbox=outbox,
         early_kills=early_kills,

@@ -23,13 +23,14 @@ class HeartbeatComposer:
 
     def compose(self) -> Heartbeat:
         """Return the current heartbeat."""
+        told = self._roles.slots.catalogue
         return Heartbeat(
             app=self._identity.app,
             address=self._identity.address,
             boot_id=self._identity.boot_id,
             started_at_ms=self._started_at_ms,
             load=self._load(),
-            handlers=tuple(self._roles.handlers),
+            catalogue=told.fingerprint if told else "",
             draining=self._roles.readiness.refusal is not None,
             ailments=self._watch.ailments,
             returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 
+import msgspec
+
+from warren.broker.messages.catalogue import CatalogueAnswer
 from warren.broker.messages.to_executor import Welcome
+from warren.broker.topology import HEARTBEAT_KEY
 from warren.executor.boot_context import BootContext
 from warren.executor.core.assembly import Roles
 from warren.executor.errors import JournalFailed
@@ -12,6 +16,10 @@ from warren.executor.messaging.inbox import Inbox
 JOURNAL_RETRY_SECONDS = 1.0
 #: After this long without a welcome, log the likely reasons once.
 WELCOME_SECONDS = 10.0
+#: How long other schedulers that ask for the catalogue are taken to have heard the last answer, and
+#: how long that is valid.
+TELL_AGAIN_SECONDS = 3.0
+CATALOGUE_SECONDS = 60.0
 
 
 class Startup:
@@ -31,6 +39,8 @@ class Startup:
         self._make_run_inbox = make_run_inbox
         self._is_closed = False
         self.was_welcomed = False
+        self._told = ""
+        self._told_at = float("-inf")
         self.run_inbox: Inbox | None = None
 
     def start(self) -> None:
@@ -52,12 +62,29 @@ class Startup:
         if not self._clock.learn(welcome.now_ms, asked_at_ms=welcome.heartbeat_sent_at_ms):
             return
         self._roles.heartbeats.welcome()
-        if self.was_welcomed:
+        if not self.was_welcomed:
+            self.was_welcomed = True
+            self._context.sealer.pin(cluster)
+            self._log.info("executor_welcomed", cluster=cluster)
+            self._begin()
+        if welcome.wants_catalogue:
+            self._tell_catalogue()
+
+    def _tell_catalogue(self) -> None:
+        """Tell all schedulers what can be run here; once, however many of them ask."""
+        told, now = self._roles.slots.catalogue, self._clock.monotonic()
+        if told is None:
             return
-        self.was_welcomed = True
-        self._context.sealer.pin(cluster)
-        self._log.info("executor_welcomed", cluster=cluster)
-        self._begin()
+        if told.fingerprint == self._told and now - self._told_at < TELL_AGAIN_SECONDS:
+            return
+        self._told, self._told_at = told.fingerprint, now
+        answer = CatalogueAnswer(
+            app=self._identity.app,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            contents=msgspec.Raw(told.contents),
+        )
+        self._roles.sender.send(answer, key=HEARTBEAT_KEY, valid_seconds=CATALOGUE_SECONDS)
 
     def _miss_welcome(self) -> None:
         if not self.was_welcomed and not self._is_closed:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from warren.broker.reasons.reason import Words
@@ -57,14 +58,15 @@ class Importing(Frame, frozen=True, kw_only=True):
     source: str
 
 
-class HandlerNames(Frame, frozen=True, kw_only=True):
-    """Some of the handlers' names; more follow until `last`.
+class HandlersLoaded(Frame, frozen=True, kw_only=True):
+    """Some of the handlers; more follow until `last`. `folder` is where the first one's file is.
 
     `native_threads` counts those that the imports have started and that Python does not know.
     """
 
-    names: tuple[str, ...]
-    last: bool
+    handlers: tuple[HandlerFacts, ...] = ()
+    folder: str = ""
+    last: bool = False
     native_threads: int = 0
 
 
@@ -159,7 +161,7 @@ class Withheld(Frame, frozen=True, kw_only=True):
 
 
 ToZygote = Fork | Signal | Ping
-FromZygote = Importing | HandlerNames | LoadFailed | Forked | Exited | Pong
+FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | Pong
 ToJobProcess = Run | End
 FromJobProcess = Result | Withheld
 

@@ -10,6 +10,7 @@ executor is gone: the zygote then kills and reaps everything and exits.
 import faulthandler
 import gc
 import importlib
+import inspect
 import os
 import signal
 import socket
@@ -17,18 +18,26 @@ import threading
 import traceback
 from collections.abc import Sequence
 from multiprocessing import resource_tracker
+from pathlib import Path
 
+from warren.broker.messages.catalogue import ABOUT_LIMIT, HandlerFacts
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import ForkServer
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState, reset_signals
-from warren.executor.handlers.handler_registry import HandlersError, load_handlers
+from warren.executor.handlers.handler_registry import (
+    NAME_LIMIT,
+    Handler,
+    Handlers,
+    HandlersError,
+    load_handlers,
+)
 from warren.executor.handlers.outcomes import clean
 
-#: Handlers' names in one packet.
-_NAMES_PER_PACKET = 100
+#: Handlers in one packet: even of the longest names, they are below its limit.
+HANDLERS_PER_PACKET = 25
 #: Longest error line and traceback reported when the handlers cannot be loaded, in characters.
 _LINE_CHARS, _TRACE_CHARS = 2_000, 16_000
 
@@ -40,7 +49,7 @@ def main(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     try:
         _run(control, sources, confinement)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the executor went away before it got the handlers' names
+        pass  # the executor went away before it got the handlers
     except BaseException:  # noqa: BLE001 - printed as the process exits here in any case
         traceback.print_exc()
     os._exit(0)  # an `atexit` function or a thread of the handlers must not delay the exit
@@ -70,7 +79,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     gc.freeze()
     handler_fds = frozenset(linux.open_files() - own_files)
     fork_server = ForkServer(control, handlers, output, process_state, handler_fds)
-    _tell_names(control, sorted(handlers))
+    _tell_handlers(control, handlers)
     fork_server.serve()
 
 
@@ -131,9 +140,30 @@ def _tell_source(control: socket.socket, source: str) -> None:
     control.send(frames.encode(frames.Importing(source=clean(source[:_LINE_CHARS]))))
 
 
-def _tell_names(control: socket.socket, names: list[str]) -> None:
-    packets = [names[at : at + _NAMES_PER_PACKET] for at in range(0, len(names), _NAMES_PER_PACKET)]
-    for packet in packets:
-        control.send(frames.encode(frames.HandlerNames(names=tuple(packet), last=False)))
-    last = frames.HandlerNames(names=(), last=True, native_threads=linux.count_threads() - 1)
+def _tell_handlers(control: socket.socket, handlers: Handlers) -> None:
+    listed = [handlers[name] for name in sorted(handlers)]
+    for at in range(0, len(listed), HANDLERS_PER_PACKET):
+        packet = tuple(map(_facts, listed[at : at + HANDLERS_PER_PACKET]))
+        control.send(frames.encode(frames.HandlersLoaded(handlers=packet)))
+    folder = str(Path(_place(listed[0])[0]).parent) if listed else ""
+    native_threads = linux.count_threads() - 1
+    last = frames.HandlersLoaded(folder=clean(folder), last=True, native_threads=native_threads)
     control.send(frames.encode(last))
+
+
+def _facts(handler: Handler) -> HandlerFacts:
+    function = inspect.unwrap(handler.function)
+    about, module = (getattr(function, name, None) for name in ("__doc__", "__module__"))
+    text = about.lstrip()[:ABOUT_LIMIT] if isinstance(about, str) else ""
+    return HandlerFacts(
+        name=handler.name,
+        about=clean(text.partition("\n")[0].rstrip())[:ABOUT_LIMIT],
+        module=clean(module)[:NAME_LIMIT] if isinstance(module, str) else "",
+        line=_place(handler)[1],
+    )
+
+
+def _place(handler: Handler) -> tuple[str, int]:
+    """Return the file of a handler and its line there; 0 if that is not known."""
+    file, _, line = handler.where.rpartition(":")
+    return (file, int(line)) if line.isdecimal() else ("", 0)

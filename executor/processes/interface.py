@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from warren.broker.catalogues import Told
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.reasons.reason import Reason, Words
@@ -23,6 +24,11 @@ class SlotPool(Protocol):
     """
 
     is_remote: bool = False
+
+    @property
+    def catalogue(self) -> Told | None:
+        """What can be run here; None if only the other end knows. Any thread may ask."""
+        return None
 
     @property
     def look_ahead(self) -> int:
@@ -40,6 +46,10 @@ class SlotPool(Protocol):
 
     def open(self) -> tuple[str, ...]:
         """Get ready; return the handlers' names. Raises if the handlers cannot be loaded."""
+
+    def lacks_handler(self, trigger: Trigger) -> bool:  # noqa: ARG002 - by default nobody knows
+        """Whether it is known that a run's handler is not here."""
+        return False
 
     def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
         """Start a run; requires a free slot.

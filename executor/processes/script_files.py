@@ -52,6 +52,17 @@ class Scripts:
         self._folder = None if folder is None else folder.absolute()
         self._languages = frozenset(languages) if folder is not None else frozenset()
 
+    def found(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the languages that may and can run here, and those whose interpreter is missing.
+
+        Both are sorted. What is installed later is found at the next start.
+        """
+        allowed = sorted(self._languages & set(ScriptLanguage))
+        have = {one for one in allowed if shutil.which(INTERPRETERS[ScriptLanguage(one)].program)}
+        return tuple(one for one in allowed if one in have), tuple(
+            one for one in allowed if one not in have
+        )
+
     def clear(self) -> None:
         """Delete what a crashed executor has left in the folder."""
         if self._folder is not None:

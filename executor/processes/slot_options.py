@@ -21,6 +21,7 @@ class SlotOptions:
     process that is still there `stuck_seconds` after SIGKILL no longer holds its run open; that
     must be longer than a silent zygote may live.
     `fresh_process` applies to jobs that do not set it. Scripts in `script_languages` may run.
+    `code_version` is told of the handlers; empty: the commit of their folder.
     A replacement of the zygote may import the handlers for `slow_seconds` before runs go elsewhere.
     Once `is_unwanted` returns true, the handlers' first import is given up.
 
@@ -41,6 +42,7 @@ class SlotOptions:
     silence_seconds: float = 12.0
     slow_seconds: float = 10.0
     script_languages: Collection[str] = ()
+    code_version: str = ""
     confinement: Confinement = field(default_factory=Confinement)
     is_unwanted: Callable[[], bool] = lambda: False
 

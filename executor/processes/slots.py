@@ -18,9 +18,12 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from warren.broker.catalogues import Told
+from warren.broker.messages.catalogue import Catalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Reason, Words
+from warren.executor.code_version import commit_of
 from warren.executor.errors import ScriptRefused
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.orphans import end_marked
@@ -100,6 +103,7 @@ class Slots(SlotPool):
         )
         self._pool = Pool(loop, self._supervisor, options, self._look_ahead, pool_events)
         self._exits = ProcessExits()
+        self._catalogue: Told | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -107,8 +111,13 @@ class Slots(SlotPool):
 
     @property
     def handlers(self) -> tuple[str, ...]:
-        """The names of the handlers."""
-        return self._supervisor.handlers
+        """The names of the handlers, sorted."""
+        return tuple(one.name for one in self._supervisor.handlers)
+
+    @property
+    def catalogue(self) -> Told | None:
+        """What can be run here, as the last zygote has it."""
+        return self._catalogue
 
     @property
     def away(self) -> Reason | None:
@@ -143,13 +152,18 @@ class Slots(SlotPool):
                 self._log.warning("old_processes_ended", count=len(ended), names=ended[:20])
         self._supervisor.open(self._options.is_unwanted)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        return self._supervisor.handlers
+        self._catalogue = self._tell()
+        return self.handlers
 
     @property
     def look_ahead(self) -> int:
         """How many runs of its job may be handed ahead with a run."""
         is_possible = self._look_ahead.is_possible and not self._options.fresh_process
         return BATCH_RUNS - 1 if is_possible else 0
+
+    def lacks_handler(self, trigger: Trigger) -> bool:
+        """Whether the last zygote has no such handler; scripts need none."""
+        return not trigger.script_language and trigger.handler not in self._supervisor.names
 
     def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
         """Start a run; requires `free`. Any failure is reported as its end.
@@ -167,7 +181,7 @@ class Slots(SlotPool):
         except ScriptRefused as error:
             self._fail_soon(run, error.reason)
             return
-        if not run.command and trigger.handler not in self._supervisor.handlers:
+        if self.lacks_handler(trigger):
             self._fail_soon(run, Why.HANDLER_GONE(name=trigger.handler))
             return
         self._pool.place(run, [self._slot_run(follower) for follower in followers])
@@ -371,8 +385,17 @@ class Slots(SlotPool):
         self._close_when_empty()
 
     def _on_zygote_ready(self) -> None:
+        self._catalogue = self._tell()
         self._pool.place_waiting()
         self._events.ready()
+
+    def _tell(self) -> Told:
+        found, missing = self._scripts.found()
+        version = self._options.code_version or commit_of(self._supervisor.folder)
+        handlers = self._supervisor.handlers
+        return Told(
+            Catalogue(handlers=handlers, languages=found, missing=missing, code_version=version)
+        )
 
     # -- upkeep -------------------------------------------------------------------------------
 

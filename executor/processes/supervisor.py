@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from warren.broker.messages.catalogue import HandlerFacts
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS
@@ -37,8 +38,9 @@ class ForkServerSupervisor:
     """The fork server of one executor. Used from the thread of its event loop, except `fault`.
 
     `on_died(survivors)` is called when nothing is left of a dead zygote except what could not be
-    killed, `on_ready` when another one has replaced it. `handlers` are the names that the last
-    zygote loaded, `error` is why the last one could not load them or be started.
+    killed, `on_ready` when another one has replaced it. `handlers` are those that the last
+    zygote loaded, `names` their names, `folder` where their files are; `error` is why the last one
+    could not load them or be started.
     """
 
     def __init__(
@@ -61,14 +63,16 @@ class ForkServerSupervisor:
         self._on_died = on_died
         self._log = structlog.get_logger()
         self._link: ZygoteLink | None = None
-        self._names: list[str] = []
+        self._loaded: list[HandlerFacts] = []
         self._importing = ""
         self._backoff = BACKOFF_SECONDS[0]
         self._pinged_at = 0.0
         self._has_told_error = False
         self._is_ending_orphans = False
         self._on_closed: Callable[[], None] | None = None
-        self.handlers: tuple[str, ...] = ()
+        self.handlers: tuple[HandlerFacts, ...] = ()
+        self.names: frozenset[str] = frozenset()
+        self.folder = ""
         self.is_ready = False
         self.error = ""
 
@@ -162,8 +166,8 @@ class ForkServerSupervisor:
 
     def _take_initial(self, link: ZygoteLink) -> None:
         frame = link.receive()
-        if isinstance(frame, frames.HandlerNames):
-            self._take_names(link, frame)
+        if isinstance(frame, frames.HandlersLoaded):
+            self._take_handlers(link, frame)
         elif isinstance(frame, frames.Importing):
             self._importing = frame.source
         elif isinstance(frame, frames.LoadFailed):
@@ -183,16 +187,18 @@ class ForkServerSupervisor:
             self.error, self._has_told_error = frame.line, True
         elif isinstance(frame, frames.Importing):
             self._importing = frame.source
-        elif isinstance(frame, frames.HandlerNames) and self._link is not None:
-            self._take_names(self._link, frame)
+        elif isinstance(frame, frames.HandlersLoaded) and self._link is not None:
+            self._take_handlers(self._link, frame)
             if self.is_ready:
                 self._on_ready()
 
-    def _take_names(self, link: ZygoteLink, frame: frames.HandlerNames) -> None:
-        self._names.extend(frame.names)
+    def _take_handlers(self, link: ZygoteLink, frame: frames.HandlersLoaded) -> None:
+        self._loaded.extend(frame.handlers)
         if not frame.last:
             return
-        self.handlers, self._names = tuple(self._names), []
+        self.handlers, self._loaded = tuple(self._loaded), []
+        self.names = frozenset(one.name for one in self.handlers)
+        self.folder = frame.folder
         self.is_ready = True
         self.error = ""
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
@@ -213,7 +219,7 @@ class ForkServerSupervisor:
         link, self._link = self._link, None
         assert link is not None
         was_ready, self.is_ready = self.is_ready, False
-        self._names = []
+        self._loaded = []
         link.kill_jobs()
         code = link.close()
         if not was_ready and not self._has_told_error:

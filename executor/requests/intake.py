@@ -5,7 +5,7 @@ it: if it were answered NotStarted, it might be started elsewhere too.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from warren.executor.lanes.readiness import Readiness
 from warren.executor.lanes.reporting import Reporting
 from warren.executor.messaging.inbox import Arrival
 from warren.executor.messaging.outbox import Outbox
+from warren.executor.processes.interface import SlotPool
 
 #: Most early kills kept, and for how long.
 EARLY_KILL_LIMIT = 10_000
@@ -53,15 +54,14 @@ class EarlyKills:
 class Intake:
     """Receives triggers of one boot. Used from the core thread.
 
-    Without `handlers` the runs are remote: their executor knows the handlers, and has one run
-    of a job at a time.
+    If the `slots` are remote, their executor has one run of a job at a time.
     """
 
     def __init__(
         self,
         context: BootContext,
         *,
-        handlers: Collection[str] | None,
+        slots: SlotPool,
         active_runs: ActiveRuns,
         outbox: Outbox,
         early_kills: EarlyKills,
@@ -73,7 +73,7 @@ class Intake:
         self._run_states = context.run_states
         self._clock = context.clock
         self._log = context.log
-        self._handlers = None if handlers is None else frozenset(handlers)
+        self._slots = slots
         self._active_runs = active_runs
         self._outbox = outbox
         self._early_kills = early_kills
@@ -105,19 +105,15 @@ class Intake:
             self._return(trigger, "expired", Why.TRIGGER_EXPIRED())
         elif (refusal := self._readiness.refusal) is not None:
             self._return(trigger, "draining", refusal)
-        elif not self._has_handler(trigger):
+        elif self._slots.lacks_handler(trigger):
             why = Why.NO_HANDLER(name=trigger.handler, address=self._address)
             self._reporting.refuse(trigger, why, Outcome.FAILED)
         else:
             self.counts["taken"] += 1
             self._active_runs.admit(self._limited(trigger), arrival.size)
 
-    def _has_handler(self, trigger: Trigger) -> bool:
-        is_known = self._handlers is None or trigger.handler in self._handlers
-        return is_known or bool(trigger.script_language)
-
     def _limited(self, trigger: Trigger) -> Trigger:
-        if self._handlers is None and trigger.concurrency > 1:
+        if self._slots.is_remote and trigger.concurrency > 1:
             return msgspec.structs.replace(trigger, concurrency=1)
         return trigger
 

@@ -9,11 +9,13 @@ from warren.broker.reasons.reason import Words
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch.jobs_aside import Place
 from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.membership.catalogues import Abilities, Need
 from warren.scheduler.routing.added_routes import Asked, Decision
 from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probes import Undecided
 from warren.scheduler.triggers.messages import RoutedTrigger
 from warren.sql.explanation import Explanation
+from warren.sql.job_choices import DEFAULT_ROUTE
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 from warren.sql.runs.shards import Shard
@@ -24,9 +26,11 @@ class ClaimFacts:
     """An app and its executors when the claim began, and the data of the jobs it locked.
 
     `live` are all boots by address. Runs go to `addresses`, unless a user named others for a run:
-    all that are online, or those of the app's own list, of which `away` are offline. Those in
-    `ailing`, with their troubles, are passed over while another is healthy. `decisions` are those
-    of added routes that the previous claim asked for.
+    all that are online, or those of the app's own list, which is `listed`, of which `away` are
+    offline. `abilities` say which of them have what a run needs. Those in `ailing`, with their
+    troubles, are passed over while another is healthy. `in_flight` is how many runs each has.
+    `route` is that of jobs that name none. `decisions` are those of added routes that the previous
+    claim asked for.
     """
 
     app_id: int
@@ -34,11 +38,22 @@ class ClaimFacts:
     now_ms: int
     live: Mapping[str, str]
     addresses: tuple[str, ...]
+    listed: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    abilities: Abilities = field(default_factory=lambda: Abilities(None, {}))
+    in_flight: Mapping[str, int] = field(default_factory=dict)
+    route: str = DEFAULT_ROUTE
     ailing: Mapping[str, tuple[Ailment, ...]] = field(default_factory=dict)
     decisions: Mapping[int, Decision] = field(default_factory=dict)
     memories: Mapping[int, Memory] = field(default_factory=dict)
     scripts: Mapping[int, Script | None] = field(default_factory=dict)
+
+    def able(self, need: Need, addresses: Iterable[str]) -> tuple[str, ...]:
+        """Return those of these addresses that do not lack what a run needs."""
+        lacking = self.abilities.lacking(need)
+        if not lacking:
+            return tuple(addresses)
+        return tuple(one for one in addresses if one not in lacking)
 
     def healthy_or_all(self, addresses: Iterable[str]) -> tuple[str, ...]:
         """Return the addresses that are live and healthy; all of them if none is."""
@@ -53,7 +68,8 @@ class ClaimOutcome:
 
     Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the other
     shards of broadcasts, and `totals` the numbers of shards that were decided now.
-    Ended: `ends`, with the route's explanations in `explained`.
+    Ended: `ends`, with the route's explanations in `explained`; `missed` is what was nowhere online
+    for too long, for each run that it ended.
     Waiting: `undecided` for answers of executors, `asked` for added routes, and the runs of
     `full_jobs` for the address that is full, or None: for several, or for one that is offline.
     `memories` are to be stored for routes, by job.
@@ -69,6 +85,7 @@ class ClaimOutcome:
     asked: list[Asked] = field(default_factory=list)
     full_jobs: dict[int, Place | None] = field(default_factory=dict)
     memories: dict[int, Memory] = field(default_factory=dict)
+    missed: list[Words] = field(default_factory=list)
 
     @property
     def has_moved(self) -> bool:

@@ -70,7 +70,10 @@ class Claimer:
         rows = transitions.claim_to_send(
             session, list(run_ids), app_id=facts.app_id, now_ms=self._context.now_ms()
         )
-        found = jobs.for_runs(session, {row.job_id for row in rows})
+        found = {
+            job_id: job if job.route else job._replace(route=facts.route)
+            for job_id, job in jobs.for_runs(session, {row.job_id for row in rows}).items()
+        }
         now_ms = self._context.now_ms()
         # Read after the clock: what is routed at this instant was routed before a downtime could
         # end that is not recorded yet.

@@ -7,7 +7,7 @@ name, and the rescuer of any scheduler sends them again with the same ids.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -147,15 +147,16 @@ class Dispatcher:
         if not self._uptime.is_valid:
             self._uptime.keep(self._context.now_ms)
         live = self._destinations.live(app)
-        if not live:
-            return self._give_up(app_id, app)
+        until_ms = self._until_ms(app, live)
         batch = self._batches.get(app_id, FIRST_BATCH)
-        room = min(batch, self._destinations.room(app_id, live))
-        peeked = self._peek(app_id, self._context.now_ms(), room) if room > 0 else ()
+        room = min(batch, self._destinations.room(app_id, live)) if live else batch
+        peeked = self._peek(app_id, until_ms, room) if room > 0 and until_ms else ()
         self._batches[app_id] = min(2 * batch, self._most) if len(peeked) == batch else FIRST_BATCH
         contended = self._random.uniform(*CONTENDED_SECONDS)
-        if not peeked:
+        if not peeked and live:
             return FULL_SECONDS if not room or self._left_out() else contended
+        if not peeked:
+            return IDLE_SECONDS
         claims: list[ClaimOutcome] = []
 
         def send(run_ids: Sequence[int]) -> None:
@@ -171,6 +172,17 @@ class Dispatcher:
         if any(claim.full_jobs for claim in claims):
             return FULL_SECONDS
         return contended
+
+    def _until_ms(self, app: str, live: Mapping[str, str]) -> int:
+        """Return the latest due time of the runs to claim; 0 = none are.
+
+        While nobody is online, those are that have waited long enough; the claim gives them up.
+        """
+        if live:
+            return self._context.now_ms()
+        if self._destinations.absent_seconds(app) < self._no_executor_seconds:
+            return 0
+        return self._context.now_ms() - int(self._no_executor_seconds * 1000)
 
     def _left_out(self) -> set[int]:
         """Return the jobs whose runs cannot be sent now, as many as one query takes."""
@@ -205,20 +217,9 @@ class Dispatcher:
         committed_at = self._context.monotonic()
         self._sender.send(facts.app_id, outcome.triggers, committed_at)
         self._resolver.ask(facts, outcome.undecided)
+        if missed := outcome.missed:
+            log.warning("runs_undelivered", app=facts.app, count=len(missed), reason=str(missed[0]))
         return outcome
-
-    def _give_up(self, app_id: int, app: str) -> float:
-        """End the due runs of an app none of whose executors has been seen for long."""
-        if self._destinations.absent_seconds(app) < self._no_executor_seconds:
-            return IDLE_SECONDS
-        now_ms = self._context.now_ms()
-        run_ids = self._peek(app_id, now_ms - int(self._no_executor_seconds * 1000), self._most)
-        ends = [undelivered(run_id, Why.APP_OFFLINE(app=app), now_ms) for run_id in run_ids]
-        if not ends:
-            return IDLE_SECONDS
-        tally = self._ender.end(ends)
-        log.warning("runs_undelivered", app=app, count=len(tally.won), reason="no executor online")
-        return 0 if tally.won else IDLE_SECONDS
 
     def _put_aside(self, run_id: int, error: Exception) -> None:
         """End a run that cannot be routed, so that it does not block the others."""

@@ -1,12 +1,13 @@
 """Asks a run's route for a destination, with all that the route may look at."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Words
 from warren.scheduler.dispatch.claim import ClaimFacts
+from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.routing import added_routes, routes
 from warren.scheduler.routing.added_routes import Asked, Decision
 from warren.scheduler.routing.choice import Choice, Memory, Router, RouteRequest
@@ -49,11 +50,14 @@ class RouteResolver:
         job: JobToRun,
         facts: ClaimFacts,
         memory: Memory | None,
+        *,
         among: Candidates,
+        need: Need,
     ) -> RouteRequest:
         """Return the facts on which the job's route may decide.
 
-        `memory` is stored for the job; `among` is where the claim has sent runs so far.
+        `memory` is stored for the job; `among` is where the claim has sent runs so far. Only who
+        has what the run needs may be chosen.
 
         Raises:
             RouteFailed: there is no such route.
@@ -62,15 +66,21 @@ class RouteResolver:
         router = self._router(job)
         wanted = dict.fromkeys(row.wanted_addresses.split(",")) if row.wanted_addresses else {}
         is_free = not wanted
+        meant = facts.addresses if is_free else tuple(facts.live)
+        able = facts.able(need, meant)
         request = RouteRequest(
             job_id=job.id,
             run_id=row.id,
-            addresses=facts.healthy_or_all(facts.addresses) if is_free else tuple(facts.live),
+            addresses=facts.healthy_or_all(able) if is_free else able,
             memory=_own_memory(job, memory),
             wanted=facts.healthy_or_all(wanted),
             away=facts.away if is_free else (),
             shard_index=row.shard_index,
         )
+        if not request.candidates:
+            request = replace(request, nobody=_nobody(facts, need, meant, wanted))
+        if router.needs_slots:
+            request = replace(request, free_slots=_free_slots(facts, among, able))
         if router.probe is None:
             return request
         return self._probes.answered(router, request, among, row.due_at)
@@ -117,6 +127,29 @@ class RouteResolver:
             return routes.find(job.route, self._routers)
         except ValueError as error:
             raise RouteFailed(str(error)) from error
+
+
+def _nobody(facts: ClaimFacts, need: Need, meant: Sequence[str], wanted: Collection[str]) -> Words:
+    """Return what those lack that are online and meant; if nobody is, what else is to be said."""
+    online = ", ".join(one for one in meant if not wanted or one in wanted)
+    if not online:
+        return "" if wanted or facts.listed else Why.APP_OFFLINE(app=facts.app)
+    if need.is_script and wanted:
+        return Why.LANGUAGE_NOT_WANTED(language=need.name, addresses=online)
+    if need.is_script:
+        return Why.LANGUAGE_NOWHERE(language=need.name, addresses=online)
+    if wanted:
+        return Why.HANDLER_NOT_WANTED(name=need.name, addresses=online)
+    return Why.HANDLER_NOWHERE(name=need.name, addresses=online)
+
+
+def _free_slots(facts: ClaimFacts, among: Candidates, addresses: Iterable[str]) -> dict[str, int]:
+    """Return how many slots are free, counting what was routed since the last heartbeats.
+
+    Below 0 = so many runs wait.
+    """
+    slots, in_flight, taken = facts.abilities.slots, facts.in_flight, among.taken
+    return {one: slots.get(one, 0) - in_flight.get(one, 0) - taken.get(one, 0) for one in addresses}
 
 
 def _own_memory(job: JobToRun, memory: Memory | None) -> Memory | None:

@@ -15,6 +15,7 @@ from warren.scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
 from warren.scheduler.dispatch.workload import Workload
 from warren.scheduler.explanations import explanation
 from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.routing.added_routes import Asked
@@ -37,6 +38,13 @@ class _Due:
     row: PlannedRun
     job: JobToRun
     script: Script | None = None
+
+    @property
+    def need(self) -> Need:
+        """What its executor must have."""
+        if self.script is None:
+            return Need(self.row.handler or "")
+        return Need(self.script.language, is_script=True)
 
 
 class RunRouting:
@@ -118,7 +126,7 @@ class RunRouting:
             case Asked():
                 self.outcome.asked.append(choice)
             case Choice(address=None):
-                self._give_up(due.row, request, choice)
+                self._give_up(due, request, choice)
             case Choice() if self._has_room(choice.address or ""):
                 self._send(due, choice, due.row.shard_total or 1)
             case _:
@@ -126,7 +134,9 @@ class RunRouting:
 
     def _request(self, due: _Due) -> RouteRequest:
         memory = self.outcome.memories.get(due.job.id) or self._facts.memories.get(due.job.id)
-        return self._resolver.request(due.row, due.job, self._facts, memory, self._among)
+        return self._resolver.request(
+            due.row, due.job, self._facts, memory, among=self._among, need=due.need
+        )
 
     def _broadcast(self, due: _Due, request: RouteRequest) -> None:
         """Split a run into one shard per executor, once each of them has room."""
@@ -146,6 +156,7 @@ class RunRouting:
                 total=total,
                 address=request.candidates[index],
                 boot_id=self._facts.live[request.candidates[index]],
+                code_version=self._facts.abilities.code_versions.get(request.candidates[index]),
                 message=self._explain(due.row, others[index - 1]),
             )
             self.outcome.shards.append(shard)
@@ -170,7 +181,13 @@ class RunRouting:
         self._add(item)
         how = self._explain(row, choice)
         self.outcome.routed.append(
-            transitions.Routed(run_id=row.id, address=address, boot_id=boot_id, message=how)
+            transitions.Routed(
+                run_id=row.id,
+                address=address,
+                boot_id=boot_id,
+                message=how,
+                code_version=self._facts.abilities.code_versions.get(address),
+            )
         )
         if choice.memory is not None:
             self.outcome.memories[due.job.id] = choice.memory
@@ -207,31 +224,34 @@ class RunRouting:
             )
         )
 
-    def _give_up(self, row: PlannedRun, request: RouteRequest, choice: Choice) -> None:
+    def _give_up(self, due: _Due, request: RouteRequest, choice: Choice) -> None:
         """End a run that no executor takes, or set its job aside while that is uncertain.
 
         An executor's answer is certain; silence or absence only after a while.
         """
+        row = due.row
         answers = (request.probes or {}).values()
         if request.candidates and (not answers or any(answer.heard for answer in answers)):
             least_wait_seconds = ANSWER_SECONDS  # an immediate retry would get the same answer
-        elif self._unseen_seconds(row, request) >= self._no_executor_seconds:
+        elif self._unseen_seconds(due, request) >= self._no_executor_seconds:
             least_wait_seconds = 0.0
+            self.outcome.missed.append(choice.words)
         else:
             self.outcome.full_jobs[row.job_id] = None
             return
         self.outcome.explained[row.id] = self._explain(row, choice)
         self._end(row, choice.words, least_wait_seconds=least_wait_seconds)
 
-    def _unseen_seconds(self, row: PlannedRun, request: RouteRequest) -> float:
+    def _unseen_seconds(self, due: _Due, request: RouteRequest) -> float:
         """Return how long none of the executors that may take a run was heard or seen."""
-        waited_seconds: float = (self._facts.now_ms - row.due_at) / 1000
+        waited_seconds: float = (self._facts.now_ms - due.row.due_at) / 1000
+        if waited_seconds < self._no_executor_seconds:
+            return waited_seconds
         if request.candidates:  # they send heartbeats, but do not answer
             return min(waited_seconds, self._roster.healthy_seconds)
-        meant = request.wanted or request.away
-        if not meant:
-            return 0.0  # the dispatcher handles apps without any executor
-        return min(waited_seconds, self._roster.absent_seconds(self._facts.app, meant))
+        meant = request.wanted or self._facts.listed
+        absent_seconds = self._roster.absent_seconds(self._facts.app, meant, due.need)
+        return min(waited_seconds, absent_seconds)
 
     def _end(self, row: PlannedRun, why: Words, *, least_wait_seconds: float = 0.0) -> None:
         end = undelivered(row.id, why, self._facts.now_ms, least_wait_seconds=least_wait_seconds)

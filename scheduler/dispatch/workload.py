@@ -46,6 +46,10 @@ class Workload:
             self._count(older_than=FULL_SECONDS)
         return sum(max(0, self._limit - self._counts[app_id, address]) for address in addresses)
 
+    def in_flight(self, app_id: int, addresses: Iterable[str]) -> dict[str, int]:
+        """Return how many runs each of these addresses has, by the last count."""
+        return {address: self._counts[app_id, address] for address in addresses}
+
     def has_room(self, app_id: int, address: str, *, also: int = 0) -> bool:
         """Whether the address takes one more run, besides `also` that are not added yet."""
         return self._counts[app_id, address] + also < self._limit

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.boot import Boot
 from warren.broker.errors import BadMessage, Forged
+from warren.broker.messages.catalogue import CatalogueAnswer
 from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from warren.broker.signing import Direction, Sealer, address_of, app_of
@@ -65,7 +66,9 @@ class Presence:
 
     def load(self) -> None:
         """Start with the executors in the registry, as if each had just been heard."""
-        for row in self._context.database.read(lambda s: presence.listing(s, presence.EXECUTOR)):
+        rows = self._context.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
+        self._registrar.learn_catalogues(row.catalogue or "" for row in rows)
+        for row in rows:
             returns_seconds = stored_returns_seconds(row)
             boot = Boot(row.app, row.address, row.boot_id)
             self._roster.recall(*boot, returns_seconds=returns_seconds)
@@ -83,6 +86,9 @@ class Presence:
         for canary, _ in messages:
             if isinstance(canary, Canary) and canary.node == self._context.node:
                 self._on_canary(canary.number)
+        for answer, _ in messages:
+            if isinstance(answer, CatalogueAnswer):
+                self._registrar.take_catalogue(answer)
         # The round's own time may be that of a long wait's beginning.
         self._hear(heard, goodbyes, self._context.now_ms())
         return 0
@@ -103,7 +109,7 @@ class Presence:
         try:
             message = self._sealer.open(
                 delivery,
-                expect=Heartbeat | Goodbye | Canary,
+                expect=Heartbeat | Goodbye | CatalogueAnswer | Canary,
                 direction=Direction.FROM_EXECUTOR,
             )
             if not isinstance(message, Canary):
@@ -151,7 +157,7 @@ class Presence:
             self._context.database.write(lambda session: _record(session, known, goodbyes, now_ms))
 
 
-def _boot(message: Heartbeat | Goodbye) -> Boot:
+def _boot(message: Heartbeat | Goodbye | CatalogueAnswer) -> Boot:
     return Boot(message.app, message.address, message.boot_id)
 
 

@@ -10,20 +10,23 @@ the broker's account that was first heard for the boot; whoever uses another one
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
 from warren.broker.boot import Boot
-from warren.broker.errors import Forged
+from warren.broker.catalogues import fingerprint_of
+from warren.broker.errors import Forged, Malformed
+from warren.broker.messages.catalogue import CatalogueAnswer
 from warren.broker.messages.to_executor import Beat, Command, Refused, Welcome
 from warren.broker.messages.to_scheduler import Heartbeat
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Confirm
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
+from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.executor_queues import ExecutorQueues
 from warren.scheduler.membership.greetings import Greeting, Greetings
 from warren.scheduler.membership.refusal_log import RefusalLog
@@ -31,6 +34,7 @@ from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import apps, departures, presence
 
 #: Addresses that an app may have, those of executors that ended within a day included.
@@ -53,6 +57,7 @@ class Registrar:
         requester: Requester,
         roster: Roster,
         accounts: BootAccounts,
+        catalogues: Catalogues,
     ) -> None:
         self._context = context
         self._commands = commands
@@ -60,6 +65,7 @@ class Registrar:
         self._requester = requester
         self._roster = roster
         self._accounts = accounts
+        self._catalogues = catalogues
         self._challenge_seconds = context.timeouts.answer
         self._waiting = Greetings(ADDRESS_LIMIT)
         self._lock = threading.Lock()
@@ -77,6 +83,25 @@ class Registrar:
             if not self._waiting.add(Greeting(beat, account), is_holder=is_holder):
                 self._context.counters.count("heartbeats_dropped")
         self.awake.set()
+
+    def learn_catalogues(self, fingerprints: Iterable[str]) -> None:
+        """Read what executors can run, as far as it is stored."""
+        self._catalogues.learn(fingerprints)
+
+    def take_catalogue(self, answer: CatalogueAnswer) -> None:
+        """Keep what an executor can run, if it is what its heartbeats tell; from any thread."""
+        boot = Boot(answer.app, answer.address, answer.boot_id)
+        contents = bytes(answer.contents)
+        try:
+            if fingerprint_of(contents) == self._roster.catalogue_of(boot):
+                self._catalogues.keep(contents, self._context.now_ms())
+                self._catalogues.retain(self._roster.all_catalogues())
+                self._context.wake_dispatcher.set()
+        except Malformed as error:
+            self._context.counters.count("messages_rejected")
+            log.warning(
+                "catalogue_rejected", app=answer.app, address=answer.address, reason=str(error)
+            )
 
     def tick(self, now_ms: int) -> float:
         """Answer the heartbeats that wait; return the seconds until the next round."""
@@ -148,7 +173,9 @@ class Registrar:
         return self._queues.are_there(boot) and self._accounts.knows(boot)
 
     def _welcome(self, beat: Heartbeat) -> AddressedCommand:
-        if self._roster.holder(beat.app, beat.address) != beat.boot_id:
+        is_new = self._roster.holder(beat.app, beat.address) != beat.boot_id
+        wants_catalogue = self._is_catalogue_unknown(beat, is_new=is_new)
+        if is_new:
             log.info("executor_joined", app=beat.app, address=beat.address, boot_id=beat.boot_id)
             self._roster.admit(beat)
             self._context.wake_dispatcher.set()
@@ -157,8 +184,18 @@ class Registrar:
             boot_id=beat.boot_id,
             now_ms=self._context.now_ms(),
             heartbeat_sent_at_ms=beat.sent_at_ms,
+            wants_catalogue=wants_catalogue,
         )
         return _reply(beat, welcome)
+
+    def _is_catalogue_unknown(self, beat: Heartbeat, *, is_new: bool) -> bool:
+        """Return whether to ask for what a boot can run, which no scheduler has heard."""
+        try:
+            # A newcomer's may be known here, and have been deleted from the database meanwhile.
+            unknown = self._catalogues.learn([beat.catalogue], again=is_new)
+        except DatabaseUnavailable:
+            return False  # its next heartbeat is in time
+        return bool(unknown) and self._catalogues.is_to_be_asked(beat.app, beat.catalogue)
 
     def _publish(self, replies: Sequence[AddressedCommand]) -> None:
         """Send replies to heartbeats; a returned reply means that the queues are missing."""

@@ -1,8 +1,6 @@
 """Converts an executor's heartbeat to the form of the registry, and back."""
 
-import itertools
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,14 +9,10 @@ from warren.broker.messages.to_scheduler import Heartbeat
 from warren.sql.models import Registration
 from warren.sql.registry import presence
 
-#: Characters of handlers' names that are kept of one executor.
-HANDLERS_LENGTH = 64_000
-
 
 def registration(beat: Heartbeat, now_ms: int, account: str | None = None) -> presence.Beat:
     """Return the registry's record of a heartbeat, which this account of the broker sent."""
     others = {
-        "handlers": _first_names(beat.handlers),
         "ailments": beat.each_ailment,
         "returns_seconds": beat.returns_seconds,
     }
@@ -32,12 +26,8 @@ def registration(beat: Heartbeat, now_ms: int, account: str | None = None) -> pr
         load=msgspec.json.encode(load).decode(),
         draining=beat.draining,
         account=account,
+        catalogue=beat.catalogue,
     )
-
-
-def _first_names(names: Sequence[str]) -> list[str]:
-    lengths = itertools.accumulate(map(len, names))
-    return [name for name, length in zip(names, lengths, strict=True) if length <= HANDLERS_LENGTH]
 
 
 def stored_load(row: Registration) -> dict[str, Any]:

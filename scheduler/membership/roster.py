@@ -15,6 +15,7 @@ import msgspec
 
 from warren.broker.boot import Boot
 from warren.broker.messages.to_scheduler import Ailment, Heartbeat
+from warren.scheduler.membership.catalogues import Abilities, Catalogues, Need
 from warren.scheduler.timeouts import Timeouts
 
 
@@ -31,7 +32,6 @@ class Standing(StrEnum):
 class Member:
     """An address, the boot that holds it, and when it was last heard from.
 
-    `usable_at`: when it last reported that it takes triggers.
     `returns_seconds`: how long it may be silent and still come back with its runs.
     """
 
@@ -39,15 +39,22 @@ class Member:
     address: str
     boot_id: str
     seen_at: float
-    usable_at: float
     heartbeat: Heartbeat | None = None
     gone: bool = False
     returns_seconds: float = 0.0
 
 
-def _without_names(heartbeat: Heartbeat) -> Heartbeat:
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """When an address last took triggers, and the fingerprint of what it could run."""
+
+    at: float
+    catalogue: str
+
+
+def _bounded(heartbeat: Heartbeat) -> Heartbeat:
     """Return what a roster keeps of a heartbeat: nothing that has no bound but the message's."""
-    return msgspec.structs.replace(heartbeat, handlers=(), ailments=heartbeat.each_ailment)
+    return msgspec.structs.replace(heartbeat, ailments=heartbeat.each_ailment)
 
 
 #: The longest silence that an executor may ask to be allowed.
@@ -59,12 +66,17 @@ class Roster:
 
     Args:
         clock: monotonic seconds.
-        timeouts: `dead_after` and `lapse` are looked at.
+        timeouts: `dead_after`, `lapse` and `no_executor` are looked at.
+        catalogues: what executors can run; None = anything.
 
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, *, timeouts: Timeouts | None = None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        timeouts: Timeouts | None = None,
+        catalogues: Catalogues | None = None,
     ) -> None:
         self._clock = clock
         self._timeouts = timeouts or Timeouts()
@@ -72,7 +84,9 @@ class Roster:
         self._members: dict[tuple[str, str], Member] = {}
         self._healthy_since: float | None = None
         self._vouched_at = float("-inf")
-        self._left_at: dict[tuple[str, str], float] = {}
+        self._catalogues = catalogues
+        self._uses: dict[tuple[str, str], tuple[_Use, ...]] = {}
+        self._abilities: dict[str, tuple[object, Abilities]] = {}
         self._drained: frozenset[Boot] = frozenset()
 
     def set_health(self, healthy: bool) -> None:
@@ -122,8 +136,8 @@ class Roster:
         with self._lock:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
+                self._use(member)
                 member.gone = True
-                self._left_at[app, address] = self._clock()
 
     def has_left(self, app: str, address: str, boot_id: str) -> bool:
         """Return whether a boot has said goodbye."""
@@ -142,7 +156,6 @@ class Roster:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
                 del self._members[app, address]
-                self._left_at.pop((app, address), None)
 
     def routable(self, app: str) -> dict[str, str]:
         """Return the boot id by address of an app's executors that take triggers, by address."""
@@ -174,23 +187,60 @@ class Roster:
                 return 1
             return member.heartbeat.triggers_per_message
 
-    def absent_seconds(self, app: str, addresses: Iterable[str] = ()) -> float:
+    def absent_seconds(
+        self, app: str, addresses: Iterable[str] = (), need: Need | None = None
+    ) -> float:
         """Return for how long this healthy scheduler has known of no executor that takes triggers.
 
-        `addresses` limits the question to these; 0 while this scheduler is not healthy itself.
+        `addresses` limits the question to these, and `need` to those that have it, or may: of
+        some it is not known yet. 0 while this scheduler is not healthy itself.
         """
         wanted = set(addresses)
-
-        def is_meant(name: str, address: str) -> bool:
-            return name == app and (not wanted or address in wanted)
-
         with self._lock:
             fit_since = self._fit_since()
             if fit_since is None:
                 return 0.0
-            usable = [m.usable_at for m in self._members.values() if is_meant(m.app, m.address)]
-            left = [at for key, at in self._left_at.items() if is_meant(*key)]
-            return self._clock() - max([fit_since, *usable, *left])
+            uses = [
+                use.at
+                for (name, address), all_uses in self._uses.items()
+                if name == app and (not wanted or address in wanted)
+                for use in all_uses
+                if self._may_have(use.catalogue, need)
+            ]
+            return self._clock() - max([fit_since, *uses])
+
+    def abilities(self, app: str) -> Abilities:
+        """Return what those of an app's executors can run that take triggers."""
+        with self._lock:
+            able = {
+                member.address: member.heartbeat
+                for member in self._members.values()
+                if member.app == app and self._takes_triggers(member) and member.heartbeat
+            }
+            facts = tuple((one.address, one.catalogue, one.load.slots) for one in able.values())
+            state = (facts, self._catalogues.generation if self._catalogues else 0)
+            known = self._abilities.get(app)
+            if known is None or known[0] != state:
+                fingerprints = {address: catalogue for address, catalogue, _ in facts}
+                slots = {address: count for address, _, count in facts}
+                known = self._abilities[app] = (
+                    state,
+                    Abilities(self._catalogues, fingerprints, slots),
+                )
+            return known[1]
+
+    def catalogue_of(self, boot: Boot) -> str:
+        """Return the fingerprint that a boot's heartbeats tell; empty if it is not known here."""
+        with self._lock:
+            member = self._members.get(boot[:2])
+            if member is None or member.heartbeat is None or member.boot_id != boot.boot_id:
+                return ""
+            return member.heartbeat.catalogue
+
+    def all_catalogues(self) -> set[str]:
+        """Return the fingerprints of all executors."""
+        with self._lock:
+            return {one.heartbeat.catalogue for one in self._members.values() if one.heartbeat}
 
     def standing(self, app: str, address: str, boot_id: str) -> Standing:
         """Return the state of a boot; UNCLEAR until this scheduler has listened long enough."""
@@ -216,15 +266,35 @@ class Roster:
     # -- with the lock held -------------------------------------------------------------------
 
     def _seat(self, app: str, address: str, boot_id: str) -> Member:
-        member = Member(app, address, boot_id, self._clock(), float("-inf"))
+        member = Member(app, address, boot_id, self._clock())
         self._members[app, address] = member
         return member
 
     def _note(self, member: Member, heartbeat: Heartbeat) -> None:
-        member.seen_at, member.heartbeat = self._clock(), _without_names(heartbeat)
+        member.seen_at, member.heartbeat = self._clock(), _bounded(heartbeat)
         member.returns_seconds = min(heartbeat.returns_seconds, RETURN_LIMIT_SECONDS)
         if not heartbeat.draining:
-            member.usable_at = member.seen_at
+            self._use(member)
+
+    def _use(self, member: Member) -> None:
+        """Note that a member takes triggers now, besides when it last could run other things."""
+        if member.heartbeat is None:
+            return
+        now, key = self._clock(), (member.app, member.address)
+        use = _Use(now, member.heartbeat.catalogue)
+        if key not in self._uses:
+            # Longer than anybody waits for one.
+            kept_seconds = 2 * self._timeouts.no_executor + self._timeouts.dead_after
+            self._uses = {
+                one: uses for one, uses in self._uses.items() if now - uses[0].at <= kept_seconds
+            }
+        others = [one for one in self._uses.get(key, ()) if one.catalogue != use.catalogue]
+        self._uses[key] = (use, *others[:1])
+
+    def _may_have(self, catalogue: str, need: Need | None) -> bool:
+        if need is None or self._catalogues is None:
+            return True
+        return self._catalogues.has(catalogue, need) is not False
 
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat

@@ -15,7 +15,7 @@ from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
-from warren.sql.registry import presence
+from warren.sql.registry import catalogues, presence
 
 LEASE = "retention"
 POLL_SECONDS = 5.0
@@ -85,6 +85,9 @@ class Cleaner:
             lambda session: presence.forget_schedulers(
                 session, before_ms=now_ms - SCHEDULER_EXPIRY_MS
             )
+        )
+        self._database.write(
+            lambda session: catalogues.forget_unused(session, before_ms=now_ms - HOUR_MS)
         )
         if self._retention:
             oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)

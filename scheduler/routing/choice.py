@@ -40,7 +40,9 @@ class RouteRequest:
     `addresses` are the live executors, sorted, or in the order of the app's own list; `away` are
     those of that list that are offline. `wanted` are those that a user named for this run, in the
     user's order. `probes` is None until executors were asked; one that is missing counts as not ok.
-    `shard_index` matters to a broadcast only. `run_id` is the run that is to be sent.
+    `shard_index` matters to a broadcast only. `run_id` is the run that is to be sent. `nobody` is
+    why there are no candidates, if there is more to say than who is offline. `free_slots` is what
+    schedulers know of each, for a route that needs it.
     """
 
     job_id: int
@@ -51,6 +53,8 @@ class RouteRequest:
     wanted: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     shard_index: int = 0
+    nobody: Words = ""
+    free_slots: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def candidates(self) -> tuple[str, ...]:
@@ -82,13 +86,15 @@ class Router:
 
     `pick` is only called with at least one candidate. With a `probe` it is called when every
     candidate has answered or is overdue. `takes_first_ok` promises that it takes the first
-    candidate whose answer is ok; then it is called as soon as that one is known.
+    candidate whose answer is ok; then it is called as soon as that one is known. `needs_slots`: it
+    gets `free_slots`.
     """
 
     pick: Callable[[RouteRequest, Random], Choice]
     probe: Probe | None = None
     takes_first_ok: bool = False
     needs_memory: bool = False
+    needs_slots: bool = False
 
     def is_decided(self, request: RouteRequest) -> bool:
         """Whether the answers so far are enough to choose."""

@@ -39,6 +39,8 @@ def choose(
     router = find(route, routers)
     if request.candidates:
         return router.pick(request, random)
+    if request.nobody:
+        return Choice(None, request.nobody)
     if request.wanted:
         return Choice(None, Why.WANTED_OFFLINE(addresses=", ".join(request.wanted)))
     if request.away:

@@ -16,7 +16,12 @@ from warren.broker.reasons.reason import Reason, Words
 from warren.scheduler.routing import routes
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.routing.choice import RouteRequest
-from warren.scheduler.views.process_view import ExecutorView, executor_views, node_view
+from warren.scheduler.views.process_view import (
+    ExecutorView,
+    executor_views,
+    node_view,
+    read_catalogues,
+)
 from warren.sql.instants import iso
 from warren.sql.listings import app_listing, dashboard
 from warren.sql.listings.app_listing import RoutedJob
@@ -157,7 +162,12 @@ def read(
     return Blockers(
         has_scheduler=any(node_view(row, now_ms).is_online for row in schedulers),
         pauses=pauses.in_force(session, now_ms, app_ids),
-        executors=executor_views(rows, apps.listed_by_name(session, app_ids), now_ms),
+        executors=executor_views(
+            rows,
+            apps.listed_by_name(session, app_ids),
+            now_ms,
+            read_catalogues(session, rows),
+        ),
         started_apps=app_listing.with_started_jobs(session, app_ids),
         tell_time=tell_time,
     )

@@ -2,13 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from sqlalchemy.orm import Session
+
+from warren.broker.catalogues import catalogue_of
+from warren.broker.errors import Malformed
+from warren.broker.messages.catalogue import Catalogue
 from warren.scheduler.membership.presence import REJECTED_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.sql.models import Registration
+from warren.sql.registry import catalogues
 from warren.sql.registry.liveness import ProcessState, ailments, state
 
+#: What JSON leaves out of an executor.
+NOT_IN_JSON = frozenset({"catalogue"})
 #: The address lists of apps, by app name; apps without a list are absent.
 Lists = Mapping[str, tuple[str, ...]]
 
@@ -16,7 +26,8 @@ Lists = Mapping[str, tuple[str, ...]]
 class ExecutorView(NamedTuple):
     """An executor; `listed` says whether its app's address list has it, None without a list.
 
-    An executor that is listed but has never registered has no boot and no load.
+    An executor that is listed but has never registered has no boot and no load. `catalogue` is what
+    it can run, which JSON leaves out; None if it does not tell, or was not asked for here.
     """
 
     app: str
@@ -34,6 +45,9 @@ class ExecutorView(NamedTuple):
     cpu_percent: float
     memory_percent: float
     handlers: tuple[str, ...]
+    languages: tuple[str, ...]
+    code_version: str
+    catalogue: Catalogue | None
 
     @property
     def key(self) -> str:
@@ -67,9 +81,27 @@ class NodeView(NamedTuple):
         return self.state.is_online
 
 
-def executor_views(rows: Iterable[Registration], lists: Lists, now_ms: int) -> list[ExecutorView]:
-    """Return executors sorted by app and address, including those that are only listed."""
-    views = {(row.app, row.address): executor_view(row, now_ms, lists) for row in rows}
+def read_catalogues(session: Session, rows: Iterable[Registration]) -> dict[str, Catalogue]:
+    """Return what executors can run, by the fingerprint that the registry has of each."""
+    stored = catalogues.read(session, {row.catalogue for row in rows if row.catalogue})
+    found = {}
+    for fingerprint, contents in stored.items():
+        with suppress(Malformed):  # a page shows the rest
+            found[fingerprint] = catalogue_of(contents.encode())
+    return found
+
+
+def executor_views(
+    rows: Iterable[Registration],
+    lists: Lists,
+    now_ms: int,
+    known: Mapping[str, Catalogue] = MappingProxyType({}),
+) -> list[ExecutorView]:
+    """Return executors sorted by app and address, including those that are only listed.
+
+    `known` is what `read_catalogues` returned, if the caller needs it.
+    """
+    views = {(row.app, row.address): executor_view(row, now_ms, lists, known) for row in rows}
     for app, addresses in lists.items():
         for address in addresses:
             row = Registration(app=app, address=address, boot_id="", boot_at=0, beat_at=0)
@@ -77,9 +109,15 @@ def executor_views(rows: Iterable[Registration], lists: Lists, now_ms: int) -> l
     return [views[key] for key in sorted(views)]
 
 
-def executor_view(row: Registration, now_ms: int, lists: Lists) -> ExecutorView:
+def executor_view(
+    row: Registration,
+    now_ms: int,
+    lists: Lists,
+    known: Mapping[str, Catalogue] = MappingProxyType({}),
+) -> ExecutorView:
     """Return the view of an executor."""
     load, listed = stored_load(row), lists.get(row.app)
+    told = known.get(row.catalogue or "")
     return ExecutorView(
         app=row.app,
         address=row.address,
@@ -95,7 +133,10 @@ def executor_view(row: Registration, now_ms: int, lists: Lists) -> ExecutorView:
         waiting=_number(load, "waiting"),
         cpu_percent=_number(load, "cpu_percent"),
         memory_percent=_number(load, "memory_percent"),
-        handlers=_words(load, "handlers"),
+        handlers=tuple(one.name for one in told.handlers) if told else (),
+        languages=told.languages if told else (),
+        code_version=told.code_version if told else "",
+        catalogue=told,
     )
 
 

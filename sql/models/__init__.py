@@ -7,7 +7,7 @@ domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and
 from warren.sql.models.accounts import AuditEntry, SignIn, SignInLimit, User
 from warren.sql.models.alarms import Alarm
 from warren.sql.models.api import ApiToken, IdempotencyKey
-from warren.sql.models.apps import App, ExecutorLoad, Registration
+from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, Lease, Pause, Sequence, Uptime
 from warren.sql.models.imports import ImportOrigin
@@ -44,6 +44,7 @@ __all__ = [
     "SignIn",
     "SignInLimit",
     "SkippedTicks",
+    "StoredCatalogue",
     "Uptime",
     "User",
 ]

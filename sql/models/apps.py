@@ -38,6 +38,8 @@ class App(Model):
     alarm_style: Mapped[str | None] = mapped_column(String(16))
     webhook_url: Mapped[str | None] = mapped_column(String(512))
     webhook_when: Mapped[str | None] = mapped_column(String(16))
+    #: The route of jobs that name none; None = CONSISTENT_HASH.
+    route: Mapped[str | None] = mapped_column(String(50))
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 
 
@@ -67,6 +69,19 @@ class Registration(Model):
     drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)
     #: The broker's account that speaks for this boot, empty if it names none; NULL = not known yet.
     account: Mapped[str | None] = mapped_column(String(255))
+    #: The fingerprint of what this boot can run; None or empty = it does not tell.
+    catalogue: Mapped[str | None] = mapped_column(String(32))
+
+
+class StoredCatalogue(Model):
+    """What executors with this fingerprint can run, as JSON."""
+
+    __tablename__ = "warren_catalogue"
+    __table_args__ = TABLE_OPTIONS
+
+    fingerprint: Mapped[str] = mapped_column(String(32), primary_key=True)
+    contents: Mapped[str] = mapped_column(LONG_TEXT)
+    told_at: Mapped[int] = mapped_column(BigInteger)
 
 
 class ExecutorLoad(Model):

@@ -71,6 +71,8 @@ class Run(Model):
     first_routed_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_by: Mapped[str | None] = mapped_column(String(64))
     boot_id: Mapped[str | None] = mapped_column(String(40))
+    #: The version of the code of that boot; None = it does not tell.
+    code_version: Mapped[str | None] = mapped_column(String(64))
     sent_at: Mapped[int | None] = mapped_column(BigInteger)
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)

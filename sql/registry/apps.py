@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from sqlalchemy import Insert, select
+from sqlalchemy import Insert, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import of
@@ -20,6 +21,29 @@ def ids_by_name(session: Session, app_ids: Collection[int] | None = None) -> dic
     if app_ids is not None:
         statement = statement.where(App.id.in_(app_ids))
     return dict(session.execute(statement).all())
+
+
+class RoutingSettings(NamedTuple):
+    """What routing looks at of an app; no addresses = its executors register themselves.
+
+    `route` is that of jobs that name none; empty = the usual one.
+    """
+
+    addresses: tuple[str, ...]
+    route: str
+
+
+def routing_settings(session: Session) -> dict[int, RoutingSettings]:
+    """Return the settings of apps that have any, by app id."""
+    rows = session.execute(
+        select(App.id, App.address_type, App.address_list, App.route).where(
+            or_(App.address_type == MANUAL, App.route.is_not(None))
+        )
+    )
+    return {
+        app_id: RoutingSettings(split(text) if kind == MANUAL else (), route or "")
+        for app_id, kind, text, route in rows
+    }
 
 
 def listed(session: Session) -> dict[int, tuple[str, ...]]:

@@ -24,7 +24,8 @@ CONSOLE = "console"
 class Beat:
     """A heartbeat of an executor, a scheduler or a console.
 
-    `account` is the broker's account that sent it; None where that makes no difference.
+    `account` is the broker's account that sent it; None where that makes no difference. `catalogue`
+    is the fingerprint of what an executor can run.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Beat:
     load: str = ""
     draining: bool = False
     account: str | None = None
+    catalogue: str = ""
 
 
 def hold(session: Session, beat: Beat) -> str:
@@ -93,6 +95,7 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
             draining=int(beat.draining),
             drain_asked_at=0,
             account=beat.account,
+            catalogue=beat.catalogue,
             update_time=at(beat.beat_at),
         )
     )
@@ -210,6 +213,7 @@ def _insert_or_ignore(session: Session, beat: Beat) -> Insert:
         "load": beat.load,
         "draining": int(beat.draining),
         "account": beat.account,
+        "catalogue": beat.catalogue,
         "update_time": at(beat.beat_at),
     }
     return of(session).insert_or_ignore(Registration, Registration.id).values(row)
@@ -230,6 +234,7 @@ RENEWAL = (
         beat_at=bindparam("its_beat_at"),
         load=bindparam("its_load"),
         draining=bindparam("its_draining"),
+        catalogue=bindparam("its_catalogue"),
         update_time=bindparam("its_updated"),
     )
 )

@@ -28,6 +28,7 @@ class Shard:
     address: str
     boot_id: str
     message: Explanation
+    code_version: str | None = None
 
 
 def number(session: Session, run_id: int, total: int) -> None:
@@ -66,6 +67,7 @@ def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str
         "sharding": f"{shard.index}/{shard.total}",
         "address": shard.address,
         "boot_id": shard.boot_id,
+        "code_version": shard.code_version,
         "routed_by": node,
         "routed_at": now_ms,
         "trigger_message": shard.message.text,

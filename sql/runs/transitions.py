@@ -32,12 +32,13 @@ ALIKE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """The route of a claimed run."""
+    """The route of a claimed run; `code_version` is that of the boot."""
 
     run_id: int
     address: str
     boot_id: str
     message: Explanation
+    code_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +71,16 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
 
     Runs with the same route and reason are moved by one statement.
     """
-    alike: dict[tuple[str, str, Explanation], list[int]] = defaultdict(list)
+    alike: dict[tuple[str, str, str | None, Explanation], list[int]] = defaultdict(list)
     for run in runs:
-        alike[run.address, run.boot_id, run.message].append(run.run_id)
+        alike[run.address, run.boot_id, run.code_version, run.message].append(run.run_id)
     guard, rows, count = may_enter(RunStatus.ROUTED), [], 0
-    for (address, boot_id, message), run_ids in alike.items():
+    for (address, boot_id, code_version, message), run_ids in alike.items():
         values = {
             "status": RunStatus.ROUTED.value,
             "address": address,
             "boot_id": boot_id,
+            "code_version": code_version,
             "routed_by": node,
             "routed_at": now_ms,
             "trigger_message": message.text,

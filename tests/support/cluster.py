@@ -15,6 +15,7 @@ from sqlalchemy import select
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.faults import CuttableTransport, MortalDatabase
+from tests.support.instant_slots import HANDLERS as INSTANT
 from tests.support.instant_slots import InstantSlots
 from tests.support.moved_clock import AdvancedClock, MovedClock
 from warren.broker.keys import AppKeys, ClusterKeys
@@ -221,6 +222,8 @@ class Cluster:
         memory_limit: float = 100.0,
         beat_seconds: float = 0.25,
         lane_runs: int = 1_000,
+        handlers: Sequence[str] = INSTANT,
+        code_version: str = "",
     ) -> Executor:
         self.add_app(app)
         # A busy test machine does not make executors busy, unless a test wants that.
@@ -228,7 +231,9 @@ class Cluster:
         others = {"drain_seconds": drain, "beat_seconds": beat_seconds}
         logs = RunLogs(self.folder / "logs")
         bounds = Limits(slots=slots, grace_seconds=1.0, lane_runs=lane_runs, **others, **busy)
-        make_slots: Any = partial(InstantSlots, starts=self.folder / STARTS, count=slots)
+        told = {"handlers": handlers, "code_version": code_version}
+        starts = self.folder / STARTS
+        make_slots: Any = partial(InstantSlots, starts=starts, count=slots, **told)
         if processes:
             make_slots = partial(
                 Slots,

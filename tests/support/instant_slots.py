@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from warren.broker.catalogues import Told
+from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import Outcome, ScriptLanguage
 from warren.broker.reasons.reason import Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.processes.endings import cut_off
@@ -30,12 +32,21 @@ class InstantSlots(SlotPool):
         notes_folder: Path,  # noqa: ARG002 - the interface's
         starts: Path,
         count: int,
+        handlers: Sequence[str] = HANDLERS,
+        code_version: str = "",
     ) -> None:
         self._loop = loop
         self._on_started = events.started
         self._on_finished = events.finished
         self._starts = starts
         self._count = count
+        self._handlers = tuple(handlers)
+        facts = tuple(HandlerFacts(name=name, about=f"Does {name}.") for name in handlers)
+        self._told = Told(
+            Catalogue(
+                handlers=facts, languages=tuple(map(str, ScriptLanguage)), code_version=code_version
+            )
+        )
         self._running: dict[int, Trigger] = {}
 
     @property
@@ -43,7 +54,14 @@ class InstantSlots(SlotPool):
         return self._count - len(self._running)
 
     def open(self) -> tuple[str, ...]:
-        return HANDLERS
+        return self._handlers
+
+    @property
+    def catalogue(self) -> Told:
+        return self._told
+
+    def lacks_handler(self, trigger: Trigger) -> bool:
+        return not trigger.script_language and trigger.handler not in self._handlers
 
     def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:  # noqa: ARG002
         line = {"run": trigger.run_id, "attempt": trigger.attempt, "job": trigger.job_id}

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from warren.broker.catalogues import Told
+from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Outcome
@@ -54,6 +56,14 @@ class ScriptedSlots(SlotPool):
 
     def open(self) -> tuple[str, ...]:
         return self._handlers
+
+    @property
+    def catalogue(self) -> Told:
+        facts = tuple(HandlerFacts(name=name) for name in self._handlers)
+        return Told(Catalogue(handlers=facts, code_version="v1"))
+
+    def lacks_handler(self, trigger: Trigger) -> bool:
+        return not trigger.script_language and trigger.handler not in self._handlers
 
     def has_late_log(self, run_id: int) -> bool:
         return run_id in self.late_logs

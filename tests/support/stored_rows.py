@@ -5,13 +5,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
+from sqlalchemy.orm import Session
 
 from tests.support import schemas
+from warren.broker.catalogues import Told
+from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.models import Job, Run, SkippedTicks
-from warren.sql.registry import apps, presence
+from warren.sql.registry import apps, catalogues, presence
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import planning
 from warren.sql.runs.status_columns import ENTERED
@@ -165,7 +168,30 @@ class Rows:
         self.database.write(lambda session: presence.forget_schedulers(session, before_ms=2**53))
 
     def _hold(self, kind: str, app: str, address: str, beat_ms: int, load: str) -> None:
+        told = told_in(load)
         beat = presence.Beat(
-            kind=kind, app=app, address=address, boot_id="b00t", beat_at=beat_ms, load=load
+            kind=kind,
+            app=app,
+            address=address,
+            boot_id="b00t",
+            beat_at=beat_ms,
+            load=load,
+            catalogue=told.fingerprint if told else "",
         )
-        self.database.write(lambda session: presence.hold(session, beat))
+
+        def unit(session: Session) -> None:
+            presence.hold(session, beat)
+            if told:
+                text = told.contents.decode()
+                catalogues.keep(session, told.fingerprint, text, beat_ms)
+
+        self.database.write(unit)
+
+
+def told_in(load: str) -> Told | None:
+    """Return a catalogue with the handlers that a load names for tests."""
+    try:
+        names = json.loads(load)["handlers"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return Told(Catalogue(handlers=tuple(HandlerFacts(name=str(name)) for name in names)))

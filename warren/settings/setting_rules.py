@@ -4,6 +4,7 @@ Users see the message of the ValueError, so it never contains a secret or passwo
 """
 
 import os
+import re
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -115,6 +116,13 @@ def check_webhook_allow(text: str) -> str:
     if WebhookAllowList.parse(text) == EVERYWHERE:
         raise ValueError("it lists none")
     return text
+
+
+def check_code_version(version: str) -> str:
+    """Return a version of users' code that fits beside a run."""
+    if not re.fullmatch(r"[!-~]{0,64}", version):
+        raise ValueError("it has spaces or other characters, or is too long")
+    return version
 
 
 def check_console_url(url: str) -> str:

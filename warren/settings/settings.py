@@ -28,6 +28,7 @@ from warren.settings.secret_files import SUFFIX
 from warren.settings.setting_rules import (
     check_api_token,
     check_broker_url,
+    check_code_version,
     check_console_url,
     check_database_url,
     check_emails,
@@ -95,6 +96,7 @@ class Settings:
     state_dir: Path = setting(folder, "the folder of the executors' journals", HOME / "state")
     slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)
     fresh_process: bool = setting(boolean, "true or false", default=False)
+    code_version: str | None = setting(text(check_code_version), "a word of up to 64 characters")
     idle_processes: int | None = setting(whole(0, 4000), "an integer from 0 to 4000")
     job_user: str | None = setting(text(), "the name of a user of this machine")
     job_limits: str | None = setting(

@@ -5,10 +5,18 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.reasons.reason import Reason
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
-from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.scheduler.views.process_view import (
+    NOT_IN_JSON,
+    ExecutorView,
+    NodeView,
+    executor_views,
+    node_view,
+    read_catalogues,
+)
 from warren.scheduler.views.to_json import to_json
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
@@ -48,7 +56,8 @@ def registered_executors(database: Database) -> tuple[list[ExecutorView], int]:
 
     def read(session: Session) -> tuple[list[ExecutorView], int]:
         rows, now_ms = presence.listing(session, presence.EXECUTOR), database_now_ms(session)
-        return executor_views(rows, apps.listed_by_name(session), now_ms), now_ms
+        told = read_catalogues(session, rows)
+        return executor_views(rows, apps.listed_by_name(session), now_ms, told), now_ms
 
     return database.read(read)
 
@@ -95,18 +104,29 @@ def executor_with_blockers(
 
 def executor_json(executor: ExecutorView, why: Sequence[Reason]) -> dict[str, Any]:
     """Return an executor, and why it gets no new runs, as a JSON object."""
-    return to_json(executor) | {"blocked_by": blockers.blocker_json(why)}
+    return to_json(executor, without=NOT_IN_JSON) | {"blocked_by": blockers.blocker_json(why)}
 
 
 def executor_facts(executor: ExecutorView, why: Sequence[Reason], now_ms: int) -> dict[str, str]:
     """Return everything about an executor, by name."""
     line = dict(zip(EXECUTOR_HEADERS, executor_line(executor, now_ms), strict=True))
-    handlers = ", ".join(sorted(executor.handlers))
+    listed = executor.catalogue.handlers if executor.catalogue else ()
+    missing = executor.catalogue.missing if executor.catalogue else ()
     return line | {
         "boot": executor.boot_id,
-        "handlers": handlers,
+        "code version": executor.code_version,
+        "handlers": "\n".join(map(_handler_line, listed)),
+        "scripts": ", ".join(executor.languages),
+        "no interpreter": ", ".join(missing),
         "no new runs": "; ".join(map(str, why)),
     }
+
+
+def _handler_line(handler: HandlerFacts) -> str:
+    """Return a handler with the first line of its docstring and where it is declared."""
+    place = f"{handler.module}:{handler.line}" if handler.line else handler.module
+    about = f"  {handler.about}" if handler.about else ""
+    return f"{handler.name}  ({place}){about}" if place else f"{handler.name}{about}"
 
 
 def blocker_lines(found: Blockers) -> Iterator[str]:

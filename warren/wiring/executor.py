@@ -53,6 +53,7 @@ def make_slots(
         fresh_process=settings.fresh_process,
         grace_seconds=settings.grace_seconds,
         script_languages=settings.script_languages,
+        code_version=settings.code_version or "",
         confinement=make_confinement(settings),
         is_unwanted=lambda: signals.count > 0,
     )

@@ -15,7 +15,7 @@ from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
 from warren.scheduler.views.pause_view import pause_facts
-from warren.scheduler.views.process_view import ExecutorView, NodeView, node_view
+from warren.scheduler.views.process_view import NOT_IN_JSON, ExecutorView, NodeView, node_view
 from warren.sql.listings import app_listing
 from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.models import Registration
@@ -29,7 +29,9 @@ class Blocker(msgspec.Struct, kw_only=True):
     message: str
 
 
-ExecutorAnswer = answer_type("Executor", ExecutorView, more={"blocked_by": list[Blocker]})
+ExecutorAnswer = answer_type(
+    "Executor", ExecutorView, without=NOT_IN_JSON, more={"blocked_by": list[Blocker]}
+)
 SchedulerAnswer = answer_type("Scheduler", NodeView)
 ExecutorPage, SchedulerPage = page_type(ExecutorAnswer), page_type(SchedulerAnswer)
 

@@ -25,7 +25,7 @@ from warren.scheduler.jobs.past_spec import PastSpec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.stored_spec import fingerprint
 from warren.scheduler.problems import Code, ProblemKind, Refused
-from warren.scheduler.views.process_view import executor_views, living_handlers
+from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
 from warren.sql.listings import dashboard
 from warren.sql.registry.apps import ids_by_name
 
@@ -172,7 +172,8 @@ class JobFormPages:
     def _handlers(self, session: Session) -> dict[str, list[str]]:
         """Return the handlers of online executors, each with the apps that have it."""
         rows = dashboard.executors(session, visitor().app_ids)
-        views = executor_views(rows, {}, self._services.now_ms())
+        told = read_catalogues(session, rows)
+        views = executor_views(rows, {}, self._services.now_ms(), told)
         found: dict[str, list[str]] = {}
         for app, names in sorted(living_handlers(views).items()):
             for name in sorted(names):

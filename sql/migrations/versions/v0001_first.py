@@ -66,6 +66,14 @@ def _make_tables() -> None:
     )
     op.create_index("i_app_day", "warren_app_day", ["trigger_day"])
     op.create_table(
+        "warren_catalogue",
+        sa.Column("fingerprint", sa.String(length=32), nullable=False),
+        sa.Column("contents", LONG_TEXT, nullable=False),
+        sa.Column("told_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("fingerprint"),
+        **TABLE_OPTIONS,
+    )
+    op.create_table(
         "warren_cluster",
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("cluster_id", sa.String(length=36), nullable=False),
@@ -303,6 +311,7 @@ def _make_tables() -> None:
         sa.Column("alarm_style", sa.String(length=16), nullable=True),
         sa.Column("webhook_url", sa.String(length=512), nullable=True),
         sa.Column("webhook_when", sa.String(length=16), nullable=True),
+        sa.Column("route", sa.String(length=50), nullable=True),
         sa.Column("update_time", sa.DateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("app_name", name="i_app_name"),
@@ -404,6 +413,7 @@ def _make_tables() -> None:
         sa.Column("first_routed_at", sa.BigInteger(), nullable=True),
         sa.Column("routed_by", sa.String(length=64), nullable=True),
         sa.Column("boot_id", sa.String(length=40), nullable=True),
+        sa.Column("code_version", sa.String(length=64), nullable=True),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
@@ -466,6 +476,7 @@ def _make_tables() -> None:
         sa.Column("draining", sa.SmallInteger(), nullable=False),
         sa.Column("drain_asked_at", sa.BigInteger(), nullable=False),
         sa.Column("account", sa.String(length=255), nullable=True),
+        sa.Column("catalogue", sa.String(length=32), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("registry_group", "registry_key", "registry_value", name="i_g_k_v"),
         **TABLE_OPTIONS,

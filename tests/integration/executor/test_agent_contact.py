@@ -39,10 +39,10 @@ def lose_contact(case: AgentCase) -> None:
     case.skip_seconds(CONTACT_SECONDS + 1)
 
 
-def test_heartbeats_carry_load_and_handlers(case: AgentCase) -> None:
+def test_heartbeats_carry_load_and_the_fingerprint_of_the_catalogue(case: AgentCase) -> None:
     beat = eventually(lambda: case.desk.of(Heartbeat))[-1]
 
-    assert beat.handlers == ("demo.echo",)
+    assert beat.catalogue == case.slots.catalogue.fingerprint
     assert beat.load.slots == 4
     assert beat.load.memory_percent > 0
     assert not beat.draining

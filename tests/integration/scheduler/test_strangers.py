@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
@@ -13,8 +14,10 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
+from warren.broker.catalogues import Told
 from warren.broker.keys import AppKeys
 from warren.broker.memory.transport import MemoryBroker
+from warren.broker.messages.catalogue import Catalogue, CatalogueAnswer
 from warren.broker.messages.to_executor import StillOpen, Welcome
 from warren.broker.messages.to_scheduler import (
     Ailment,
@@ -32,7 +35,7 @@ from warren.scheduler.membership import registrar
 from warren.scheduler.node import SchedulerNode
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import Registration
-from warren.sql.registry import apps, departures, presence
+from warren.sql.registry import apps, catalogues, departures, presence
 from warren.sql.registry.cluster import cluster_id
 from warren.sql.run_status import RunStatus
 
@@ -172,23 +175,43 @@ def test_boots_without_end_keep_no_executor_of_another_app_out(cluster: Cluster)
 
 
 @on_memory
-def test_handlers_without_end_are_not_kept(cluster: Cluster) -> None:
+def test_ailments_without_end_are_not_kept(cluster: Cluster) -> None:
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
     who = {"app": APP, "address": "one", "boot_id": "b"}
-    names = tuple(f"handler-{number}" for number in range(50_000))
     ailing = (Ailment.DISK,) * 50_000
 
-    beat = Heartbeat(started_at_ms=1, load=Load(), handlers=names, ailments=ailing, **who)
+    beat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailing, **who)
     node.registrar.greet(beat, "")
     node.registrar.tick(cluster.now_ms())
 
     [row] = cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
-    assert len(row.load or "") < 100_000
-    assert '"handler-0","handler-1"' in (row.load or "")
+    assert len(row.load or "") < 1_000
     [(member, _)] = node.roster.members()
     assert member.heartbeat is not None
-    assert (member.heartbeat.handlers, member.heartbeat.ailments) == ((), (Ailment.DISK,))
+    assert member.heartbeat.ailments == (Ailment.DISK,)
+
+
+@on_memory
+def test_catalogues_that_nobody_asked_for_are_not_kept(cluster: Cluster) -> None:
+    node = cluster.new_scheduler()
+    cluster.schedulers.append(node)
+    own, other = Told(Catalogue(code_version="v1")), Told(Catalogue(code_version="v2"))
+    who = {"app": APP, "address": "one", "boot_id": "b"}
+    beat = Heartbeat(started_at_ms=1, load=Load(), catalogue=own.fingerprint, **who)
+    node.roster.admit(beat)
+
+    def tell(told: Told) -> set[str]:
+        answer = CatalogueAnswer(contents=msgspec.Raw(told.contents), **who)
+        node.registrar.take_catalogue(answer)
+        asked = {own.fingerprint, other.fingerprint}
+        return set(cluster.database.read(lambda s: catalogues.read(s, asked)))
+
+    assert tell(own) == set()  # no Welcome has asked for it yet
+    node.registrar.greet(beat, "")
+    node.registrar.tick(cluster.now_ms())
+    assert tell(other) == set()
+    assert tell(own) == {own.fingerprint}
 
 
 def test_an_executor_of_one_app_can_make_no_phantom_of_another(

@@ -9,10 +9,10 @@ from flask import Flask
 from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit, make_app, signed_in
-from tests.support.stored_rows import Rows
+from tests.support.stored_rows import Rows, told_in
 from warren.sql.engine import Database
 from warren.sql.models import Registration
-from warren.sql.registry import apps, drains, executor_loads, pauses, presence
+from warren.sql.registry import apps, catalogues, drains, executor_loads, pauses, presence
 
 LOAD = {
     "cpu_percent": 42.4,
@@ -25,6 +25,8 @@ LOAD = {
 
 
 def beat(database: Database, clock: Clock, app: str, address: str, load: str | None = None) -> None:
+    told = told_in(json.dumps(LOAD))
+    assert told is not None
     sign = presence.Beat(
         kind=presence.ADMIN if app in (presence.SCHEDULER, presence.CONSOLE) else "EXECUTOR",
         app=app,
@@ -32,8 +34,14 @@ def beat(database: Database, clock: Clock, app: str, address: str, load: str | N
         boot_id="boot-one-2",
         beat_at=clock.now_ms(),
         load=json.dumps(LOAD) if load is None else load,
+        catalogue=told.fingerprint,
     )
-    database.write(lambda session: presence.hold(session, sign))
+
+    def unit(session: Session) -> None:
+        presence.hold(session, sign)
+        catalogues.keep(session, told.fingerprint, told.contents.decode(), clock.now_ms())
+
+    database.write(unit)
 
 
 def asked(database: Database) -> list[str]:

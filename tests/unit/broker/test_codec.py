@@ -46,7 +46,7 @@ CALLBACK = Callback(
             boot_id="b1",
             started_at_ms=1,
             load=Load(cpu_percent=12.5, slots=4),
-            handlers=("a", "b"),
+            catalogue="0" * 32,
         ),
         IdleBeatAnswer(
             question_id="q", address="h", boot_id="b", busy_jobs={4: "runs"}, free_slots=1

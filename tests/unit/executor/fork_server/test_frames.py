@@ -5,10 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from warren.broker.messages.catalogue import ABOUT_LIMIT, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
 from warren.executor.fork_server import frames
+from warren.executor.fork_server.zygote import HANDLERS_PER_PACKET
 
 TRIGGER = Trigger(
     run_id=1,
@@ -37,7 +39,10 @@ OF_ONE_THAT_STAYS = msgspec.structs.replace(RESULT, will_end=False)
         (frames.Fork(number=1, handler="x"), frames.decode_to_zygote),
         (frames.Signal(number=1, signal=15), frames.decode_to_zygote),
         (frames.Ping(), frames.decode_to_zygote),
-        (frames.HandlerNames(names=("a", "b"), last=False), frames.decode_from_zygote),
+        (
+            frames.HandlersLoaded(handlers=(HandlerFacts(name="a", line=3),), folder="/x"),
+            frames.decode_from_zygote,
+        ),
         (frames.LoadFailed(line="l", traceback="t"), frames.decode_from_zygote),
         (frames.Forked(number=1, pid=2, started_at_ms=3), frames.decode_from_zygote),
         (frames.Exited(number=1, code=-9, survivors="x"), frames.decode_from_zygote),
@@ -141,14 +146,17 @@ def test_exit_of_an_old_kind_has_its_defaults() -> None:
 
 
 def test_worst_packets_fit() -> None:
-    names = frames.HandlerNames(names=("ü" * 255,) * 100, last=False)
+    longest = HandlerFacts(
+        name="\x00" * 255, about="\x00" * ABOUT_LIMIT, module="\x00" * 255, line=2**53 - 1
+    )
+    handlers = frames.HandlersLoaded(handlers=(longest,) * HANDLERS_PER_PACKET)
     load_failed = frames.LoadFailed(line="\x00" * 2_000, traceback="\x00" * 16_000)
 
     exited = frames.Exited(
         number=1, error="\x00" * frames.NOTE_LIMIT, why="\x00" * REASON_LIMIT, survivors="ü" * 999
     )
 
-    assert len(frames.encode(names)) <= frames.PACKET_LIMIT
+    assert len(frames.encode(handlers)) <= frames.PACKET_LIMIT
     assert len(frames.encode(exited)) <= frames.PACKET_LIMIT
     assert len(frames.encode(load_failed)) <= frames.PACKET_LIMIT
 

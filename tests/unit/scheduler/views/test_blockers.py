@@ -31,6 +31,9 @@ def executor(address: str = "a", **facts: Any) -> ExecutorView:
         "cpu_percent": 0,
         "memory_percent": 0,
         "handlers": ("report",),
+        "languages": (),
+        "code_version": "",
+        "catalogue": None,
     }
     return ExecutorView(**plain | facts)
 

@@ -75,7 +75,7 @@ def test_clock_ahead_of_ours_is_no_silence() -> None:
 def test_load_that_cannot_be_read_is_none(load: str | None) -> None:
     row = executor(load=load)
 
-    assert shown(row)[9:] == (0, 0, 0, 0, 0, ())
+    assert shown(row)[9:] == (0, 0, 0, 0, 0, (), (), "", None)
     assert len(executor_line(shown(row), NOW)) == len(EXECUTOR_HEADERS)
 
 
@@ -86,7 +86,6 @@ def test_load_is_shown_in_words() -> None:
         "slots": 8,
         "running": 3,
         "waiting": 5,
-        "handlers": ["a", "b"],
     }
     row = executor(load=json.dumps(load))
 
