@@ -16,6 +16,7 @@ from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
 from warren.scheduler.jobs.rules import check_addresses, check_title
 from warren.scheduler.jobs.spec import AppSpec
+from warren.scheduler.routing.built_in_routes import Route
 from warren.sql.models import App
 from warren.sql.registry import apps
 
@@ -41,6 +42,16 @@ class AppForm(ConsoleForm):
         default=AUTOMATIC,
     )
     addresses = TextAreaField(lazy_gettext("Addresses"))
+    route = SelectField(
+        lazy_gettext("Route"),
+        choices=select_choices(
+            (route, option.name)
+            for route, option in job_labels.ROUTE.items()
+            if route != Route.SHARDING_BROADCAST
+        ),
+        validate_choice=False,
+        default="",
+    )
     emails = StringField(lazy_gettext("Alarm e-mail"))
     webhook = StringField(lazy_gettext("Alarm webhook"))
     style = SelectField(
@@ -116,6 +127,7 @@ class AppForm(ConsoleForm):
             name=name,
             title=self.title.data or name,
             addresses=parts(self.addresses.data) if self.mode.data == LISTED else (),
+            route=self.route.data or "",
             alarm=AlarmTargets(
                 emails=parts(self.emails.data),
                 webhook=self.webhook.data or "",
@@ -165,6 +177,7 @@ def form_of(app: App) -> AppForm:
             "title": app.title,
             "mode": LISTED if app.address_type == apps.MANUAL else AUTOMATIC,
             "addresses": "\n".join(addresses),
+            "route": app.route or "",
             "emails": ", ".join(apps.split(app.alarm_email)),
             "webhook": app.alarm_webhook or "",
             "style": app.alarm_style or "",

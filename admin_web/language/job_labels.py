@@ -54,7 +54,11 @@ SCHEDULE = {
     kind.kind: Option(lazy_gettext(kind.title), lazy_gettext(kind.advice))
     for kind in sorted(KINDS.values(), key=lambda kind: not kind.fires)
 }
-ROUTE = {
+ROUTE: Mapping[Any, Option] = {
+    "": Option(
+        lazy_gettext("default"),
+        lazy_gettext("The app's route; if it has none, consistent hash."),
+    ),
     Route.FIRST: Option(
         lazy_gettext("first"),
         lazy_gettext(
@@ -91,6 +95,10 @@ ROUTE = {
         lazy_gettext(
             "The executor that ran this job longest ago, so that none runs it twice in a row."
         ),
+    ),
+    Route.LEAST_LOADED: Option(
+        lazy_gettext("least loaded"),
+        lazy_gettext("The executor with the most free slots. For runs that may overlap."),
     ),
     Route.FAILOVER: Option(
         lazy_gettext("failover"),

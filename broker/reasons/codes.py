@@ -108,6 +108,7 @@ class Why(Sentence):
     ONE_OF = "%(route)s of %(n)s"
     TURN = "%(route)s, turn %(n)s"
     USE = "%(route)s, use %(n)s"
+    FREE_SLOTS = "%(route)s, free slots: %(n)s"
     BY_HASH = "%(route)s of job %(id)s"
     SHARD_OF = "%(route)s, shard %(index)s of %(total)s"
     SHARD = "%(route)s, shard %(index)s"

@@ -12,6 +12,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.jobs.rules import (
     check_addresses,
     check_app_name,
+    check_app_route,
     check_new_app_name,
     check_title,
 )
@@ -43,7 +44,7 @@ class AppCommands:
 
         """
         check_new_app_name(spec.name)
-        _check(spec)
+        self._check(spec)
 
         def unit(session: Session) -> int:
             child_links.lock(session)
@@ -65,7 +66,7 @@ class AppCommands:
             NotFound: there is no such app.
 
         """
-        _check(spec)
+        self._check(spec)
 
         def unit(session: Session) -> bool:
             app = app_listing.lock(session, app_id)
@@ -108,24 +109,25 @@ class AppCommands:
 
         self._context.write(Right.ADMINISTER, unit)
 
+    def _check(self, spec: AppSpec) -> None:
+        check_app_name(spec.name)
+        check_title(spec.title or "")
+        check_addresses(spec.addresses)
+        check_app_route(spec.route, self._context.added_routes)
+        for problem in (
+            *target_rules.problems(spec.alarm),
+            *target_rules.webhook_problems(spec.webhook),
+        ):
+            raise problem
+
     def _note(self, session: Session, action: Action, app: App, **values: dict[str, str]) -> None:
         now_ms = self._context.now_ms()
         self._context.note(session, action, app.name, app.id, now_ms, **values)
 
 
-def _check(spec: AppSpec) -> None:
-    check_app_name(spec.name)
-    check_title(spec.title or "")
-    check_addresses(spec.addresses)
-    for problem in (
-        *target_rules.problems(spec.alarm),
-        *target_rules.webhook_problems(spec.webhook),
-    ):
-        raise problem
-
-
 def _apply_spec(session: Session, app: App, spec: AppSpec) -> None:
     apps.list_addresses(session, app.id, spec.addresses)
+    apps.set_route(session, app.id, spec.route)
     recipients.set_app(session, app.id, columns_of(spec.alarm, spec.webhook))
 
 
@@ -134,6 +136,7 @@ def app_record(app: App) -> dict[str, str]:
     return {
         "title": app.title,
         "addresses": app.address_list or "",
+        "route": app.route or "",
         "alarm_email": app.alarm_email or "",
         "alarm_webhook": app.alarm_webhook or "",
         "alarm_style": app.alarm_style or "",

@@ -110,8 +110,8 @@ class Choice(Text):
     known: tuple[str, ...]
 
     def change(self, before: str, after: str) -> tuple[str, str]:
-        """Return both as they are, without quotes."""
-        return before, after
+        """Return both as they are, without quotes; one that was not chosen is the default."""
+        return before or "default", after or "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Tags
 from warren.scheduler.jobs.fields import RULED, Field
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import ROUTES, JobSpec
 from warren.scheduler.one_line import is_line
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
+from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.registry import read_schedule
 
 LANGUAGES = tuple(ScriptLanguage)
@@ -91,6 +92,16 @@ def check_title(title: str) -> None:
     """Raise Problem if an app's title is too long or has control characters."""
     if not is_line(title, _LONGEST["title"]):
         raise Problem(Code.TITLE, "title", most=_LONGEST["title"], got=title[:100])
+
+
+def check_app_route(route: str, added_routes: Sequence[str]) -> None:
+    """Raise Problem unless jobs of an app may have this route by default; empty = the usual one.
+
+    Whether a job is a broadcast is for the job alone to say.
+    """
+    known = [one for one in (*ROUTES, *added_routes) if one != Route.SHARDING_BROADCAST]
+    if route and route not in known:
+        raise unknown_word("route", FieldName("route"), route, known)
 
 
 def check_addresses(addresses: Sequence[str]) -> None:

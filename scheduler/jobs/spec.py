@@ -20,7 +20,7 @@ from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.sql.job_choices import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
 
-#: XXL-JOB's routes; an installation may add more.
+#: The built-in routes; an installation may add more.
 ROUTES = tuple(route.value for route in Route)
 BLOCKS = tuple(Block)
 MISFIRES = tuple(MisfirePolicy)
@@ -34,6 +34,7 @@ class AppSpec:
     Attributes:
         title: None = leave it unchanged.
         addresses: the executors to route to, in this order; empty = all that register.
+        route: of its jobs that name none; empty = DEFAULT_ROUTE.
         alarm: who gets failure alarms of jobs without targets of their own, and the alarm that
             the app has no executor.
         webhook: receives the ends of runs of jobs without a webhook of their own.
@@ -43,6 +44,7 @@ class AppSpec:
     name: str
     title: str | None = None
     addresses: tuple[str, ...] = ()
+    route: str = ""
     alarm: AlarmTargets = NOBODY
     webhook: RunWebhook = NO_WEBHOOK
 
@@ -58,6 +60,7 @@ class JobSpec:
     Attributes:
         schedule_kind: a kind of `scheduler/schedules/registry.py`, which reads `schedule_value`.
         timezone: empty = the scheduler's.
+        route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
         fresh_process: None = the executor decides.
@@ -78,7 +81,7 @@ class JobSpec:
     script_source: Annotated[str, Text(group="script", custom=True)] = ""
     script_remark: Annotated[str, Text(group="script", custom=True)] = ""
     param: Annotated[str, Text()] = ""
-    route: Annotated[str, Choice(ROUTES)] = "FIRST"
+    route: Annotated[str, Choice(ROUTES)] = ""
     block: Annotated[str, Choice(BLOCKS)] = "SERIAL_EXECUTION"
     misfire: Annotated[str, Choice(MISFIRES)] = "DO_NOTHING"
     late_limit: Annotated[int, Number(5, 86_400, "s")] = LATE_LIMIT_SECONDS

@@ -19,6 +19,7 @@ def app_spec(app: App) -> AppSpec:
         name=app.name,
         title=None if app.title == app.name else app.title,
         addresses=apps.split(app.address_list) if app.address_type == apps.MANUAL else (),
+        route=app.route or "",
         alarm=targets_of(app.alarm_email, app.alarm_webhook, app.alarm_style),
         webhook=webhook_of(app.webhook_url, app.webhook_when),
     )

@@ -1,4 +1,4 @@
-"""Which executor a run goes to: ten routes, added ones, and the probes they need."""
+"""Which executor a run goes to: eleven routes, added ones, and the probes they need."""
 
 from warren.scheduler.routing.hash_ring import consistent_hash
 

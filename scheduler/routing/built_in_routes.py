@@ -1,4 +1,4 @@
-"""XXL-JOB's ten routes. A memory left by another route, before an edit, is ignored."""
+"""XXL-JOB's ten routes, and LEAST_LOADED. What another route remembered is ignored."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ _ROUND_STARTS = 100
 
 
 class Route(StrEnum):
-    """XXL-JOB's routes."""
+    """The routes that every installation has."""
 
     FIRST = "FIRST"
     LAST = "LAST"
@@ -33,6 +33,7 @@ class Route(StrEnum):
     CONSISTENT_HASH = "CONSISTENT_HASH"
     LEAST_FREQUENTLY_USED = "LEAST_FREQUENTLY_USED"
     LEAST_RECENTLY_USED = "LEAST_RECENTLY_USED"
+    LEAST_LOADED = "LEAST_LOADED"
     FAILOVER = "FAILOVER"
     BUSYOVER = "BUSYOVER"
     SHARDING_BROADCAST = "SHARDING_BROADCAST"
@@ -101,6 +102,14 @@ def least_recently_used(request: RouteRequest, _random: Random) -> Choice:
     order.remove(chosen)
     words = Why.ONE_OF(route=route, n=len(live))
     return Choice(chosen, words, {"route": route, "order": [*order, chosen]})
+
+
+def least_loaded(request: RouteRequest, random: Random) -> Choice:
+    """Choose the one with the most free slots, by what schedulers know; of equals, any."""
+    free = request.free_slots
+    most = max(free.get(address, 0) for address in request.candidates)
+    best = [address for address in request.candidates if free.get(address, 0) == most]
+    return Choice(random.choice(best), Why.FREE_SLOTS(route=Route.LEAST_LOADED, n=most))
 
 
 def failover(request: RouteRequest, _random: Random) -> Choice:
@@ -180,6 +189,7 @@ BUILT_IN: Mapping[str, Router] = MappingProxyType(
         Route.CONSISTENT_HASH: Router(by_hash),
         Route.LEAST_FREQUENTLY_USED: Router(least_frequently_used, needs_memory=True),
         Route.LEAST_RECENTLY_USED: Router(least_recently_used, needs_memory=True),
+        Route.LEAST_LOADED: Router(least_loaded, needs_slots=True),
         Route.FAILOVER: Router(failover, probe=Probe.BEAT, takes_first_ok=True),
         Route.BUSYOVER: Router(
             busyover, probe=Probe.IDLE_BEAT, takes_first_ok=True, needs_memory=True

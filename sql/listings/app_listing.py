@@ -8,6 +8,7 @@ from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.job_choices import DEFAULT_ROUTE
 from warren.sql.models import App, AppDay, Job, Registration, Run
 from warren.sql.registry import pauses
 from warren.sql.registry.presence import EXECUTOR
@@ -23,8 +24,12 @@ class ListedApp(NamedTuple):
     jobs: int
 
 
+#: The route by which a job's runs go.
+EFFECTIVE_ROUTE = func.coalesce(func.nullif(Job.route, ""), App.route, DEFAULT_ROUTE)
+
+
 class RoutedJob(NamedTuple):
-    """A job and its route."""
+    """A job and the route by which its runs go."""
 
     id: int
     route: str
@@ -66,7 +71,7 @@ def with_started_jobs(session: Session, app_ids: Collection[int] | None) -> set[
 
 def started_jobs(session: Session, app: str, *, limit: int) -> list[RoutedJob]:
     """Return started jobs of an app."""
-    started = query(RoutedJob, Job).join(App, App.id == Job.app_id)
+    started = query(RoutedJob, Job, route=EFFECTIVE_ROUTE).join(App, App.id == Job.app_id)
     started = started.where(App.name == app, Job.is_enabled == 1).limit(limit)
     return fetch(session, RoutedJob, started)
 

@@ -53,7 +53,8 @@ class Job(Model):
     timezone: Mapped[str | None] = mapped_column(String(64))
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50), default="DO_NOTHING")
     late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)
-    route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="FIRST")
+    #: Empty = the app's, and without that DEFAULT_ROUTE.
+    route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="")
     handler: Mapped[str | None] = mapped_column("executor_handler", String(255))
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
     block: Mapped[str] = mapped_column(

@@ -123,6 +123,14 @@ def list_addresses(session: Session, app_id: int, addresses: Sequence[str]) -> b
     return True
 
 
+def set_route(session: Session, app_id: int, route: str) -> None:
+    """Set the route of an app's jobs that name none; empty = the usual one."""
+    app = session.get_one(App, app_id)
+    if (app.route or "") != route:
+        app.route, app.update_time = route or None, _now()
+        session.flush()
+
+
 def _insert_or_ignore(session: Session, name: str, title: str) -> Insert:
     row = {"name": name, "title": title, "address_type": AUTOMATIC, "update_time": _now()}
     return of(session).insert_or_ignore(App, App.name).values(row)

@@ -58,12 +58,16 @@ class ScriptedSlots(SlotPool):
         return self._handlers
 
     @property
-    def catalogue(self) -> Told:
+    def catalogue(self) -> Told | None:
+        if self.is_remote:
+            return None
         facts = tuple(HandlerFacts(name=name) for name in self._handlers)
         return Told(Catalogue(handlers=facts, code_version="v1"))
 
     def lacks_handler(self, trigger: Trigger) -> bool:
-        return not trigger.script_language and trigger.handler not in self._handlers
+        if self.is_remote or trigger.script_language:
+            return False
+        return trigger.handler not in self._handlers
 
     def has_late_log(self, run_id: int) -> bool:
         return run_id in self.late_logs

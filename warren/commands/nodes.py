@@ -24,6 +24,7 @@ from warren.views.nodes import (
     executor_json,
     executor_line,
     executor_with_blockers,
+    handler_lines,
     registered_schedulers,
     scheduler_line,
 )
@@ -72,6 +73,8 @@ def show_executor(settings: Settings, address: str, as_json: bool) -> None:
         print_json(executor_json(one, why))
         return
     print_facts(executor_facts(one, why, now))
+    for line in handler_lines(one):
+        print(f"  {line}")
 
 
 @executors.command("drain", epilog=examples("warren executors drain reports-1"))

@@ -90,6 +90,8 @@ def _app_lines(app: AppSpec) -> Iterator[str]:
         yield from _field("title", app.title)
     if app.addresses:
         yield from _field("addresses", app.addresses)
+    if app.route:
+        yield from _field("route", app.route)
     yield from _target_lines("alarm", app.alarm)
     yield from _target_lines("webhook", app.webhook)
 

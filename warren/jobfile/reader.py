@@ -31,7 +31,7 @@ from warren.scheduler.problems import Problem
 
 #: Problems reported at most; a file with more is probably no job file.
 MOST_PROBLEMS = 50
-_APP = ("name", "title", "addresses", "alarm", "webhook")
+_APP = ("name", "title", "addresses", "route", "alarm", "webhook")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +132,7 @@ class _FileReader:
 
     def __init__(self, now_ms: int, added_routes: Sequence[str]) -> None:
         self.reader = YamlReader()
+        self._added_routes = added_routes
         self.apps: dict[str, AppSpec] = {}
         self.specs: list[JobSpec] = []
         self.app_lines: dict[str, int] = {}
@@ -171,6 +172,7 @@ class _FileReader:
             name=name,
             title=title,
             addresses=self._addresses(found.get("addresses")),
+            route=self._route(found.get("route")),
             alarm=self._alarm(found.get("alarm")),
             webhook=self._webhook(found.get("webhook")),
         )
@@ -181,6 +183,13 @@ class _FileReader:
         addresses: tuple[str, ...] = self.reader.value(texts, entry) or ()
         self.reader.check(entry.line, lambda: job_rules.check_addresses(addresses))
         return addresses
+
+    def _route(self, entry: Entry | None) -> str:
+        if entry is None or is_null(entry.node):
+            return ""
+        route: str = self.reader.value(text, entry) or ""
+        self.reader.check(entry.line, lambda: job_rules.check_app_route(route, self._added_routes))
+        return route
 
     def _alarm(self, entry: Entry | None) -> AlarmTargets:
         said = read_targets(self.reader, entry, "alarm")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.catalogue import HandlerFacts
@@ -24,7 +25,7 @@ from warren.sql.listings import app_listing
 from warren.sql.models import Registration
 from warren.sql.registry import apps, presence
 from warren.sql.registry.liveness import ProcessState
-from warren.views.terminal import relative
+from warren.views.terminal import relative, visible
 
 #: States as people read them; JSON has the states themselves.
 _STATE_WORDS = {
@@ -104,26 +105,34 @@ def executor_with_blockers(
 
 def executor_json(executor: ExecutorView, why: Sequence[Reason]) -> dict[str, Any]:
     """Return an executor, and why it gets no new runs, as a JSON object."""
-    return to_json(executor, without=NOT_IN_JSON) | {"blocked_by": blockers.blocker_json(why)}
+    told = executor.catalogue.handlers if executor.catalogue else ()
+    return to_json(executor, without=NOT_IN_JSON) | {
+        "handler_facts": [msgspec.structs.asdict(one) for one in told],
+        "blocked_by": blockers.blocker_json(why),
+    }
 
 
 def executor_facts(executor: ExecutorView, why: Sequence[Reason], now_ms: int) -> dict[str, str]:
     """Return everything about an executor, by name."""
     line = dict(zip(EXECUTOR_HEADERS, executor_line(executor, now_ms), strict=True))
-    listed = executor.catalogue.handlers if executor.catalogue else ()
     missing = executor.catalogue.missing if executor.catalogue else ()
     return line | {
         "boot": executor.boot_id,
-        "code version": executor.code_version,
-        "handlers": "\n".join(map(_handler_line, listed)),
+        "code": executor.code_version,
+        "handlers": ", ".join(sorted(executor.handlers)),
         "scripts": ", ".join(executor.languages),
-        "no interpreter": ", ".join(missing),
+        "lacking": ", ".join(missing),
         "no new runs": "; ".join(map(str, why)),
     }
 
 
+def handler_lines(executor: ExecutorView) -> list[str]:
+    """Return a line for each handler: its name, where it is declared, what its docstring says."""
+    told = executor.catalogue.handlers if executor.catalogue else ()
+    return [visible(_handler_line(one)) for one in told if one.about or one.module]
+
+
 def _handler_line(handler: HandlerFacts) -> str:
-    """Return a handler with the first line of its docstring and where it is declared."""
     place = f"{handler.module}:{handler.line}" if handler.line else handler.module
     about = f"  {handler.about}" if handler.about else ""
     return f"{handler.name}  ({place}){about}" if place else f"{handler.name}{about}"

@@ -52,6 +52,7 @@ class AppBody(msgspec.Struct, kw_only=True):
     name: str | None = None
     title: str | None = None
     addresses: list[str] = []
+    route: str = ""
     alarm: AppAlarm | None = None
     webhook: AppWebhook | None = None
     id: int | None = None
@@ -66,6 +67,7 @@ class AppFacts(msgspec.Struct, kw_only=True):
     name: str
     title: str
     addresses: list[str]
+    route: str
     alarm: AppAlarm | None
     webhook: AppWebhook | None
     jobs: int
@@ -192,6 +194,7 @@ def app_spec_of(app: str, body: AppBody) -> AppSpec:
         name=app,
         title=body.title,
         addresses=tuple(body.addresses),
+        route=body.route,
         alarm=AlarmTargets(emails=tuple(alarm.emails), webhook=alarm.webhook, style=alarm.style),
         webhook=RunWebhook(url=webhook.url, when=webhook.when),
     )
@@ -209,6 +212,7 @@ def _answer(call: Call, app: App, jobs: int, held: ShownPause | None) -> AppFact
         name=app.name,
         title=app.title,
         addresses=[*spec.addresses],
+        route=spec.route,
         alarm=alarm if spec.alarm else None,
         webhook=webhook if spec.webhook else None,
         jobs=jobs,

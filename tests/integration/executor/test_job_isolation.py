@@ -15,7 +15,7 @@ from warren.executor.handlers.handler_registry import HandlersError
 LOADED = {
     "warren": "broker executor",
     "warren.broker": "messages reasons",
-    "warren.broker.messages": "to_executor values",
+    "warren.broker.messages": "catalogue to_executor values",
     "warren.broker.reasons": "codes reason stored",
     "warren.executor": "begin_notes disk errors fork_server handlers regular_files",
     "warren.executor.fork_server": "confinement fork_server forking frames interpreter job_limits "

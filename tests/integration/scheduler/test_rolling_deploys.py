@@ -1,5 +1,6 @@
 """A new handler comes to one executor after the other: runs go only where it is."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.instant_slots import HANDLERS
 from warren.broker.messages.to_scheduler import Heartbeat, Load
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.models import Registration, Run, StoredCatalogue
@@ -32,7 +33,7 @@ def deploy(cluster: Cluster) -> None:
 
 @on_memory
 @pytest.mark.parametrize(
-    "route", ["FIRST", "LAST", "ROUND", "CONSISTENT_HASH", "FAILOVER", "BUSYOVER", "RANDOM"]
+    "route", ["FIRST", "LAST", "ROUND", "CONSISTENT_HASH", "FAILOVER", "BUSYOVER", "LEAST_LOADED"]
 )
 def test_a_run_goes_only_where_its_handler_is(cluster: Cluster, route: str) -> None:
     deploy(cluster)
@@ -108,6 +109,54 @@ def test_a_run_waits_for_the_executor_that_brings_its_handler(cluster: Cluster) 
     cluster.executor("b-new")
 
     assert settled(cluster, run_id).address == "b-new"
+
+
+@on_memory
+def test_jobs_without_a_route_spread_and_each_stays_with_its_executor(cluster: Cluster) -> None:
+    cluster.scheduler()
+    for address in ("one", "two", "three"):
+        cluster.executor(address)
+    cluster.wait_online("one", "two", "three")
+    names = [f"job-{number}" for number in range(12)]
+    cluster.apply(*[JobSpec(name=name, app="demo", handler="noop") for name in names])
+
+    twice = [cluster.trigger(name) for name in names * 2]
+
+    where = [settled(cluster, run_id).address for run_id in twice]
+    assert where[:12] == where[12:]
+    assert len(set(where)) > 1
+
+
+@on_memory
+def test_jobs_without_a_route_go_by_that_of_their_app(cluster: Cluster) -> None:
+    cluster.scheduler()
+    for address in ("one", "two"):
+        cluster.executor(address)
+    cluster.wait_online("one", "two")
+    app = AppSpec(name="demo", route="LAST")
+    specs = [JobSpec(name=f"job-{number}", app="demo", handler="noop") for number in range(6)]
+    cluster.commands().apply([app], specs, dry_run=False, prune=False)
+
+    runs = [settled(cluster, cluster.trigger(spec.name)) for spec in specs]
+
+    assert {run.address for run in runs} == {"two"}
+
+
+@on_memory
+def test_least_loaded_takes_the_most_free_slots_and_counts_what_it_has_sent(
+    cluster: Cluster,
+) -> None:
+    cluster.scheduler()
+    cluster.executor("big", slots=4)
+    cluster.executor("small", slots=2)
+    cluster.wait_online("big", "small")
+    cluster.job("work", handler="sleep", param="30", route="LEAST_LOADED", concurrency=4)
+
+    runs = [cluster.trigger("work") for _ in range(6)]
+
+    eventually(lambda: all(cluster.run(one).address for one in runs))
+    where = Counter(cluster.run(one).address for one in runs)
+    assert where == {"big": 4, "small": 2}
 
 
 @on_memory

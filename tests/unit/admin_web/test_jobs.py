@@ -917,7 +917,7 @@ class TestOnePage:
         page = operator.get("/jobs/new").text
         wrong = operator.post("/jobs/create", GOOD | {"retries": "many"}).text
 
-        assert "Route: first · " in page
+        assert "Route: default · " in page
         assert page.count('<details class="card fold">') == 4
         assert page.count('<details class="card fold" open>') == 0
         assert wrong.count('<details class="card fold" open>') >= 1

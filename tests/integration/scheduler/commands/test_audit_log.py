@@ -109,7 +109,13 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
     rows: Rows,
 ) -> None:
     secret = "https://example.com/?token=secret"
-    others = {"retry_delay": 9, "fresh_process": True, "alarm_style": "slack", "param": "p"}
+    others = {
+        "retry_delay": 9,
+        "route": "ROUND",
+        "fresh_process": True,
+        "alarm_style": "slack",
+        "param": "p",
+    }
     contacts = {
         "author": "ops",
         "tags": ("night",),

@@ -67,7 +67,7 @@ def the_job(database: Database) -> Job:
 def test_each_change_is_told_by_the_names_of_fields(admin: Visit, job_id: int) -> None:
     page = admin.get(f"/jobs/{job_id}/history").text
 
-    for words in ("Retries 1 5", "Parameter x y", "Route first round robin", "alice"):
+    for words in ("Retries 1 5", "Parameter x y", "Route default round robin", "alice"):
         assert words in text(page), words
     assert "executor_fail_retry_count" not in page
     assert page.count("<tr>") > 5

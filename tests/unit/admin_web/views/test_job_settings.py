@@ -57,7 +57,7 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
 def test_what_is_not_set_has_none(app: Flask) -> None:
     values = shown(app, JobSpec(name="nightly", app="reports", handler="report"))
 
-    assert values == ["report", "first", "queue", "skip", "60", "at most once", "1"]
+    assert values == ["report", "default", "queue", "skip", "60", "at most once", "1"]
 
 
 def test_of_a_secret_only_that_there_is_one_is_shown(app: Flask) -> None:

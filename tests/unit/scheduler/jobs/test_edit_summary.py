@@ -33,7 +33,7 @@ NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?"}
         ({}, {"timeout": 30}, "timeout: 0 -> 30"),
         ({}, {"fresh_process": True}, "fresh_process: the executor's -> true"),
         ({}, {"fresh_process": False}, "fresh_process: the executor's -> false"),
-        ({}, {"route": "ROUND"}, "route: FIRST -> ROUND"),
+        ({}, {"route": "ROUND"}, "route: default -> ROUND"),
         ({}, {"alarm_emails": ("a@example.com",)}, "alarm emails: '' -> 'a@example.com'"),
         ({}, {"timezone": "Asia/Shanghai"}, "timezone: '' -> 'Asia/Shanghai'"),
         (

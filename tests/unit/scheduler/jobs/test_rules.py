@@ -6,6 +6,7 @@ import pytest
 
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import ROUTES, JobSpec
+from warren.scheduler.problems import Problem
 from warren.scheduler.routing import routes
 
 NOW_MS = 1_790_000_000_000
@@ -26,9 +27,9 @@ def test_every_route_of_this_version_is_right(route: str) -> None:
     assert found(route=route) == []
 
 
-def test_routes_are_all_ten_and_can_be_routed() -> None:
+def test_routes_are_all_eleven_and_can_be_routed() -> None:
     assert set(ROUTES) == set(routes.BUILT_IN)
-    assert len(ROUTES) == 10
+    assert len(ROUTES) == 11
 
 
 def test_unknown_route_is_refused_with_the_nearest_one() -> None:
@@ -157,3 +158,11 @@ def test_child_that_is_no_name_is_refused(child: str) -> None:
 
 def test_child_that_is_named_twice_is_refused() -> None:
     assert found(children=("a", "b", "a")) == [("children", "duplicate child 'a'")]
+
+
+def test_a_broadcast_is_no_route_of_an_app() -> None:
+    rules.check_app_route("", ())
+    rules.check_app_route("OURS", ("OURS",))
+
+    with pytest.raises(Problem, match="unknown route 'SHARDING_BROADCAST'"):
+        rules.check_app_route("SHARDING_BROADCAST", ())
