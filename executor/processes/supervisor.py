@@ -203,7 +203,7 @@ class ForkServerSupervisor:
         self.error = ""
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
         if frame.native_threads:
-            self._log.warning("native_threads_found", count=frame.native_threads)
+            self._log.warning("native_threads_left", count=frame.native_threads)
 
     def _tell_slow(self, link: ZygoteLink) -> None:
         seconds = round(time.monotonic() - link.started_at)

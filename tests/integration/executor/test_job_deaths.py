@@ -383,7 +383,7 @@ for _ in range(2):
     finished = harness.run("quick", "still runs")
     harness.close()
 
-    [warned] = [event for event in harness.events if event["event"] == "native_threads_found"]
+    [warned] = [event for event in harness.events if event["event"] == "native_threads_left"]
     assert warned["count"] == 2
     assert finished.message == "still runs"
 
