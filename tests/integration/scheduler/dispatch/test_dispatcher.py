@@ -159,7 +159,7 @@ def test_a_full_address_holds_up_no_other_job_however_many_wait_for_it_and_slow_
     cluster.job("other")
     other = cluster.trigger("other", addresses=["two"])
 
-    for _ in range(14):
+    for _ in range(20):
         still.dispatcher.tick(cluster.now_ms())
         cluster.pass_time(still, 1.2 * FULL_SECONDS)
 
