@@ -1,4 +1,7 @@
-"""`make bench` with small figures, so that what measures does not rot."""
+"""`make bench` with small figures, so that what measures does not rot.
+
+The first test takes seconds; the others start services of their own, and are left to a release.
+"""
 
 import json
 import re
@@ -7,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import comparison, throughput
+from benchmarks.bare import pipeline
+from benchmarks.bare.links import PACKED
 from benchmarks.console import MORE, PAGES
 from benchmarks.peers.peer import BIN, PEERS
 from benchmarks.peers.private_redis import PrivateRedis
+from benchmarks.servers import Servers
+from benchmarks.stack import Stack
+from benchmarks.table import Table
 from tests.support.command import Command
 from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
@@ -35,19 +44,43 @@ MEASURED = (
 )
 
 
-pytestmark = [
-    pytest.mark.release,
-    pytest.mark.skipif(
-        SERVER != "mariadbd",
-        reason="measures MariaDB, and fills its tables from MariaDB's sequences",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    SERVER != "mariadbd",
+    reason="measures MariaDB, and fills its tables from MariaDB's sequences",
+)
 needs_services = pytest.mark.skipif(
     not (PrivateRabbit.is_installed() and PrivateMariaDB.is_installed()),
     reason="the services are not installed: make services",
 )
 
 
+def test_few_runs_are_measured_and_compared_with_the_bare_pipeline(
+    tmp_path: Path,
+    rabbitmq: PrivateRabbit,
+    mariadb: PrivateMariaDB,
+    vhost: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own, found = Servers(rabbitmq, mariadb, tmp_path), comparison.Comparison(jobs=2, runs=10)
+    stack = Stack(own)
+    try:
+        stack.start()
+        url = mariadb.create_database()
+        bare = pipeline.measure(url, vhost, 10, jobs=2, messages=PACKED, servers=own.clocks())
+        found.packed.append(bare)
+        found.single.append(bare)
+        found.ours.append(throughput.measure(stack, throughput.jobs(stack, 2), 10))
+        stack.audit()
+    finally:
+        stack.close()
+
+    Table(own.facts()).add(comparison.rows([found], [">= 0.80"]))
+
+    words = r"^runs/s, end to end, 10 runs of 2 jobs +\S+ +\S+ of the bare pipeline +>= 0\.80$"
+    assert re.search(words, capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.release
 @needs_services
 def test_the_benchmark_measures_everything_and_keeps_its_table_in_a_file(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
@@ -66,6 +99,7 @@ def test_the_benchmark_measures_everything_and_keeps_its_table_in_a_file(tmp_pat
     assert processes < set(kept["throughput"][0]["ours"][0]["cpu_us"])
 
 
+@pytest.mark.release
 @needs_services
 def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
@@ -84,6 +118,7 @@ def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.release
 @needs_services
 def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
@@ -105,6 +140,7 @@ def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: 
     ]
 
 
+@pytest.mark.release
 @needs_services
 def test_the_benchmark_of_the_gateway_measures_runs_in_turn_with_warrens_own(
     tmp_path: Path,
@@ -122,6 +158,7 @@ def test_the_benchmark_of_the_gateway_measures_runs_in_turn_with_warrens_own(
     assert kept["rows"][-1]["what"] == "a gateway with 3 idle remotes"
 
 
+@pytest.mark.release
 @needs_services
 def test_the_benchmark_of_growth_compares_runs_beside_few_and_many_stored(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
@@ -142,6 +179,7 @@ def test_the_benchmark_of_growth_compares_runs_beside_few_and_many_stored(tmp_pa
         assert rate["rows_read"] > 0
 
 
+@pytest.mark.release
 @needs_services
 @pytest.mark.skipif(
     not (BIN.is_dir() and PrivateRedis.is_installed()),
