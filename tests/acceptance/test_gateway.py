@@ -1,0 +1,41 @@
+"""A run through the real gateway, executed by a stand-in that speaks XXL-JOB's protocol.
+
+The executors that people have are tested in `tests/interop`, before a release: they come from PyPI.
+"""
+
+import sys
+from pathlib import Path
+
+from tests.support.command import Command
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+from tests.support.remote_executors import TOKEN, GatewayCase
+from warren.sql.run_status import RunStatus
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_run_goes_to_an_executor_that_registered_and_its_end_comes_back(
+    tmp_path: Path, sqlite_schema_url: str, vhost: str
+) -> None:
+    python, starts = Path(sys.executable), tmp_path / "starts"
+    with (
+        Deployment(tmp_path, database_url=sqlite_schema_url, broker_url=vhost) as deployment,
+        GatewayCase(deployment, python.parent) as case,
+    ):
+        scheduler = deployment.scheduler()
+        case.gateway()
+        deployment.await_schedulers(scheduler)
+        deployment.job("remote", handler="any")
+        url = f"http://127.0.0.1:{case.port}"
+        stand_in = ("-m", "benchmarks.gateway.remotes", url, deployment.app, TOKEN, "1")
+        env = {"PYTHONPATH": str(ROOT), "BENCH_STARTS": str(starts)}
+
+        with Command(*stand_in, folder=tmp_path, env=env, program=python):
+            [address] = eventually(case.listed, 40.0)
+            [run] = deployment.await_final(deployment.trigger("remote"))
+
+        assert (run.status, run.message) == (RunStatus.SUCCEEDED, "done")
+        assert run.address == address
+        assert starts.read_text().split() == [str(run.id)]
+        deployment.assert_nothing_left()
