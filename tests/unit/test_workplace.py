@@ -1,6 +1,9 @@
 """What a contributor meets first, and the promise that it works: workflow, hooks, README, links."""
 
+import os
 import re
+import signal
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import yaml
 from tests.support import documentation
 
 ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "scripts/run-tests"
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -99,6 +103,18 @@ class TestWorkflow:
         assert {"lint", "tests", "release-check", "docs", "coverage"} <= set(called)
         assert set(called) <= TARGETS
 
+    def test_it_checks_for_a_release_each_night_and_for_a_tag_whatever_is_pushed(
+        self, workflow: dict[str, Any]
+    ) -> None:
+        when = workflow["jobs"]["release"]["if"]
+        starts = workflow[True]  # what YAML makes of `on`
+
+        assert starts["schedule"]
+        assert starts["push"]["tags"]
+        assert "'schedule'" in when
+        assert "'refs/tags/'" in when
+        assert "github.event_name" in workflow["concurrency"]["group"]
+
     def test_it_may_only_read_the_repository(self, workflow: dict[str, Any]) -> None:
         assert workflow["permissions"] == {"contents": "read"}
 
@@ -120,6 +136,48 @@ class TestMakefile:
 
         assert "--seed examples/jobs.yaml" in recipe
         assert "--apply" not in recipe
+
+    def test_make_tests_runs_every_folder_of_tests(self) -> None:
+        makefile = (ROOT / "Makefile").read_text()
+        others = re.search(r"^OTHER_TESTS := (.*)$", makefile, re.MULTILINE)
+        assert others
+
+        there = {path.relative_to(ROOT).parts[:2] for path in ROOT.glob("tests/**/test_*.py")}
+
+        assert {"tests/unit", *others[1].split()} == {"/".join(parts) for parts in there}
+
+
+class TestRunner:
+    """`scripts/run-tests`, with a shell in the place of pytest."""
+
+    def test_what_a_killed_run_left_is_removed_by_the_next(self, tmp_path: Path) -> None:
+        killed = run_tests(tmp_path, "kill -9 $PPID")
+        [left] = tmp_path.iterdir()
+
+        run = run_tests(tmp_path, "true")
+
+        assert (killed.returncode, run.returncode) == (-signal.SIGKILL, 0)
+        assert left.name.startswith("warren-tests.")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_what_a_run_at_work_and_a_failed_one_wrote_stays(self, tmp_path: Path) -> None:
+        failed = run_tests(tmp_path, "exit 1")
+        kept = {tmp_path / Path(failed.stdout.split()[-1])}
+
+        run = run_tests(tmp_path, f'{RUNNER} /bin/true && ls -d "$TMPDIR"/warren-tests.*')
+
+        assert (failed.returncode, run.returncode) == (1, 0)
+        at_work = set(map(Path, run.stdout.split()))
+        assert len(at_work - kept) == 1
+        assert set(tmp_path.iterdir()) == kept < at_work
+
+
+def run_tests(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    pytest_ = folder.parent / f"{folder.name}-pytest"
+    pytest_.write_text(f"#!/bin/sh\n{script}\n")
+    pytest_.chmod(0o700)
+    env = os.environ | {"TMPDIR": str(folder)}
+    return subprocess.run([RUNNER, pytest_], env=env, capture_output=True, text=True, check=False)
 
 
 class TestTemplates:
