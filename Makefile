@@ -61,7 +61,8 @@ test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
 
 release-check: $(TEST_INSTALLED) services ## What only a release needs: long tests, packaging, XXL-JOB's executors; needs PyPI, Maven, Go
 	@scripts/build-console
-	@CI=true scripts/run-tests $(BIN)/pytest --dist worksteal --numprocesses $(TEST_WORKERS) -m release $(PYTEST_ARGS)
+	@CI=true scripts/run-tests $(BIN)/pytest -rs --dist worksteal --numprocesses $(TEST_WORKERS) -m release \
+		--ignore tests/interop $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory interop
 
 check: test ## The same as test
