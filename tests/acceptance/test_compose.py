@@ -1,4 +1,4 @@
-"""The services of docker-compose.yml as plain processes, on the tests' own RabbitMQ and MariaDB.
+"""The services of docker-compose.yml as plain processes, on a RabbitMQ and a MariaDB of the tests.
 
 What their images do is done here by hand: a database and its user, and the broker's definitions.
 """
@@ -149,6 +149,18 @@ class Host:
                 place.mkdir(parents=True, exist_ok=True)
                 text = f"{place}{text.removeprefix(target)}"
         return text
+
+
+@pytest.fixture(scope="module")
+def rabbitmq(_broken_rabbitmq: PrivateRabbit) -> PrivateRabbit:
+    """The worker's own broker: the names in the file are the same for every worker."""
+    return _broken_rabbitmq
+
+
+@pytest.fixture(scope="module")
+def mariadb(_broken_mariadb: PrivateMariaDB) -> PrivateMariaDB:
+    """The worker's own database server, for the same reason."""
+    return _broken_mariadb
 
 
 @pytest.fixture(scope="module")
