@@ -1,6 +1,7 @@
 """The services of docker-compose.yml as plain processes, on a RabbitMQ and a MariaDB of the tests.
 
 What their images do is done here by hand: a database and its user, and the broker's definitions.
+The file itself and the rights in the definitions are read in `tests/unit/test_deployment_files.py`.
 """
 
 import json
@@ -47,6 +48,8 @@ SECRETS = {
     "EXECUTOR_PASSWORD": "executor-password-of-the-tests",
 }
 VHOST = "warren"
+
+pytestmark = pytest.mark.release
 
 
 class Host:
