@@ -209,11 +209,13 @@ class ForkServerSupervisor:
         seconds = round(time.monotonic() - link.started_at)
         self._log.warning("handlers_awaited", source=self._importing, seconds=seconds)
 
-    def _watch_import(self, link: ZygoteLink) -> None:
+    def _watch_import(self, pid: int) -> None:
         """Tell, again and again, that a replacement still imports the handlers."""
-        if link is self._link and not self.is_ready:
+        # By its id: a timer that held a dead one would hold its descriptors too.
+        link = self._link
+        if link is not None and link.pid == pid and not self.is_ready:
             self._tell_slow(link)
-            self._loop.call_later(SLOW_IMPORT_SECONDS[1], self._watch_import, link)
+            self._loop.call_later(SLOW_IMPORT_SECONDS[1], self._watch_import, pid)
 
     def _on_death(self) -> None:
         link, self._link = self._link, None
@@ -259,7 +261,7 @@ class ForkServerSupervisor:
             self._backoff = min(self._backoff * 2, BACKOFF_SECONDS[1])
         else:
             self._listen(self._link)
-            self._loop.call_later(SLOW_IMPORT_SECONDS[0], self._watch_import, self._link)
+            self._loop.call_later(SLOW_IMPORT_SECONDS[0], self._watch_import, self._link.pid)
 
 
 def _check_wanted(is_unwanted: Callable[[], bool]) -> None:

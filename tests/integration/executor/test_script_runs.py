@@ -14,6 +14,7 @@ from tests.support.processes import Process
 from tests.support.slot_harness import SlotHarness, processes_holding
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Outcome, ScriptLanguage
+from warren.executor.fork_server.orphans import MARK
 from warren.executor.processes.script_files import INTERPRETERS
 
 HANDLER = """
@@ -300,6 +301,8 @@ class TestSurroundings:
             "WARREN_SHARD_INDEX": "1",
             "WARREN_SHARD_TOTAL": "3",
             "WARREN_SCHEDULED_AT": "2023-11-14T22:13:20.500+00:00",
+            # What is left of a crashed executor's runs is found by it.
+            MARK: ours.get(MARK),
         }
         # A Python that starts under LANG=C sets LC_CTYPE for what it starts.
         assert found.get("LC_CTYPE", found["LANG"]) == "C.UTF-8"

@@ -52,16 +52,17 @@ def test_a_job_fires_on_every_tick_of_its_cron(cluster: Cluster) -> None:
     assert min(late) >= 0
 
 
-def test_an_unknown_handler_fails_with_those_words(cluster: Cluster) -> None:
+def test_a_handler_that_nobody_has_is_waited_for_and_then_named(cluster: Cluster) -> None:
+    cluster.be_quick()
     cluster.scheduler()
     cluster.executor(processes=True)
+    cluster.wait_online()
     cluster.job("lost", handler="nowhere")
 
     run = cluster.wait_final(cluster.trigger("lost"))
 
-    assert run.status == RunStatus.FAILED
-    assert (run.trigger_code, run.handle_code) == (200, 500)
-    assert "no handler named 'nowhere'" in (run.message or "")
+    assert run.status == RunStatus.UNDELIVERED
+    assert run.message == "no online executor has handler 'nowhere': one"
 
 
 def test_a_running_run_is_killed_by_its_id(cluster: Cluster) -> None:
