@@ -165,6 +165,12 @@ def test_each_package_is_a_link_of_warren() -> None:
     assert links == {package: f"../{package}" for package in architecture.INNER}
 
 
+def test_coverage_counts_the_files_that_no_test_loads_in_every_package() -> None:
+    coverage = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["run"]
+
+    assert set(coverage["source_dirs"]) == set(ARROWS)  # it follows no links
+
+
 def test_nothing_installed_needs_what_is_never_installed(code: CodeBase) -> None:
     assert architecture.forbidden_packages(code, NEVER_INSTALLED) == []
 
