@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,13 +22,16 @@ from tests.support.restored_logs import restored_logs
 from tests.support.schemas import MariaDBSchemas, SQLiteSchema
 from tests.support.shared_services import SharedServices
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 __all__ = ["restored_logs"]
 
 _VHOSTS_AT_ONCE = 25
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
 #: Fixtures that several tests share and that use the machine for as long as they live: processes.
-_SHARED = ("_fleet", "_survivors", "_served")
+_SHARED = ("_fleet", "_survivors", "_served", "chromium")
 
 
 def pytest_configure() -> None:
@@ -139,6 +142,19 @@ def own_mariadb(_broken_mariadb: PrivateMariaDB) -> Iterator[PrivateMariaDB]:
     """A second database server, to be stopped and killed; one per worker, like `own_rabbitmq`."""
     yield _broken_mariadb
     _broken_mariadb.heal()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Browser"]:
+    """A browser; what tests do in it they do in contexts of their own, which cost little.
+
+    It ends with the last test in a row that wants it: until then no event loop may run here.
+    """
+    from tests.support.browser import browser, require_chromium  # noqa: PLC0415 - few need it
+
+    require_chromium()
+    with browser() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, StorageState, expect
 
 from tests.support.acting import NamedUsers
-from tests.support.browser import PATIENCE_MS, browser, choose_password, require_chromium, sign_in
+from tests.support.browser import PATIENCE_MS, choose_password, require_chromium, sign_in
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
@@ -82,12 +82,6 @@ def site(
         deployment.await_schedulers(scheduler)
         deployment.await_executors(executor)
         yield Site(deployment, url, password)
-
-
-@pytest.fixture(scope="module")
-def chromium(site: Site) -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import pytest
 from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import PATIENCE_MS, browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
+from tests.support.browser import PATIENCE_MS, page_of, require_chromium
+from tests.support.console import Clock, add_user, make_app, make_password_quick
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
@@ -70,29 +70,20 @@ def url(app: Flask) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(scope="module")
-def chromium(url: str) -> Iterator[Browser]:
-    with browser() as found:
-        yield found
-
-
 @pytest.fixture
 def page(url: str, chromium: Browser) -> Iterator[Page]:
     """The administrator's browser; afterwards nothing may have run or been refused."""
-    context = chromium.new_context(base_url=url, locale="en", timezone_id="UTC")
-    context.set_default_timeout(PATIENCE_MS)
-    context.add_init_script(_LISTEN)
-    page = context.new_page()
+    page = page_of(chromium, url, "admin", timezone_id="UTC")
+    page.context.set_default_timeout(PATIENCE_MS)
+    page.context.add_init_script(_LISTEN)
     wrong: list[str] = []
     page.on(
         "dialog", lambda dialog: (wrong.append(f"a dialog: {dialog.message}"), dialog.dismiss())
     )
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if _is_refusal(said.text) else None)
-    sign_in(page, url, "admin", PASSWORD)
-    expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
     yield page
-    context.close()
+    page.context.close()
     assert wrong == []
 
 

@@ -4,9 +4,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.support.console import PASSWORD
+from tests.support.plain_browser import PlainBrowser
 
 #: Keep it from contacting anything but the console.
 ARGUMENTS = (
@@ -49,6 +53,20 @@ def browser() -> Iterator[Browser]:
             yield found
         finally:
             found.close()
+
+
+def page_of(chromium: Browser, url: str, name: str, **options: Any) -> Page:
+    """Return a page in a context of its own, in which this user with PASSWORD has signed in.
+
+    It has opened nothing yet. `options` are those of the context.
+    """
+    plain = PlainBrowser(url)
+    assert plain.sign_in(name, PASSWORD).status == 303
+    context = chromium.new_context(base_url=url, locale="en", **options)
+    context.add_cookies(
+        [{"name": cookie.name, "value": cookie.value or "", "url": url} for cookie in plain.cookies]
+    )
+    return context.new_page()
 
 
 def sign_in(page: Page, url: str, name: str, password: str) -> None:

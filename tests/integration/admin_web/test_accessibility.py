@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.acting import acting
-from tests.support.browser import browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.browser import page_of
+from tests.support.console import Clock, add_user, make_app, make_password_quick
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
 from warren import admin_web
@@ -99,6 +99,7 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
     rows.executor("host-1:9999", clock.now, load)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    make_password_quick(rows.database, "alice")
     server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
     server.start()
     yield f"http://127.0.0.1:{server.port}", made
@@ -107,21 +108,13 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
 
 
 @pytest.fixture
-def page(site: tuple[str, SampleApp]) -> Iterator[Page]:
-    require_chromium()
-    with browser() as found:
-        context = found.new_context(
-            viewport={"width": 1280, "height": 900},
-            locale="en",
-            base_url=site[0],
-            reduced_motion="reduce",
-        )
-        context.add_init_script(_HIDDEN)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        sign_in(page, site[0], "alice", PASSWORD)
-        expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
-        yield page
+def page(chromium: Browser, site: tuple[str, SampleApp]) -> Iterator[Page]:
+    wide: ViewportSize = {"width": 1280, "height": 900}
+    found = page_of(chromium, site[0], "alice", viewport=wide, reduced_motion="reduce")
+    found.context.add_init_script(_HIDDEN)
+    found.set_default_timeout(PATIENCE_MS)
+    yield found
+    found.context.close()
 
 
 def violations(page: Page) -> list[Any]:

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 import pytest
 from flask import Flask
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.acting import acting
-from tests.support.browser import browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.browser import page_of
+from tests.support.console import Clock, add_user, make_app, make_password_quick
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.accounts.users import Role
 
-WIDE = {"width": 1280, "height": 900}
+WIDE: ViewportSize = {"width": 1280, "height": 900}
 
 
 @dataclass
@@ -38,6 +38,7 @@ def shop(sqlite_schema_url: str) -> Iterator[Shop]:
             at = clock.now - 1 - number * 1_000
             rows.run(job_id, at, status="FAILED", message=f"disk {number} full", started_at=at)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    make_password_quick(rows.database, "alice")
     app = make_app(rows.database, clock)
     server = ConsoleServer(app, host="127.0.0.1", port=0)
     server.start()
@@ -47,17 +48,10 @@ def shop(sqlite_schema_url: str) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def page(shop: Shop) -> Iterator[Page]:
-    require_chromium()
-    with browser() as found:
-        yield signed_in(found, shop.url)
-
-
-def signed_in(found: Browser, url: str) -> Page:
-    page = found.new_context(viewport=WIDE, locale="en", base_url=url).new_page()
-    sign_in(page, url, "alice", PASSWORD)
-    expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
-    return page
+def page(chromium: Browser, shop: Shop) -> Iterator[Page]:
+    found = page_of(chromium, shop.url, "alice", viewport=WIDE)
+    yield found
+    found.context.close()
 
 
 def test_what_failed_is_found_by_its_error_and_run_again(page: Page) -> None:
@@ -101,6 +95,7 @@ def test_a_saved_filter_leads_to_queued_runs_that_are_killed_together(
 def test_the_keyboard_alone_leads_to_a_job(page: Page) -> None:
     if not MANIFEST.exists():
         pytest.skip("the console's scripts are not built: make console")
+    page.goto("/")
 
     page.keyboard.press("Control+k")
     box = page.get_by_role("combobox")

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import delete
 
-from tests.support.browser import browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.browser import page_of
+from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
 from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
@@ -54,6 +54,7 @@ class Site:
 def site(sqlite_schema_url: str) -> Iterator[Site]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    make_password_quick(rows.database, "alice")
     rows.scheduler("node-1", clock.now + 3_600_000)
     rows.job("nightly", "reports")
     server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=free_port())
@@ -64,21 +65,11 @@ def site(sqlite_schema_url: str) -> Iterator[Site]:
     rows.database.close()
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    require_chromium()
-    with browser() as found:
-        yield found
-
-
 @pytest.fixture
 def page(chromium: Browser, site: Site) -> Iterator[Page]:
-    context = chromium.new_context(locale="en", base_url=site.url)
-    found = context.new_page()
-    sign_in(found, site.url, "alice", PASSWORD)
-    expect(found.get_by_role("heading", level=1)).to_have_text("Dashboard")
+    found = page_of(chromium, site.url, "alice")
     yield found
-    context.close()
+    found.context.close()
 
 
 def type_new_job(page: Page) -> None:

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
-from tests.support.browser import browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.browser import page_of, sign_in
+from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.registry import apps
 
-PHONE = {"width": 390, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 800}
 
 
 @pytest.fixture
@@ -21,6 +21,8 @@ def url(sqlite_schema_url: str) -> Iterator[str]:
     database.write(lambda session: apps.ensure(session, "reports"))
     add_user(database, "alice", Role.ADMINISTRATOR)
     add_user(database, "victor", Role.VIEWER, "reports")
+    for name in ("alice", "victor"):
+        make_password_quick(database, name)
     server = ConsoleServer(make_app(database, Clock()), host="127.0.0.1", port=0)
     server.start()
     yield f"http://127.0.0.1:{server.port}"
@@ -28,23 +30,8 @@ def url(sqlite_schema_url: str) -> Iterator[str]:
     database.close()
 
 
-@pytest.fixture
-def chromium() -> Iterator[Browser]:
-    require_chromium()
-    with browser() as found:
-        yield found
-
-
-def a_phone(chromium: Browser, url: str, name: str) -> Page:
-    page = chromium.new_context(viewport=PHONE, locale="en", base_url=url).new_page()
-    sign_in(page, url, name, PASSWORD)
-    expect(page.get_by_role("heading", level=1)).to_have_text("Dashboard")
-    return page
-
-
 def test_who_is_disabled_is_asked_to_sign_in_at_the_next_click(chromium: Browser, url: str) -> None:
-    victor, alice = a_phone(chromium, url, "victor"), a_phone(chromium, url, "alice")
-    victor.goto("about:blank")  # a live page would go to the sign-in by itself, at any moment
+    victor, alice = (page_of(chromium, url, name, viewport=PHONE) for name in ("victor", "alice"))
     alice.goto("/users")
     alice.get_by_role("link", name="victor").click()
 
@@ -62,3 +49,5 @@ def test_who_is_disabled_is_asked_to_sign_in_at_the_next_click(chromium: Browser
     expect(victor.get_by_role("heading", level=1)).to_have_text("Sign in")
     sign_in(victor, url, "victor", PASSWORD)
     expect(victor.get_by_text("Wrong user name or password.")).to_be_visible()
+    victor.context.close()
+    alice.context.close()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import browser, require_chromium, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app
+from tests.support.browser import page_of
+from tests.support.console import Clock, add_user, make_app, make_password_quick
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.accounts.users import Role
@@ -26,6 +26,7 @@ _WIDER = """
 def site(sqlite_schema_url: str) -> Iterator[str]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
+    make_password_quick(rows.database, "alice")
     job_id = rows.job(LONG, "reports", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
     rows.job("nightly report", "reports", author="somebody.with.a.long.name@example.com")
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
@@ -51,18 +52,10 @@ def site(sqlite_schema_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def chromium() -> Iterator[Browser]:
-    require_chromium()
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture
-def page(chromium: Browser, site: str) -> Page:
-    found = chromium.new_context(locale="en", base_url=site).new_page()
-    sign_in(found, site, "alice", PASSWORD)
-    expect(found.get_by_role("heading", level=1)).to_have_text("Dashboard")
-    return found
+def page(chromium: Browser, site: str) -> Iterator[Page]:
+    found = page_of(chromium, site, "alice")
+    yield found
+    found.context.close()
 
 
 def test_no_table_is_wider_than_its_place_in_any_window(page: Page) -> None:
