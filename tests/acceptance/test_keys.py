@@ -4,6 +4,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.support.command import Command
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
@@ -36,6 +38,7 @@ def restart(old: Command, start: Callable[[], Command], welcome: str) -> Command
     return fresh
 
 
+@pytest.mark.release
 def test_the_secret_is_changed_under_load_and_nothing_is_lost(deployment: Deployment) -> None:
     old_key, new_key = app_key(SECRET, "demo"), app_key(NEW, "demo")
     schedulers = [deployment.scheduler(), deployment.scheduler()]

@@ -8,15 +8,17 @@ T = TypeVar("T")
 
 
 def eventually(check: Callable[[], T], seconds: float = 30.0, every: float = 0.005) -> T:
-    """Return the first truthy value of `check`, which is called every few milliseconds.
+    """Return the first truthy value of `check`, called after `every` seconds, then less often.
 
-    A check that raises AssertionError counts as not true yet.
+    A check that raises AssertionError counts as not true yet. The pause grows to ten times `every`,
+    so that waiting takes little of what is waited for.
 
     Raises:
         AssertionError: after `seconds`, with the check and its last value or error.
 
     """
     deadline = time.monotonic() + seconds
+    longest = 10 * every
     while True:
         failure: AssertionError | None = None
         value: T | None = None
@@ -31,3 +33,4 @@ def eventually(check: Callable[[], T], seconds: float = 30.0, every: float = 0.0
             text = f"{name} did not come true within {seconds} s, last value: {value!r}"
             raise AssertionError(text) from failure
         time.sleep(every)
+        every = min(1.25 * every, longest)
