@@ -66,7 +66,7 @@ class JobState(msgspec.Struct, kw_only=True):
     stop_reason: str
 
 
-#: A job as it is sent: everything is optional but what it runs; `state` is ignored.
+#: A job as it is sent: everything is optional but what it runs; `state` and `warnings` are ignored.
 JobBody: Any = msgspec.defstruct(
     "JobBody",
     [
@@ -75,16 +75,19 @@ JobBody: Any = msgspec.defstruct(
         *_optional(_TOP),
         *_Groups,
         ("state", dict[str, Any] | None, None),
+        ("warnings", list[str] | None, None),
     ],
     kw_only=True,
 )
-#: A job as it is returned: with every field.
+#: A job as it is returned: with every field. `warnings` are what is suspicious about a job that was
+#: just saved; other answers leave them out.
 JobAnswer: Any = msgspec.defstruct(
     "Job",
     [
         *((key, _type(field)) for key, field in _TOP.items()),
         *((key, kind) for key, kind, _ in _Groups),
         ("state", JobState),
+        ("warnings", list[str] | msgspec.UnsetType, msgspec.UNSET),
     ],
     kw_only=True,
 )

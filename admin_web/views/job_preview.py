@@ -7,10 +7,11 @@ from zoneinfo import ZoneInfo
 from flask_babel import gettext
 
 from warren.admin_web.language import job_labels
+from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.problem_text import problem_text
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.registry import has_schedule
+from warren.scheduler.schedules.registry import has_schedule, hint
 from warren.scheduler.schedules.upcoming import first_fires
 from warren.sql.instants import moment
 
@@ -20,9 +21,13 @@ FIRES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A schedule in words and its first times, or what is wrong with it."""
+    """A schedule in words and its first times, or what is wrong with it.
+
+    `hint` says what in it is easily misread.
+    """
 
     words: str = ""
+    hint: str = ""
     fires: tuple[int, ...] = ()
     zone: str = ""
     wrong: str = ""
@@ -50,4 +55,4 @@ def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
     if not fires and has_schedule(kind):
         return Preview(wrong=gettext("It will not run again."))
     words = job_labels.schedule_words(kind, value)
-    return Preview(words=words, fires=tuple(fires), zone=zone)
+    return Preview(words=words, hint=hint(kind, value, language()), fires=tuple(fires), zone=zone)

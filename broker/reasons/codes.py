@@ -138,6 +138,13 @@ class Why(Sentence):
     ROUTE_FAILED = "route %(route)s failed: %(fault)s"
     SCRIPT_GONE = "its version of the script is gone"
 
+    # -- what is told about the handler of a job that is saved --------------------------------
+
+    HANDLER_MISSING = "no online executor has %(name)r"
+    HANDLER_MISSING_NEAR = "no online executor has %(name)r; did you mean %(near)r?"
+    UNCHECKED_OFFLINE = "its handler was not checked: no executor of app %(app)s is online"
+    UNCHECKED_UNTOLD = "its handler was not checked: %(address)s does not tell all its handlers"
+
     # -- why nothing is sent to an executor or of a job at present -----------------------------
 
     NO_SCHEDULER_ONLINE = "no scheduler is online"

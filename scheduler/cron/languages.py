@@ -47,6 +47,8 @@ class Language:
     on_last_weekday: str
     in_months: str
     in_years: str
+    number_is: str
+    did_you_mean: str
     nth: tuple[str, ...]
     weekdays: tuple[str, ...]
     months: tuple[str, ...]
@@ -104,6 +106,8 @@ ENGLISH = Language(
     on_last_weekday="on the last {} of the month",
     in_months="in {}",
     in_years="in {}",
+    number_is="{} is {}",
+    did_you_mean="; did you mean {}?",
     nth=("first", "second", "third", "fourth", "fifth"),
     weekdays=("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"),
     months=(
@@ -158,6 +162,8 @@ CHINESE = Language(
     on_last_weekday="每月最后一个{}",
     in_months="{}",
     in_years="{} 年",
+    number_is="{} 是{}",
+    did_you_mean="；是否应为 {}？",
     nth=("第一个", "第二个", "第三个", "第四个", "第五个"),
     weekdays=("周日", "周一", "周二", "周三", "周四", "周五", "周六"),
     months=tuple(f"{number}月" for number in range(1, 13)),
@@ -179,6 +185,7 @@ TRADITIONAL_CHINESE = replace(
     before_last_day="最後一天的前 {} 天",
     weekday_nearest="離{}最近的工作日",
     on_last_weekday="每月最後一個{}",
+    did_you_mean="；是否應為 {}？",
     nth=("第一個", "第二個", "第三個", "第四個", "第五個"),
     weekdays=("週日", "週一", "週二", "週三", "週四", "週五", "週六"),
 )

@@ -3,6 +3,7 @@
 Pure. The words of each language are in `languages`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ from warren.scheduler.cron.languages import CHINESE, ENGLISH, TRADITIONAL_CHINES
 
 #: Most times of day that are listed one by one.
 LISTED_TIMES = 6
+#: The number of a weekday, not that of a step or of `#`.
+_WEEKDAY_NUMBER = re.compile(r"(?<![/#0-9])[1-7]")
+#: Numbers that mean in Quartz what is usually wanted: working days, and the weekend.
+_AS_USUAL = ({2, 3, 4, 5, 6}, {1, 7})
 _LANGUAGES = {"en": ENGLISH, "zh": CHINESE, "zh-TW": TRADITIONAL_CHINESE}
 
 
@@ -31,10 +36,8 @@ def cron_words(expression: str, tag: str) -> str:
 
     Any other language than Chinese gets English. Raises `Problem` like `Cron.parse`.
     """
-    Cron.parse(expression, "UTC")
-    fields = expression.upper().split()
-    second, minute, hour, month_day, month, weekday, year = (*fields, "*")[:7]
-    language = _LANGUAGES.get(tag) or _LANGUAGES.get(tag.partition("-")[0], ENGLISH)
+    second, minute, hour, month_day, month, weekday, year = _fields(expression)
+    language = _language(tag)
     day = _weekdays(language, weekday) if month_day == "?" else _month_days(language, month_day)
     return language.sentence(
         time=_times(language, _Part(SECOND, second), _Part(MINUTE, minute), _Part(HOUR, hour)),
@@ -43,6 +46,39 @@ def cron_words(expression: str, tag: str) -> str:
         month=_named(language.in_months, month, lambda text: _months(language, text)),
         year=_named(language.in_years, year, lambda text: _numbers(language, YEAR, text)),
     )
+
+
+def weekday_hint(expression: str, tag: str) -> str:
+    """Return which weekdays an expression's numbers are; empty if it names them, or has none.
+
+    Elsewhere 1 is Monday, so where that is likely, the same with names follows. `tag` as above.
+    """
+    text, language = _fields(expression)[5], _language(tag)
+    if text in ("*", "?") or not _WEEKDAY_NUMBER.search(text):
+        return ""
+    hint = language.number_is.format(text, _weekday_words(language, text))
+    return hint + (language.did_you_mean.format(meant) if (meant := _meant(text)) else "")
+
+
+def _fields(expression: str) -> tuple[str, ...]:
+    """Return the seven fields. Raises `Problem` like `Cron.parse`."""
+    Cron.parse(expression, "UTC")
+    return (*expression.upper().split(), "*")[:7]
+
+
+def _language(tag: str) -> Language:
+    return _LANGUAGES.get(tag) or _LANGUAGES.get(tag.partition("-")[0], ENGLISH)
+
+
+def _meant(text: str) -> str:
+    """Return a field with names for its numbers, as if 1 were Monday; empty if that is unlikely."""
+    if "/" in text:  # a step has no names
+        return ""
+    if text[-1:] != "L" and "#" not in text:
+        days = {day for one in spans(DAY_OF_WEEK, text) for day in one.numbers(DAY_OF_WEEK)}
+        if days in _AS_USUAL:
+            return ""
+    return _WEEKDAY_NUMBER.sub(lambda number: DAY_OF_WEEK.names[int(number[0]) % 7], text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +203,14 @@ def _weekdays(language: Language, text: str) -> str:
         return language.on_nth_weekday.format(language.nth[int(nth) - 1], _weekday(language, day))
     if text.endswith("L") and len(text) > 1:
         return language.on_last_weekday.format(_weekday(language, text.removesuffix("L")))
-    if text == "L":
-        text = "7"
-    return language.on_weekdays.format(_items(language, DAY_OF_WEEK, text, language.weekdays))
+    return language.on_weekdays.format(_weekday(language, "7" if text == "L" else text))
+
+
+def _weekday_words(language: Language, text: str) -> str:
+    """Return the weekdays of a field, without `on` unless it counts them in a month."""
+    if "#" in text or text.endswith("L"):
+        return _weekdays(language, text)
+    return _weekday(language, text)
 
 
 def _weekday(language: Language, text: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from warren.scheduler.cron.expression import Cron
-from warren.scheduler.cron.words import cron_words
+from warren.scheduler.cron.words import cron_words, weekday_hint
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.schedule import Schedule, Translate, ValueForm
 
@@ -35,6 +35,14 @@ class CronSchedule(Schedule):
             return cron_words(value, language)
         except Problem:
             return value
+
+    @classmethod
+    def hint(cls, value: str, language: str) -> str:
+        """Return which weekdays the numbers of an expression are."""
+        try:
+            return weekday_hint(value, language)
+        except Problem:
+            return ""
 
     def next_after(self, after_ms: int, _anchor_ms: int) -> int | None:
         """Return the first match after this instant."""

@@ -42,6 +42,11 @@ def shown_as(kind: str) -> type[Schedule]:
     return KINDS.get(kind, NoSchedule)
 
 
+def hint(kind: str, value: str | None, language: str = "en") -> str:
+    """Return in words what in a row's schedule is easily misread; empty if nothing is."""
+    return shown_as(kind).hint(value or "", language)
+
+
 def written(kind: str, value: str | None) -> str:
     """Return a row's schedule in the words of a job file; an unknown kind by its own name."""
     if kind not in KINDS:

@@ -75,6 +75,11 @@ class Schedule(ABC):
         return translate(cls.sentence) % {"value": value}
 
     @classmethod
+    def hint(cls, _value: str, _language: str) -> str:
+        """Return in words what in a value is easily misread; empty if nothing is."""
+        return ""
+
+    @classmethod
     def waiting_for(cls, _value: str) -> str:
         """Return, in English, what a job waits for until it has a next tick."""
         return ""

@@ -132,12 +132,38 @@ def test_handler_that_no_living_executor_has_is_a_warning(desk: Desk) -> None:
     desk.rows.executor("alive", now + 60_000, json.dumps({"handlers": ["often"]}))
     desk.rows.executor("silent", now - 60_000, json.dumps({"handlers": ["report.daily"]}))
 
-    done = desk.warren("jobs", "apply", desk.file(JOBS))
+    odd = '  - {name: night, app: reports, handler: ofen, schedule: {cron: "0 0 2 ? * 1-5"}}\n'
+    file = desk.file(JOBS + odd)
+    foreseen = desk.warren("jobs", "apply", file, "--dry-run")
+    done = desk.warren("jobs", "apply", file)
+    again = desk.warren("jobs", "apply", file)
 
-    said = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    assert len(said) == 2
-    assert "no online executor of app 'reports' has handler 'report.daily'" in said[0]
-    assert "by.hand" in said[1]
+    said = [
+        "warning: job 'reports/nightly': no online executor has 'report.daily'",
+        "warning: job 'reports/manual': no online executor has 'by.hand'",
+        "warning: job 'reports/night': no online executor has 'ofen'; did you mean 'often'?",
+        "warning: job 'reports/night': 1-5 is Sunday to Thursday; did you mean MON-FRI?",
+    ]
+    assert foreseen.stderr.splitlines() == done.stderr.splitlines() == said
+    assert again.stderr.splitlines() == said[:3]
+    assert "+ would create job reports/night, stopped (enabled is not set)\n" in foreseen.stdout
+    assert "+ created job reports/night, stopped (enabled is not set)\n" in done.stdout
+    assert "+ created job reports/manual\n" in done.stdout
+
+
+def test_json_of_an_applied_file_has_the_warnings_about_each_job(desk: Desk) -> None:
+    listed = desk.listed("jobs", "apply", desk.file(JOBS), "--json")
+
+    why = ["its handler was not checked: no executor of app reports is online"]
+    assert [one["warnings"] for one in listed] == [[], why, why, why]
+
+
+def test_next_fires_say_which_weekdays_numbers_are(desk: Desk) -> None:
+    desk.rows.job("odd", schedule_kind="CRON", schedule_value="0 0 2 ? * 1-5", is_enabled=1)
+
+    done = desk.warren("jobs", "next", "odd")
+
+    assert done.stderr == "warning: 1-5 is Sunday to Thursday; did you mean MON-FRI?\n"
 
 
 def test_list_says_when_each_job_fires_next(applied: Desk) -> None:
@@ -494,7 +520,10 @@ def test_jobs_from_a_crontab_arrive_stopped_in_an_app_that_stays_as_it_is(desk: 
     desk.file(desk.warren("import", "crontab", "crontab", "--app", "reports").stdout)
     said = desk.warren("jobs", "apply", "jobs.yaml").stdout
 
-    assert said.splitlines() == ["+ created job reports/date", "1 changed, 0 unchanged"]
+    assert said.splitlines() == [
+        "+ created job reports/date, stopped (enabled is not set)",
+        "1 changed, 0 unchanged",
+    ]
     [job] = desk.listed("jobs", "list", "--json")
     assert job["enabled"] is False
     exported = desk.warren("jobs", "export").stdout

@@ -110,7 +110,7 @@ def test_jobs_run_and_another_terminal_sees_and_acts(folder: Path) -> None:
         end(command)
 
     assert "created job shop/often" in said
-    assert "has handler 'nowhere'" in said
+    assert "no online executor has 'nowhere'" in said
     assert set(jobs) == {"often", "stubborn", "failing", "unknown"}
     assert [one["address"] for one in executors] == ["shop-1", "shop-2", "shop-3"]
     assert {one["state"] for one in executors} == {"alive"}

@@ -15,6 +15,7 @@ from warren.jobfile.apply_by_api import apply_by_api
 from warren.jobfile.export import export_jobs
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.upcoming import next_fires
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
@@ -148,6 +149,8 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
     fires = next_fires(job, now_ms=now, count=count, timezone=zone_of_jobs)
     if not job.is_enabled:
         warn(f"job {name!r} is stopped; these are its times if you start it now")
+    if hint := registry.hint(job.schedule_kind, job.schedule_value):
+        warn(hint)
     if as_json:
         for fire in fires:
             print_json({"job": job.name, "app": job.app, "fires_at": iso(fire)})

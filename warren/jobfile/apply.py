@@ -13,13 +13,12 @@ from warren.jobfile.reader import JobFile, read_job_file
 from warren.route_plugins import route_names
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.file_changes import Change
-from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
-from warren.scheduler.views.process_view import living_handlers
+from warren.scheduler.views.job_warnings import file_warnings, warning_lines
 from warren.settings.settings import Settings
+from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.registry import apps
-from warren.views.nodes import registered_executors
 from warren.views.terminal import Screen, print_json, visible, warn
 
 _PAST = {
@@ -41,10 +40,8 @@ def apply_file(
     file = read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
     with open_client(settings) as client:
         changes = apply(client, file, dry_run=dry_run, prune=prune)
-        unknown = unknown_handlers(client.database, file.specs)
-    print_changes(changes, dry_run=dry_run, as_json=as_json)
-    for words in unknown:
-        warn(words)
+        warnings = warnings_about(client.database, file, changes)
+    print_changes(changes, warnings, dry_run=dry_run, as_json=as_json)
 
 
 def apply(client: LocalClient, file: JobFile, *, dry_run: bool, prune: bool) -> list[Change]:
@@ -68,27 +65,27 @@ def change_line(change: Change, *, dry_run: bool) -> str:
     """Return a change in words, as done or as planned."""
     verb = f"would {change.action}" if dry_run else _PAST[change.action]
     details = f"  ({', '.join(change.details)})" if change.details else ""
+    if change.action is ChangeAction.CREATE:
+        details = "".join(f", {words}" for words in change.details)
     return visible(f"{verb} {change.what} {change.name}{details}")
 
 
-def unknown_handlers(database: Database, specs: Sequence[JobSpec]) -> list[str]:
-    """Return a line for each handler that no online executor of its app has."""
-    known = living_handlers(registered_executors(database)[0])
-    wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for spec in specs:
-        if spec.handler and spec.handler not in known.get(spec.app, ()):
-            wanted[spec.app, spec.handler].append(spec.name)
-    return [
-        f"job {names[0]!r}{_more(names)}: no online executor of app {app!r} has handler {handler!r}"
-        for (app, handler), names in wanted.items()
-    ]
+def warnings_about(
+    database: Database, file: JobFile, changes: Sequence[Change]
+) -> list[tuple[str, str]]:
+    """Return what is suspicious about the jobs of a file: pairs of APP/NAME and a sentence."""
+    changed = {one.name for one in changes if one.action is not ChangeAction.UNCHANGED}
+    return database.read(
+        lambda session: file_warnings(session, file.specs, changed, database_now_ms(session))
+    )
 
 
 def change_lines(change: Change, *, dry_run: bool, screen: Screen) -> list[str]:
     """Return a change with its sign, and the differences below it."""
     sign = _SIGNS.get(change.action, "~")
-    head = change_line(replace(change, details=()), dry_run=dry_run)
-    details = [f"    {visible(words)}" for words in change.details]
+    below = () if change.action is ChangeAction.CREATE else change.details
+    head = change_line(replace(change, details=change.details[len(below) :]), dry_run=dry_run)
+    details = [f"    {visible(words)}" for words in below]
     diff = [_tinted(f"      {visible(line)}", line[:1], screen) for line in change.diff]
     return [_tinted(f"{sign} {head}", sign, screen), *details, *diff]
 
@@ -98,10 +95,18 @@ def _tinted(line: str, sign: str, screen: Screen) -> str:
     return click.style(line, fg=colour) if colour else line
 
 
-def print_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool) -> None:
-    """Print each change, and how many there are."""
+def print_changes(
+    changes: Sequence[Change],
+    warnings: Sequence[tuple[str, str]],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Print each change, and how many there are; then warnings, pairs of a job and a sentence."""
     told = [change for change in changes if change.action is not ChangeAction.UNCHANGED]
-    screen = Screen.current()
+    screen, about = Screen.current(), defaultdict[str, list[str]](list)
+    for job, words in warnings:
+        about[job].append(words)
     for change in told:
         if as_json:
             print_json(
@@ -111,13 +116,12 @@ def print_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool) ->
                     "name": change.name,
                     "details": list(change.details),
                     "diff": list(change.diff),
+                    "warnings": about[change.name] if change.what == "job" else [],
                 }
             )
         else:
             print("\n".join(change_lines(change, dry_run=dry_run, screen=screen)))
     if not as_json:
         print(f"{len(told)} changed, {len(changes) - len(told)} unchanged")
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+    for line in warning_lines(warnings):
+        warn(line)

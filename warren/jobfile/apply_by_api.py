@@ -46,7 +46,12 @@ def apply_by_api(
         for one in found["changes"]
     ]
     same = Change(action=ChangeAction.UNCHANGED, what="job", name="")
-    print_changes([*changes, *[same] * found["unchanged"]], dry_run=dry_run, as_json=as_json)
+    print_changes(
+        [*changes, *[same] * found["unchanged"]],
+        [(one["job"], one["message"]) for one in found["warnings"]],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def _problems(path: Path, data: bytes, error: ApiError) -> Iterator[str]:

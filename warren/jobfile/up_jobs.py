@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from warren.actions.local_client import client_on
 from warren.errors import CommandError
-from warren.jobfile.apply import apply, print_changes, unknown_handlers
+from warren.jobfile.apply import apply, print_changes, warnings_about
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
@@ -19,7 +19,7 @@ from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.engine import Database
 from warren.sql.jobs import jobs
 from warren.sql.registry import apps
-from warren.views.terminal import visible, warn
+from warren.views.terminal import visible
 
 #: The app if neither the job file nor the database has one.
 DEFAULT_APP = "default"
@@ -77,9 +77,8 @@ class UpJobs:
         if self._wanted is None:
             return
         self._changes += _apply(settings, database, self._wanted)
-        print_changes(self._changes, dry_run=False, as_json=False)
-        for words in unknown_handlers(database, self._wanted.specs):
-            warn(words)
+        warnings = warnings_about(database, self._wanted, self._changes)
+        print_changes(self._changes, warnings, dry_run=False, as_json=False)
 
 
 def _read(path: Path) -> JobFile:

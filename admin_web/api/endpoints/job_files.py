@@ -23,6 +23,7 @@ from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.stored_spec import app_spec, job_spec
 from warren.scheduler.problems import Code, Problem, found
+from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.jobs import child_links, exports
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
@@ -53,10 +54,18 @@ class ChangeAnswer(msgspec.Struct, kw_only=True):
     diff: list[str]
 
 
+class JobWarning(msgspec.Struct, kw_only=True):
+    """What is suspicious about a job, APP/NAME, though it may be right."""
+
+    job: str
+    message: str
+
+
 class Applied(msgspec.Struct, kw_only=True):
-    """What was changed, or would be."""
+    """What was changed, or would be; `warnings` are about unchanged jobs too."""
 
     changes: list[ChangeAnswer]
+    warnings: list[JobWarning]
     unchanged: int
     dry_run: bool
 
@@ -118,7 +127,16 @@ class JobFileEndpoints:
             for change in changes
             if change.action is not ChangeAction.UNCHANGED
         ]
-        return Applied(changes=shown, unchanged=len(changes) - len(shown), dry_run=query.dry_run)
+        now_ms, changed = self._services.now_ms(), {one.name for one in shown}
+        warnings = self._services.database.read(
+            lambda session: file_warnings(session, specs, changed, now_ms)
+        )
+        return Applied(
+            changes=shown,
+            warnings=[JobWarning(job=job, message=words) for job, words in warnings],
+            unchanged=len(changes) - len(shown),
+            dry_run=query.dry_run,
+        )
 
     @endpoint(
         "GET",

@@ -30,6 +30,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.stored_spec import job_spec
 from warren.scheduler.problems import Code, Refused
 from warren.scheduler.schedules.upcoming import next_fire
+from warren.scheduler.views.job_warnings import job_warnings
 from warren.sql.instants import epoch_ms, iso
 from warren.sql.jobs import child_links, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
@@ -161,7 +162,7 @@ class JobEndpoints:
                 raise PreconditionFailed(refused.problems) from refused
             raise
         headers = {"Location": _path(app, name)}
-        return self._shown(call, job_id, status=201, headers=headers)
+        return self._shown(call, job_id, status=201, headers=headers, is_saved=True)
 
     @endpoint(
         "PATCH",
@@ -222,7 +223,7 @@ class JobEndpoints:
         self._services.commands(call.actor).jobs.update(
             job_id, spec, seen=seen, enabled=spec.enabled
         )
-        return self._shown(call, job_id, is_asked=False)
+        return self._shown(call, job_id, is_saved=True)
 
     def _shown(
         self,
@@ -231,13 +232,18 @@ class JobEndpoints:
         *,
         status: int | None = None,
         headers: dict[str, str] | None = None,
-        is_asked: bool = True,
+        is_saved: bool = False,
     ) -> Reply:
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms())
         tag = conditions.etag(spec, answer)
+        if is_saved:
+            now_ms = self._services.now_ms()
+            answer.warnings = self._services.database.read(
+                lambda session: job_warnings(session, spec, now_ms)
+            )
         told = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
-        if is_asked and status is None and conditions.is_not_modified(tag):
+        if not is_saved and conditions.is_not_modified(tag):
             return Reply(status=304, headers=told)
         return Reply(value=answer, status=status, headers=told)
 

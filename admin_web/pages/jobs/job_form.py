@@ -14,6 +14,7 @@ from warren.admin_web.forms.jobs import JobForm
 from warren.admin_web.forms.script_templates import template_for
 from warren.admin_web.history import job_history
 from warren.admin_web.language import job_labels
+from warren.admin_web.language.reason_text import reason_text
 from warren.admin_web.local_times import weekday_names
 from warren.admin_web.url_ids import id_argument
 from warren.admin_web.url_routes import route
@@ -25,6 +26,7 @@ from warren.scheduler.jobs.past_spec import PastSpec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.stored_spec import fingerprint
 from warren.scheduler.problems import Code, ProblemKind, Refused
+from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
 from warren.sql.listings import dashboard
 from warren.sql.registry.apps import ids_by_name
@@ -114,6 +116,7 @@ class JobFormPages:
                 _show(refused, form)
         else:
             flash(gettext("Saved.") if words else gettext("Nothing to save."))
+            self._warn(spec)
             return redirect(url_for("jobs.show", job_id=job_id), 303)
         return self._form(form, action=action, job_id=job_id), 422
 
@@ -139,7 +142,15 @@ class JobFormPages:
             _show(refused, form)
             return self._form(form, action=action, origin=origin), 422
         flash(gettext("Job created."))
+        self._warn(spec)
         return redirect(url_for("jobs.show", job_id=job_id), 303)
+
+    def _warn(self, spec: JobSpec) -> None:
+        """Flash what is suspicious about a saved job's handler."""
+        now_ms = self._services.now_ms()
+        check = self._services.database.read(lambda s: HandlerCheck.read(s, [spec.app], now_ms))
+        if why := check.of(spec):
+            flash(reason_text(why), "warning")
 
     def _is_to_be_saved(self, form: JobForm, spec: JobSpec) -> bool:
         """Return whether to save the form; if not, show all problems in it at once."""

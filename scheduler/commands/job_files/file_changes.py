@@ -7,8 +7,12 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.commands.job_changes import Applied, ChangeAction
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.batch import CHUNK
 from warren.sql.jobs import job_names
+
+#: Told about a new job whose schedule does not run because nobody said that it should.
+STOPPED = "stopped (enabled is not set)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +22,7 @@ class Change:
     Attributes:
         what: app or job.
         name: the app's name, or APP/NAME.
-        details: a line for each changed field.
+        details: a line for each changed field; of a new job, that it does not run by itself.
         diff: the lines of a unified diff of the script.
 
     """
@@ -80,7 +84,10 @@ def job_change(spec: JobSpec, applied: Applied, children: str | None) -> Change:
     change = Change(
         action=applied.action, what="job", name=name, details=applied.details, diff=applied.diff
     )
-    if children is None or change.action is ChangeAction.CREATE:
+    if change.action is ChangeAction.CREATE:
+        is_idle = spec.enabled is None and has_schedule(spec.schedule_kind)
+        return replace(change, details=(STOPPED,)) if is_idle else change
+    if children is None:
         return change
     is_switch = change.action in (ChangeAction.START, ChangeAction.STOP)
     state = (f"state: {change.action}",) if is_switch else change.details

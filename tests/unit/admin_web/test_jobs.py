@@ -2,6 +2,7 @@
 # ruff: noqa: RUF001 - Chinese signs are what is shown
 
 import html
+import json
 import re
 from typing import Any
 
@@ -511,6 +512,30 @@ class TestForm:
         assert "At 02:00, every day" in answer.text
         assert answer.text.count("<li><time") == 10
         assert ids(database) == set()
+
+    def test_the_preview_says_which_weekdays_numbers_are(self, operator: Visit) -> None:
+        answer = operator.get("/jobs/preview?schedule_kind=CRON&cron=0+0+2+%3F+*+1-5")
+
+        assert "1-5 is Sunday to Thursday; did you mean MON-FRI?" in answer.text
+
+    @pytest.mark.parametrize(
+        ("handler", "words"),
+        [
+            ("report.dialy", "no online executor has 'report.dialy'; did you mean 'report.daily'?"),
+            ("report.daily", ""),
+        ],
+    )
+    def test_saving_a_handler_that_no_online_executor_has_is_told(
+        self, operator: Visit, rows: Rows, clock: Clock, handler: str, words: str
+    ) -> None:
+        rows.executor("a", clock.now, json.dumps({"handlers": ["report.daily"]}))
+
+        operator.post("/jobs/create", GOOD | {"handler": handler})
+
+        shown = html.unescape(operator.get("/jobs").text)
+        assert "Job created." in shown
+        assert ("no online executor" in shown) == bool(words)
+        assert words in shown
 
     @pytest.mark.parametrize("kind", ["CRON&cron=0+0+2+*+*+?", "FIX_RATE&seconds=5"])
     def test_the_preview_refuses_a_time_zone_that_does_not_exist(

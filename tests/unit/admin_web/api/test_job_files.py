@@ -1,5 +1,6 @@
 """Job files by the API: an export reads only what it shows."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from tests.support.api import Program
+from tests.support.console import Clock
 from tests.support.stored_rows import Rows
 from warren.sql.models import Job
 
@@ -92,3 +94,40 @@ def test_a_job_that_no_file_may_hold_is_left_out_and_named(admin: Program, rows:
     sent = {"data": as_yaml, "headers": {"Content-Type": "application/yaml"}}
     for answer in (admin.post("/apply", as_json), admin.post("/apply", **sent)):
         assert (answer.status_code, answer.get_json()["changes"]) == (200, []), answer.text
+
+
+@pytest.mark.parametrize("dry_run", ["true", "false"])
+def test_applying_a_file_warns_of_handlers_that_no_online_executor_has(
+    admin: Program, rows: Rows, clock: Clock, dry_run: str
+) -> None:
+    rows.executor("a", clock.now, json.dumps({"handlers": ["orders.feed"]}))
+    schedule = {"cron": "0 0 2 ? * 1-5"}
+    jobs = [
+        {"name": "night", "app": "reports", "handler": "orders.fed", "schedule": schedule},
+        {"name": "day", "app": "reports", "handler": "orders.feed"},
+    ]
+
+    answer = admin.post(f"/apply?dry_run={dry_run}", {"jobs": jobs}).get_json()
+
+    assert [one["details"] for one in answer["changes"]] == [["stopped (enabled is not set)"], []]
+    assert answer["warnings"] == [
+        {"job": "reports/night", "message": words}
+        for words in (
+            "no online executor has 'orders.fed'; did you mean 'orders.feed'?",
+            "1-5 is Sunday to Thursday; did you mean MON-FRI?",
+        )
+    ]
+
+
+def test_applying_a_file_again_warns_of_handlers_again_but_not_of_schedules(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("a", clock.now, json.dumps({"handlers": ["orders.feed"]}))
+    schedule = {"cron": "0 0 2 ? * 1-5"}
+    jobs = [{"name": "night", "app": "reports", "handler": "x", "schedule": schedule}]
+    admin.post("/apply", {"jobs": jobs})
+
+    answer = admin.post("/apply", {"jobs": jobs}).get_json()
+
+    assert answer["changes"] == []
+    assert answer["warnings"] == [{"job": "reports/night", "message": "no online executor has 'x'"}]

@@ -1,11 +1,13 @@
 """Jobs by the API: read, made, changed under conditions, deleted, started, stopped."""
 
+import json
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from tests.support.api import Program
+from tests.support.console import Clock
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.fields import FIELDS
@@ -37,6 +39,7 @@ def test_a_job_is_made_where_there_is_none(admin: Program) -> None:
     assert answer.status_code == 201
     assert answer.headers["Location"] == "/api/v1/jobs/reports/nightly"
     job = answer.get_json()
+    del job["warnings"]
     assert (job["app"], job["name"], job["enabled"]) == ("reports", "nightly", False)
     assert job["schedule"] == JOB["schedule"]
     assert admin.get(PATH).get_json() == job
@@ -51,7 +54,55 @@ def test_what_was_read_can_be_sent_as_it_is(admin: Program) -> None:
 
     assert answer.status_code == 200
     assert answer.headers["ETag"] == read.headers["ETag"]
-    assert answer.get_json() == read.get_json()
+    saved = answer.get_json()
+    assert saved == read.get_json() | {"warnings": saved["warnings"]}
+    again = admin.put(PATH, saved, headers={"If-Match": read.headers["ETag"]})
+    assert again.status_code == 200
+
+
+def test_a_saved_job_whose_handler_no_online_executor_has_is_answered_with_a_warning(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("a", clock.now, json.dumps({"handlers": ["report.daily", "mail.send"]}))
+
+    made = admin.put(PATH, JOB | {"handler": "report.dialy"}, headers=NEW)
+    mended = admin.put(PATH, JOB, headers={"If-Match": "*"})
+
+    assert made.status_code == 201
+    assert made.get_json()["warnings"] == [
+        "no online executor has 'report.dialy'; did you mean 'report.daily'?"
+    ]
+    assert mended.get_json()["warnings"] == []
+    assert "warnings" not in admin.get(PATH).get_json()
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "why"),
+    [
+        (60_000, "no executor of app reports is online"),
+        (0, "old-one does not tell all its handlers"),
+    ],
+)
+def test_a_handler_that_cannot_be_checked_is_told_to_be_unchecked(
+    admin: Program, rows: Rows, clock: Clock, age_ms: int, why: str
+) -> None:
+    rows.executor("new-one", clock.now - age_ms, json.dumps({"handlers": ["report.daily"]}))
+    rows.executor("old-one", clock.now - age_ms, "{}")
+
+    made = admin.put(PATH, JOB | {"handler": "report.dialy"}, headers=NEW)
+
+    assert made.get_json()["warnings"] == [f"its handler was not checked: {why}"]
+
+
+def test_numbers_of_weekdays_are_answered_in_words(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("a", clock.now, json.dumps({"handlers": ["report.daily"]}))
+    schedule = {"cron": "0 0 2 ? * 1-5"}
+
+    made = admin.put(PATH, JOB | {"schedule": schedule}, headers=NEW)
+
+    assert made.get_json()["warnings"] == ["1-5 is Sunday to Thursday; did you mean MON-FRI?"]
 
 
 def test_every_declared_field_of_a_job_is_told(admin: Program) -> None:
@@ -131,7 +182,7 @@ def test_a_patch_without_a_body_changes_nothing(admin: Program, media: str) -> N
     answer = admin.call("PATCH", PATH, headers={"If-Match": tag, "Content-Type": media})
 
     assert answer.status_code == 200, answer.text
-    assert answer.get_json() == before
+    assert answer.get_json() == before | {"warnings": answer.get_json()["warnings"]}
 
 
 def test_a_webhook_is_a_secret_to_who_only_reads(admin: Program, program: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warren.scheduler.cron.expression import next_fires
-from warren.scheduler.cron.words import cron_words
+from warren.scheduler.cron.words import cron_words, weekday_hint
 
 CASES = [
     ("* * * * * ?", "Every second", "每秒"),
@@ -91,6 +91,56 @@ def test_traditional_chinese_has_its_own_words() -> None:
 
 def test_an_unknown_language_is_answered_in_english() -> None:
     assert cron_words("0 0 2 * * ?", "fr") == "At 02:00, every day"
+
+
+@pytest.mark.parametrize(
+    ("weekday", "english", "chinese"),
+    [
+        (
+            "1-5",
+            "1-5 is Sunday to Thursday; did you mean MON-FRI?",
+            "1-5 是周日至周四；是否应为 MON-FRI？",
+        ),
+        ("1", "1 is Sunday; did you mean MON?", "1 是周日；是否应为 MON？"),
+        (
+            "6,7",
+            "6,7 is Friday and Saturday; did you mean SAT,SUN?",
+            "6,7 是周五和周六；是否应为 SAT,SUN？",
+        ),
+        (
+            "MON,3",
+            "MON,3 is Monday and Tuesday; did you mean MON,WED?",
+            "MON,3 是周一和周二；是否应为 MON,WED？",
+        ),
+        (
+            "6#3",
+            "6#3 is on the third Friday of the month; did you mean SAT#3?",
+            "6#3 是每月第三个周五；是否应为 SAT#3？",
+        ),
+        (
+            "6L",
+            "6L is on the last Friday of the month; did you mean SATL?",
+            "6L 是每月最后一个周五；是否应为 SATL？",
+        ),
+        ("2-6", "2-6 is Monday to Friday", "2-6 是周一至周五"),
+        ("1,7", "1,7 is Sunday and Saturday", "1,7 是周日和周六"),
+        ("2/2", "2/2 is Monday to Saturday in steps of 2", "2/2 是周一至周六（步长 2）"),
+        ("MON-FRI", "", ""),
+        ("MON#3", "", ""),
+        ("*/2", "", ""),
+        ("*", "", ""),
+        ("L", "", ""),
+    ],
+)
+def test_numbers_of_weekdays_are_said_with_what_was_likely_meant(
+    weekday: str, english: str, chinese: str
+) -> None:
+    assert weekday_hint(f"0 0 2 ? * {weekday}", "en") == english
+    assert weekday_hint(f"0 0 2 ? * {weekday}", "zh-CN") == chinese
+
+
+def test_an_expression_without_weekdays_has_no_hint() -> None:
+    assert weekday_hint("0 0 2 1-5 * ?", "en") == ""
 
 
 @pytest.mark.parametrize("expression", ["", "0 0 25 * * ?", "* * * * *", "0 0 0 1 1 1"])

@@ -1,0 +1,114 @@
+"""What is suspicious about jobs that are saved, though it may be right: told, never refused."""
+
+import difflib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from warren.broker.messages.catalogue import Catalogue
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.reason import Reason
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules import registry
+from warren.scheduler.views.process_view import read_catalogues
+from warren.sql.models import Registration
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import state
+
+
+@dataclass(frozen=True, slots=True)
+class _Online:
+    """An online executor; `told` is None if what it can run is not known."""
+
+    address: str
+    told: Catalogue | None
+
+
+class HandlerCheck:
+    """Checks whether online executors of a job's app have its handler."""
+
+    def __init__(self, online: dict[str, list[_Online]]) -> None:
+        self._online = online
+        self._names: dict[str, frozenset[str]] = {}
+
+    @classmethod
+    def read(cls, session: Session, apps: Collection[str], now_ms: int) -> "HandlerCheck":
+        """Return a check for jobs of these apps."""
+        found: dict[str, list[Registration]] = {
+            app: [
+                row
+                for row in presence.listing(session, presence.EXECUTOR, app)
+                if state(row, now_ms).is_online
+            ]
+            for app in apps
+        }
+        told = read_catalogues(session, [row for rows in found.values() for row in rows])
+        return cls(
+            {
+                app: [_Online(row.address, told.get(row.catalogue or "")) for row in rows]
+                for app, rows in found.items()
+            }
+        )
+
+    def of(self, spec: JobSpec) -> Reason | None:
+        """Return that no online executor has a job's handler, or that this was not checked."""
+        online = self._online.get(spec.app, [])
+        if not spec.handler:
+            return None
+        if not online:
+            return Why.UNCHECKED_OFFLINE(app=spec.app)
+        names = self._known(spec.app)
+        if spec.handler in names:
+            return None
+        for one in online:
+            if one.told is None or one.told.has_more:
+                return Why.UNCHECKED_UNTOLD(address=one.address)
+        if near := difflib.get_close_matches(spec.handler, sorted(names), 1):
+            return Why.HANDLER_MISSING_NEAR(name=spec.handler, near=near[0])
+        return Why.HANDLER_MISSING(name=spec.handler)
+
+    def _known(self, app: str) -> frozenset[str]:
+        if app not in self._names:
+            told = [one.told for one in self._online[app] if one.told]
+            self._names[app] = frozenset(one.name for each in told for one in each.handlers)
+        return self._names[app]
+
+
+def job_warnings(session: Session, spec: JobSpec, now_ms: int) -> list[str]:
+    """Return what is suspicious about a job, in English."""
+    handler = HandlerCheck.read(session, [spec.app], now_ms).of(spec)
+    return [*([str(handler)] if handler else ()), *_schedule(spec)]
+
+
+def file_warnings(
+    session: Session, specs: Sequence[JobSpec], changed: Collection[str], now_ms: int
+) -> list[tuple[str, str]]:
+    """Return what is suspicious about the jobs of a file: pairs of APP/NAME and a sentence.
+
+    The schedules of jobs that are not `changed` have been told about when they were.
+    """
+    check = HandlerCheck.read(session, {spec.app for spec in specs}, now_ms)
+    found = []
+    for spec in specs:
+        name, handler = f"{spec.app}/{spec.name}", check.of(spec)
+        found += [(name, str(handler))] if handler else []
+        found += [(name, words) for words in _schedule(spec)] if name in changed else []
+    return found
+
+
+def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each different warning, from pairs of a job and a warning about it."""
+    jobs: dict[str, list[str]] = {}
+    for job, words in warnings:
+        jobs.setdefault(words, []).append(job)
+    return [f"job {names[0]!r}{_more(names)}: {words}" for words, names in jobs.items()]
+
+
+def _schedule(spec: JobSpec) -> list[str]:
+    hint = registry.hint(spec.schedule_kind, spec.schedule_value)
+    return [hint] if hint else []
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
