@@ -44,10 +44,11 @@ class Handler:
 
 
 class Handlers(Mapping[str, Handler]):
-    """Handlers by name."""
+    """Handlers by name; `declared` counts declarations, repeated ones included."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
+        self.declared = 0
 
     def add(self, handler: Handler) -> None:
         """Add a handler; declaring the same place again (a module imported twice) replaces it.
@@ -62,6 +63,7 @@ class Handlers(Mapping[str, Handler]):
                 f"two handlers are named {handler.name!r}: {other.where} and {handler.where}"
             )
         self._by_name[handler.name] = handler
+        self.declared += 1
 
     @property
     def are_awaited(self) -> bool:
@@ -127,8 +129,8 @@ def load_handlers(
     the current folder) is put first on `sys.path`, so that modules beside the handlers are found.
 
     Raises:
-        HandlersError: with the traceback of whatever the import raised; or two of the folders have
-            a module of the same name that the handlers import.
+        HandlersError: with the traceback of whatever the import raised; a source declares no
+            handler; or two of the folders have a module of the same name that the handlers import.
 
     """
     handlers = Handlers()
@@ -136,7 +138,7 @@ def load_handlers(
     try:
         for source in sources:
             on_source(source)
-            _load(source)
+            _load_into(handlers, source)
     except HandlersError:
         _refuse_clashes(sources)  # it may have failed because it got another folder's module
         raise
@@ -190,13 +192,19 @@ def _where(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _load(source: str) -> None:
+def _load_into(handlers: Handlers, source: str) -> None:
+    before = handlers.declared
+    module = _load(source)
+    if handlers.declared == before and not _has_any(module, handlers):
+        raise HandlersError(f"{source!r} declares no handler; declare one with @job")
+
+
+def _load(source: str) -> ModuleType:
     try:
         if _is_path(source):
-            _import_file(Path(source))
-        else:
-            _put_first(Path.cwd())
-            importlib.import_module(source)
+            return _import_file(Path(source))
+        _put_first(Path.cwd())
+        return importlib.import_module(source)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including sys.exit() at import
@@ -204,6 +212,17 @@ def _load(source: str) -> None:
         raise HandlersError(
             f"cannot load handlers from {source!r}: {line}", _users_traceback(error)
         ) from error
+
+
+def _has_any(module: ModuleType, handlers: Handlers) -> bool:
+    """Return whether a module that another one had imported has some of these handlers."""
+    inside = f"{module.__name__}."
+    own = {id(value) for value in vars(module).values()}
+    return any(
+        id(handler.function) in own
+        or f"{getattr(handler.function, '__module__', '')}.".startswith(inside)
+        for handler in handlers.values()
+    )
 
 
 def _is_path(source: str) -> bool:
@@ -226,7 +245,7 @@ def _refuse_clashes(sources: Sequence[str]) -> None:
             raise HandlersError(f"cannot load handlers: {clash}")
 
 
-def _import_file(path: Path) -> None:
+def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
@@ -240,6 +259,7 @@ def _import_file(path: Path) -> None:
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    return module
 
 
 def _put_first(folder: Path) -> None:

@@ -163,6 +163,19 @@ def test_handlers_that_do_not_import_stop_the_start(tmp_path: Path, env: dict[st
     assert done.stderr.splitlines()[-1].startswith("error: cannot load handlers from 'handlers.py'")
 
 
+def test_file_that_declares_no_handler_stops_the_start_in_one_line(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    (tmp_path / "handlers.py").write_text("def nightly(context): ...\n")
+
+    done = run_warren("executor", "--app", "shop", "handlers.py", folder=tmp_path, env=env)
+
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    said = "error: 'handlers.py' declares no handler; declare one with @job"
+    assert done.stderr.splitlines()[-1] == said
+
+
 def test_signal_ends_an_import_of_handlers_that_hangs(tmp_path: Path, env: dict[str, str]) -> None:
     (tmp_path / "handlers.py").write_text(
         "import pathlib, time\npathlib.Path('importing').touch()\ntime.sleep(600)\n"

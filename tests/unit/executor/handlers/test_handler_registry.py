@@ -171,7 +171,10 @@ class TestLoading:
     def test_folder_of_the_last_file_goes_first(self, tmp_path: Path) -> None:
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-        sources = [write(tmp_path / name, "", f"{name}_of_test.py") for name in ("one", "two")]
+        sources = [
+            write(tmp_path / name, f"@job\ndef {name}(c): ...", f"{name}_of_test.py")
+            for name in ("one", "two")
+        ]
 
         load_handlers(sources)
 
@@ -222,3 +225,39 @@ class TestLoading:
     def test_ctrl_c_is_not_an_error_of_the_handlers(self, tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             load_handlers([write(tmp_path, "raise KeyboardInterrupt")])
+
+
+class TestSourcesWithoutHandlers:
+    def test_a_file_that_declares_none_is_refused_by_name(self, tmp_path: Path) -> None:
+        full, empty = write(tmp_path, "job('a')(lambda c: 0)"), write(tmp_path, "", "empty_one.py")
+
+        with pytest.raises(HandlersError) as refused:
+            load_handlers([full, empty])
+
+        assert refused.value.line == f"{empty!r} declares no handler; declare one with @job"
+
+    def test_a_module_that_declares_none_is_refused(self) -> None:
+        with pytest.raises(HandlersError, match="'json' declares no handler"):
+            load_handlers(["json"])
+
+    @pytest.mark.parametrize("second", ["inner_jobs", "names_of_jobs"])
+    def test_one_whose_handlers_another_source_has_imported_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str
+    ) -> None:
+        write(tmp_path, "@job\ndef other(context): ...", "inner_jobs.py")
+        write(tmp_path, "from inner_jobs import other", "names_of_jobs.py")
+        first = write(tmp_path, "import names_of_jobs", "outer_jobs.py")
+        monkeypatch.chdir(tmp_path)
+
+        assert set(load_handlers([first, second])) == {"other"}
+
+    def test_a_package_whose_modules_another_source_has_imported_is_taken(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "pack_of_jobs"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        write(package, "@job\ndef other(context): ...", "mails.py")
+        monkeypatch.chdir(tmp_path)
+
+        assert set(load_handlers(["pack_of_jobs.mails", "pack_of_jobs"])) == {"other"}

@@ -136,7 +136,11 @@ def test_one_file_under_two_names_is_one_module(write: Callable[..., None], tmp_
 
 
 def test_one_folder_needs_no_look(write: Callable[..., None]) -> None:
-    write(a__util="", a__handlers="import util" + HANDLER, a__more="import util")
+    write(
+        a__util="",
+        a__handlers="import util" + HANDLER,
+        a__more="import util" + HANDLER.replace("/')[-2]", "/')[-1]"),
+    )
     looked = "warren.executor.handlers.module_clashes"
     sys.modules.pop(looked, None)
 
