@@ -24,7 +24,7 @@ from warren.executor.processes.zygote_link import ZygoteLink
 
 #: Seconds before a dead zygote is replaced: at first, and at most.
 BACKOFF_SECONDS = (0.1, 30.0)
-#: After a life this long the backoff starts from the beginning.
+#: After a zygote has been ready for this long the backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
 #: Seconds after which an import of handlers is told to be slow, at first, and again.
 SLOW_IMPORT_SECONDS = (5.0, 30.0)
@@ -67,6 +67,7 @@ class ForkServerSupervisor:
         self._importing = ""
         self._backoff = BACKOFF_SECONDS[0]
         self._pinged_at = 0.0
+        self._ready_at = 0.0
         self._has_told_error = False
         self._is_ending_orphans = False
         self._on_closed: Callable[[], None] | None = None
@@ -200,6 +201,7 @@ class ForkServerSupervisor:
         self.names = frozenset(one.name for one in self.handlers)
         self.folder = frame.folder
         self.is_ready = True
+        self._ready_at = self._loop.time()
         self.error = ""
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))
         if frame.native_threads:
@@ -228,7 +230,8 @@ class ForkServerSupervisor:
             self.error = _ended(code)
         if self._on_closed is None:
             self._log.error("zygote_died", pid=link.pid, exit_code=code, why=self.error)
-        if time.monotonic() - link.started_at > GOOD_LIFE_SECONDS:
+        # An import that takes long and then fails is no good life.
+        if was_ready and self._loop.time() - self._ready_at > GOOD_LIFE_SECONDS:
             self._backoff = BACKOFF_SECONDS[0]
         self._is_ending_orphans = True
         self._end_orphans(link.started_ticks, time.monotonic() + SURVIVOR_SECONDS)
@@ -245,6 +248,9 @@ class ForkServerSupervisor:
             self._on_closed()
             return
         self._on_died(", ".join(f"{row.name} (pid {row.pid})" for row in orphans[:5]))
+        self._restart_later()
+
+    def _restart_later(self) -> None:
         self._loop.call_later(self._backoff, self._restart)
         self._backoff = min(self._backoff * 2, BACKOFF_SECONDS[1])
 
@@ -254,11 +260,10 @@ class ForkServerSupervisor:
         self._has_told_error = False
         try:
             self._link = ZygoteLink(self._loop, self._sources, self._confinement)
-        except OSError as error:
-            self.error = str(error)
+        except (OSError, MemoryError) as error:
+            self.error = str(error) or "out of memory"
             self._log.error("zygote_start_failed", why=self.error, again_in=self._backoff)
-            self._loop.call_later(self._backoff, self._restart)
-            self._backoff = min(self._backoff * 2, BACKOFF_SECONDS[1])
+            self._restart_later()
         else:
             self._listen(self._link)
             self._loop.call_later(SLOW_IMPORT_SECONDS[0], self._watch_import, self._link.pid)
