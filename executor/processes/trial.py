@@ -1,4 +1,4 @@
-"""Runs one handler once without starting any services, for the command `warren try`."""
+"""Runs one handler without starting any services, for the command `warren try`."""
 
 import asyncio
 import signal
@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
+
+import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
@@ -21,7 +23,6 @@ from warren.executor.regular_files import open_regular
 #: Seconds between two reads of the run's output.
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 5.0
-_RUN_ID = 1
 
 
 def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
@@ -32,10 +33,12 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     shard_total: int,
     timeout: float,
     out: TextIO,
+    runs: int = 1,
 ) -> int:
-    """Run a handler once, as an executor would; write its output to `out` as it appears.
+    """Run a handler so many times, as an executor would; write the output to `out` as it appears.
 
-    Ctrl-C stops the run. `timeout` is in seconds, 0 for none. Returns the exit status: 0 if the run
+    The runs follow each other in one job process, unless one of them ends it. Ctrl-C stops the run
+    and starts no other. `timeout` is in seconds, 0 for none. Returns the exit status: 0 if all runs
     succeeded, otherwise 1.
 
     Raises:
@@ -43,7 +46,7 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
 
     """
     trigger = Trigger(
-        run_id=_RUN_ID,
+        run_id=1,
         job_id=1,
         boot_id="trial",
         kind="MANUAL",
@@ -55,48 +58,89 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
         timeout_seconds=timeout,
     )
     with tempfile.TemporaryDirectory(prefix="warren-try-") as folder, asyncio.Runner() as runner:
-        return runner.run(_try(source, trigger, RunLogs(Path(folder)), out))
+        return runner.run(_try(source, trigger, RunLogs(Path(folder)), out, runs))
 
 
-async def _try(source: str, trigger: Trigger, logs: RunLogs, out: TextIO) -> int:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Finished] = loop.create_future()
+async def _try(source: str, trigger: Trigger, logs: RunLogs, out: TextIO, runs: int) -> int:
+    trial = _Trial(source, logs, out, asyncio.get_running_loop())
+    ends = []
+    for number in range(1, runs + 1):
+        await trial.wait_for_slot()
+        if trial.is_stopped:
+            break
+        label = f"run {number} of {runs}: " if runs > 1 else ""
+        ends.append(await trial.run(msgspec.structs.replace(trigger, run_id=number), label))
+    await trial.close()
+    return 0 if ends == [Outcome.SUCCEEDED] * runs else 1
 
-    def finish(
+
+class _Trial:
+    """The slot of a trial: one run at a time, each shown while it is running."""
+
+    def __init__(
+        self, source: str, logs: RunLogs, out: TextIO, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._logs = logs
+        self._out = out
+        self._loop = loop
+        self._run_id = 0
+        self._done: asyncio.Future[Finished] = loop.create_future()
+        self._ready = asyncio.Event()
+        self._slots = Slots(
+            [source],
+            logs,
+            SlotOptions(count=1, grace_seconds=_GRACE_SECONDS),
+            loop=loop,
+            events=SlotEvents(lambda _run_id: None, self._finish, self._ready.set),
+        )
+        self.is_stopped = False
+        self._slots.open()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop, number.name)
+
+    async def wait_for_slot(self) -> None:
+        """Wait until the next run can start, or none is to start any more."""
+        while not self._slots.free and not self.is_stopped:
+            self._ready.clear()
+            await self._ready.wait()  # a run has killed the zygote
+
+    async def run(self, trigger: Trigger, label: str) -> Outcome:
+        """Run once; write its output, then a line with how it ended."""
+        self._run_id, self._done = trigger.run_id, self._loop.create_future()
+        started = time.monotonic()
+        self._slots.start(trigger)
+        path = self._logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
+        show = _make_printer(Path(path), self._out)
+        while not self._done.done():
+            show()
+            await asyncio.wait([self._done], timeout=_POLL_SECONDS)
+        show()
+        finished = self._done.result()
+        has_succeeded = finished.outcome is Outcome.SUCCEEDED
+        # The traceback has been shown already, at the end of the run's output.
+        shown = finished.message if has_succeeded else finished.message.partition("\n")[0]
+        message = f": {shown}" if shown else ""
+        seconds = time.monotonic() - started
+        self._out.write(f"{label}{finished.outcome} after {seconds:.3f} s{message}\n")
+        self._out.flush()
+        return finished.outcome
+
+    async def close(self) -> None:
+        """End the job process."""
+        await self._slots.close(_GRACE_SECONDS)
+
+    def _stop(self, signal_name: str) -> None:
+        self.is_stopped = True
+        self._ready.set()
+        self._slots.stop(self._run_id, Why.STOPPED_BY_SIGNAL(signal=signal_name))
+
+    def _finish(
+        self,
         end: Finished | NotStarted,
-        on_recorded: object = None,  # noqa: ARG001 - the interface's
+        on_recorded: object = None,  # noqa: ARG002 - the interface's
     ) -> None:
         assert isinstance(end, Finished)
-        done.set_result(end)
-
-    slots = Slots(
-        [source],
-        logs,
-        SlotOptions(count=1, grace_seconds=_GRACE_SECONDS),
-        loop=loop,
-        events=SlotEvents(lambda _run_id: None, finish, lambda: None),
-    )
-    slots.open()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(
-            number, slots.stop, _RUN_ID, Why.STOPPED_BY_SIGNAL(signal=number.name)
-        )
-    started = time.monotonic()
-    slots.start(trigger)
-    show = _make_printer(Path(logs.path_of(trigger.scheduled_at_ms, _RUN_ID)), out)
-    while not done.done():
-        show()
-        await asyncio.wait([done], timeout=_POLL_SECONDS)
-    finished = done.result()
-    show()
-    await slots.close(_GRACE_SECONDS)
-    has_succeeded = finished.outcome is Outcome.SUCCEEDED
-    # The traceback has been shown already, at the end of the run's output.
-    shown = finished.message if has_succeeded else finished.message.partition("\n")[0]
-    message = f": {shown}" if shown else ""
-    out.write(f"{finished.outcome} after {time.monotonic() - started:.3f} s{message}\n")
-    out.flush()
-    return 0 if has_succeeded else 1
+        self._done.set_result(end)
 
 
 def _make_printer(path: Path, out: TextIO) -> Callable[[], None]:

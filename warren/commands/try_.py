@@ -1,4 +1,4 @@
-"""`warren try`: runs one handler here, without starting any services."""
+"""`warren try`: runs a handler here, without starting any services."""
 
 import math
 import re
@@ -52,12 +52,21 @@ def _read_timeout(_context: click.Context, _option: click.Parameter, seconds: fl
     default=0,
     help="Timeout in seconds; 0 means none.",
 )
-def try_handler(file: str, handler: str, param: str, shard: tuple[int, int], timeout: float) -> int:
-    """Run HANDLER from FILE once, in a job process, without starting any services.
+@click.option(
+    "--runs",
+    type=click.IntRange(1, 1_000),
+    default=1,
+    show_default=True,
+    help="How many times to run it, in one job process.",
+)
+def try_handler(  # noqa: PLR0917 - click passes its parameters by name
+    file: str, handler: str, param: str, shard: tuple[int, int], timeout: float, runs: int
+) -> int:
+    """Run HANDLER from FILE in a job process, without starting any services.
 
-    Its output is printed. The exit status is 0 if it succeeded.
+    Its output is printed. The exit status is 0 if it succeeded, each time with --runs.
     """
     check_param(param)
     configure_logs("warning")
     index, total = shard
-    return run_handler(file, handler, param, index, total, timeout, sys.stdout)
+    return run_handler(file, handler, param, index, total, timeout, sys.stdout, runs)

@@ -244,7 +244,7 @@ class TestLoading:
             ("raise SystemExit(3)", "SystemExit: 3"),
             ("@job('x')\ndef two(a, b): pass", "to take exactly one argument, got: (a, b)"),
             (
-                "import threading as t\nt.Timer(60, print).start()",
+                "import threading as t\nt.Timer(60, print).start()\n@job('x')\ndef x(c): pass",
                 "importing the handlers started threads (Thread-1)",
             ),
         ],

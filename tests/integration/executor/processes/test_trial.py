@@ -19,8 +19,10 @@ from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.processes.trial import try_handler
 
 SOURCE = r"""
-import os, subprocess, sys, time
+import asyncio, os, subprocess, sys, time
 from warren import job, JobStopped
+
+seen, kept = [], []
 
 @job("greet")
 def greet(context):
@@ -36,6 +38,22 @@ def replaces_log(context):
     log = os.readlink("/proc/self/fd/1")
     os.unlink(log)
     os.mkfifo(log)
+
+@job("counts")
+def counts(context):
+    seen.append(os.getpid())
+    print("pid", os.getpid())
+    if context.param == str(len(seen)):
+        raise ValueError("bad turn")
+    if context.param == "dies":
+        os._exit(3)
+    return f"time {len(seen)} here"
+
+@job("keeps")
+async def keeps(context):
+    kept.append(asyncio.get_running_loop())
+    await asyncio.sleep(0)
+    return str(kept[0] is kept[-1])
 
 @job("slow")
 def slow(context):
@@ -53,7 +71,7 @@ import sys
 from warren.executor.processes.trial import try_handler
 
 if __name__ == "__main__":
-    sys.exit(try_handler(sys.argv[1], sys.argv[2], sys.argv[3], 0, 1, 0, sys.stdout))
+    sys.exit(try_handler(sys.argv[1], sys.argv[2], sys.argv[3], 0, 1, 0, sys.stdout, 2))
 """
 
 
@@ -103,6 +121,53 @@ def test_timeout_ends_the_run(source: str) -> None:
     assert out.getvalue().startswith("begun\ncleaned up\nTIMED_OUT after")
 
 
+def outcomes(shown: str) -> list[tuple[str, str]]:
+    return re.findall(r"^(run \d of \d: \w+) after \d+\.\d{3} s(.*)$", shown, re.MULTILINE)
+
+
+def test_several_runs_follow_each_other_in_one_job_process(source: str) -> None:
+    out = io.StringIO()
+
+    status = try_handler(source, "counts", "", 0, 1, 0, out, 3)
+
+    assert status == 0
+    assert outcomes(out.getvalue()) == [
+        ("run 1 of 3: SUCCEEDED", ": time 1 here"),
+        ("run 2 of 3: SUCCEEDED", ": time 2 here"),
+        ("run 3 of 3: SUCCEEDED", ": time 3 here"),
+    ]
+    assert len(set(re.findall(r"^pid (\d+)$", out.getvalue(), re.MULTILINE))) == 1
+
+
+def test_one_failure_of_several_runs_is_the_exit_status_and_the_others_follow(source: str) -> None:
+    out = io.StringIO()
+
+    assert try_handler(source, "counts", "2", 0, 1, 0, out, 3) == 1
+    assert outcomes(out.getvalue()) == [
+        ("run 1 of 3: SUCCEEDED", ": time 1 here"),
+        ("run 2 of 3: FAILED", ": ValueError: bad turn"),
+        ("run 3 of 3: SUCCEEDED", ": time 3 here"),
+    ]
+
+
+def test_a_run_that_ends_its_process_is_followed_by_one_in_another(source: str) -> None:
+    out = io.StringIO()
+
+    assert try_handler(source, "counts", "dies", 0, 1, 0, out, 2) == 1
+    words = ": ended with exit code 3 without a result"
+    assert outcomes(out.getvalue()) == [
+        ("run 1 of 2: FAILED", words),
+        ("run 2 of 2: FAILED", words),
+    ]
+
+
+def test_several_runs_of_an_async_handler_share_an_event_loop(source: str) -> None:
+    out = io.StringIO()
+
+    assert try_handler(source, "keeps", "", 0, 1, 0, out, 2) == 0
+    assert [words for _, words in outcomes(out.getvalue())] == [": True", ": True"]
+
+
 def test_traceback_is_shown_once(source: str) -> None:
     out = io.StringIO()
 
@@ -125,7 +190,9 @@ def test_handlers_that_cannot_be_loaded_raise_with_their_traceback(tmp_path: Pat
     assert not out.getvalue()
 
 
-def test_ctrl_c_stops_the_run_with_all_that_it_started(source: str, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_run_with_all_that_it_started_and_starts_no_other(
+    source: str, tmp_path: Path
+) -> None:
     mark = f"trial-{time.time_ns()}"
 
     with started_trial(tmp_path, source, "slow", mark) as trial:
@@ -137,7 +204,8 @@ def test_ctrl_c_stops_the_run_with_all_that_it_started(source: str, tmp_path: Pa
 
     assert trial.returncode == 1
     assert "begun" in shown
-    assert "cleaned up\nKILLED after" in rest
+    assert "cleaned up\nrun 1 of 2: KILLED after" in rest
+    assert "run 2" not in rest
     assert rest.endswith("stopped by SIGINT\n")
     assert not processes_with_env("MARK", mark)
 
