@@ -113,7 +113,7 @@ def read_details(
         family=draw(job_id, job_family.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
-        blockers=_blockers(session, services, stored.app_id, spec.app),
+        blockers=_blockers(session, services, stored.app_id, spec),
     )
 
 
@@ -121,7 +121,9 @@ def _due_ms(one: RunLine | SkipLine) -> int:
     return one.due_at if isinstance(one, RunLine) else one.to_at
 
 
-def _blockers(session: Session, services: ConsoleServices, app_id: int, app: str) -> list[Reason]:
+def _blockers(
+    session: Session, services: ConsoleServices, app_id: int, spec: JobSpec
+) -> list[Reason]:
     times = LocalTimes(services.cluster_zone, services.now_ms)
     found = blockers.read(session, [app_id], now_ms=services.now_ms(), tell_time=times.format)
-    return found.of_job(app)
+    return found.of_job(spec.app, blockers.need_of(spec))

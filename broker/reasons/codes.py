@@ -161,6 +161,8 @@ class Why(Sentence):
     ROUTED_ELSEWHERE = "the routes of all started jobs choose other executors: %(addresses)s"
     SLOTS_TAKEN = "all %(slots)s slots are taken, new runs wait"
     APP_SLOTS_TAKEN = "all %(slots)s slots of app %(app)s are taken, new runs wait"
+    APP_LACKS_HANDLER = "no online executor of app %(app)s has handler %(name)r"
+    APP_LACKS_LANGUAGE = "no online executor of app %(app)s runs %(language)s scripts"
     APP_DRAINING = "every executor of app %(app)s that is online is draining"
 
     # -- how a scheduler ended a run ----------------------------------------------------------

@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 from warren.broker.messages.to_scheduler import Ailment
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.reason import Reason, Words
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.routing import routes
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.routing.choice import RouteRequest
@@ -77,11 +79,17 @@ class Blockers:
             found += self._of_routes(one, started)
         return found
 
-    def of_job(self, app: str) -> list[Reason]:
-        """Return why runs of an app's jobs are not sent, or wait where they were sent."""
-        found, live = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
-        if not live:
+    def of_job(self, app: str, need: Need | None = None) -> list[Reason]:
+        """Return why runs of an app's jobs are not sent, or wait where they were sent.
+
+        `need` is what a job's runs need of their executor; None = any executor will do.
+        """
+        found, online = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
+        live = [one for one in online if need is None or _may_have(one, need)]
+        if not online:
             found.append(self._of_absence(app))
+        elif not live and need is not None:
+            found.append(_of_lack(app, need))
         elif all(map(_stopping, live)):
             found += [Why.AILING(address=one.address, ailments=_ailments(one)) for one in live[:10]]
         elif all(one.slots and one.running >= one.slots for one in live):
@@ -182,6 +190,26 @@ def _code(reason: Reason) -> str:
     """Return the code that matters: that of the words, where a note was added."""
     inner = reason.facts.get("words") if reason.code is Why.NOTED else None
     return inner.code.name if isinstance(inner, Reason) else reason.code.name
+
+
+def need_of(spec: JobSpec) -> Need:
+    """Return what a job's runs need of their executor."""
+    return Need(spec.script_language or spec.handler, is_script=bool(spec.script_language))
+
+
+def _may_have(one: ExecutorView, need: Need) -> bool:
+    """Return whether an executor may have what a run needs; one that does not tell may."""
+    if one.catalogue is None:
+        return True
+    if need.is_script:
+        return need.name in one.languages
+    return one.catalogue.has_more or need.name in one.handlers
+
+
+def _of_lack(app: str, need: Need) -> Reason:
+    if need.is_script:
+        return Why.APP_LACKS_LANGUAGE(app=app, language=need.name)
+    return Why.APP_LACKS_HANDLER(app=app, name=need.name)
 
 
 def _state(one: ExecutorView, tell_time: Callable[[int], str | None]) -> Reason | None:

@@ -51,7 +51,8 @@ class DetailedRun(NamedTuple):
     """Everything about a run.
 
     `job`, `app`, `timezone` and `route` are None if the job was deleted. `script_version` is the id
-    of the script's version, `script_number` its number, None if it was deleted.
+    of the script's version, `script_number` its number, None if it was deleted. `code_version` is
+    that of its executor's handlers.
     """
 
     id: int
@@ -66,6 +67,7 @@ class DetailedRun(NamedTuple):
     handler: str | None
     script_version: int | None
     script_number: int | None
+    code_version: str | None
     param: str
     origin_id: int
     shard_index: int

@@ -316,6 +316,18 @@ def test_an_executor_and_a_job_say_why_no_new_runs_start(desk: Desk) -> None:
     assert [one["code"] for one in as_json["blocked_by"]] == ["PAUSED", "NO_STARTED_JOB"]
     assert job["blocked_by"] == [{"code": "PAUSED", "message": paused}]
     assert paused in desk.warren("jobs", "show", "nightly").stdout
+
+
+def test_a_job_says_that_no_online_executor_has_its_handler(desk: Desk) -> None:
+    now = time.time_ns() // 1_000_000
+    desk.rows.job("nightly", handler="orders.fed")
+    desk.rows.executor("one", now + 60_000, json.dumps({"handlers": ["orders.feed"]}))
+    desk.rows.scheduler("node-1", now + 60_000)
+
+    [job] = desk.listed("jobs", "show", "nightly", "--json")
+
+    words = "no online executor of app reports has handler 'orders.fed'"
+    assert job["blocked_by"] == [{"code": "APP_LACKS_HANDLER", "message": words}]
     assert "no executor with address 'nobody'" in desk.refused("executors", "show", "nobody")
 
 

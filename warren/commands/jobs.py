@@ -115,7 +115,7 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         skipped = database.read(lambda session: skips.lines(session, missed))
         app_ids = [job.app_id]
         found = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
-    why = found.of_job(job.app)
+    why = found.of_job(job.app, blockers.need_of(view.spec))
     if as_json:
         told = {"blocked_by": blocker_json(why), "skips": [skip_json(one) for one in skipped]}
         print_json(job_json(view) | told)

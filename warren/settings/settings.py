@@ -132,6 +132,7 @@ class Settings:
     )
     alarm_limit: int = setting(whole(1, 1000), "an integer from 1 to 1000", 10)
     absence_seconds: float = setting(number(10, 86_400), "seconds from 10 to 86400", 60)
+    no_executor_seconds: float = setting(number(1, 86_400), "seconds from 1 to 86400", 60)
     console_url: str | None = setting(text(check_console_url), "an http(s) URL")
     run_retention_days: int = setting(
         whole(0, 36_500), "a number of days from 0 to 36500; 0 keeps all", 30

@@ -61,6 +61,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "address": run.address or "",
         "handler": run.handler or "",
         "script": _script(run),
+        "code version": run.code_version or "",
         "param": run.param,
         "duration": lasted(run, now_ms),
     } | {

@@ -11,6 +11,7 @@ from warren.scheduler.alarms.policy import AlarmPolicy, AlarmTargets
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.options import NodeOptions
 from warren.scheduler.roles import Roles
+from warren.scheduler.timeouts import Timeouts
 from warren.settings.settings import Settings
 from warren.settings.telemetry import traced_service
 from warren.sql.engine import Database
@@ -33,6 +34,7 @@ def make_scheduler(
                 alarms=alarm_policy(settings),
                 added_routes=load_routes(),
                 run_retention_days=settings.run_retention_days,
+                timeouts=Timeouts(no_executor=settings.no_executor_seconds),
                 spans=span_exporter(traced_service()),
             ),
         )

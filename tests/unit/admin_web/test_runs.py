@@ -366,6 +366,7 @@ class TestRun:
             finished_at=clock.now - 1_000,
             message="over 8 s",
             trigger_message="MISFIRE, online: one",
+            code_version="v1.4-7-gabc",
             log_tail="last words \x1b[31mred\x1b[0m",
         )
 
@@ -376,6 +377,7 @@ class TestRun:
         for gap in ("+0.1 s", "+0.02 s", "+0.88 s", "+8 s", "1 s waiting", "8 s running"):
             assert gap in page, gap
         assert "over 8 s" in page
+        assert "v1.4-7-gabc" in page
         assert "MISFIRE, online: one" in page
         assert "last words red" in page
 

@@ -365,3 +365,14 @@ class TestWaiting:
         answer = admin.get(f"/runs/{run}", headers={"Prefer": text})
 
         assert answer.status_code == 422
+
+
+def test_a_run_names_the_version_of_the_code_that_ran_it(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    run_id = rows.run(rows.job("coded"), clock.now, code_version="v1.4-7-gabc")
+
+    [listed] = admin.get("/runs").get_json()["items"]
+
+    assert listed["code_version"] == "v1.4-7-gabc"
+    assert admin.get(f"/runs/{run_id}").get_json()["code_version"] == "v1.4-7-gabc"

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from warren.broker.messages.catalogue import Catalogue, HandlerFacts
+from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
 from warren.scheduler.views.process_view import ExecutorView
 from warren.sql.instants import iso
@@ -169,6 +171,37 @@ def test_a_route_is_no_reason_unless_it_is_certain(started: list[RoutedJob]) -> 
 )
 def test_runs_of_a_job_are_not_sent_for_a_reason(blockers: Blockers, words: str) -> None:
     assert "; ".join(map(str, blockers.of_job("reports"))) == words
+
+
+def having(address: str, *handlers: str, languages: tuple[str, ...] = (), **more: Any) -> Any:
+    told = Catalogue(handlers=tuple(HandlerFacts(name=one) for one in handlers), **more)
+    return executor(address, handlers=handlers, languages=languages, catalogue=told)
+
+
+@pytest.mark.parametrize(
+    ("executors", "need", "words"),
+    [
+        ([having("a", "x")], Need("y"), "no online executor of app reports has handler 'y'"),
+        ([having("a", "x"), having("b", "y")], Need("y"), ""),
+        ([having("a", "x"), executor("old")], Need("y"), ""),
+        ([having("a", "x", has_more=True)], Need("y"), ""),
+        (
+            [having("a", languages=("python",))],
+            Need("shell", is_script=True),
+            "no online executor of app reports runs shell scripts",
+        ),
+        ([having("a", languages=("shell",))], Need("shell", is_script=True), ""),
+        (
+            [having("a", "x"), having("b", "y")._replace(running=8)],
+            Need("y"),
+            "all 8 slots of app reports are taken, new runs wait",
+        ),
+    ],
+)
+def test_a_job_is_told_that_nobody_online_has_what_it_needs(
+    executors: list[ExecutorView], need: Need, words: str
+) -> None:
+    assert "; ".join(map(str, with_executors(*executors).of_job("reports", need))) == words
 
 
 def test_programs_get_the_code_of_a_pause_that_has_a_reason() -> None:

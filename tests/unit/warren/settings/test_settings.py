@@ -96,6 +96,11 @@ def test_settings_cannot_be_changed() -> None:
         ("WEBHOOK_ALLOW", " , ", "(it lists none)"),
         ("ALARM_LIMIT", "0", "WARREN_ALARM_LIMIT: expected an integer from 1 to 1000, got: '0'"),
         ("ABSENCE_SECONDS", "1", "WARREN_ABSENCE_SECONDS: expected seconds from 10 to 86400"),
+        (
+            "NO_EXECUTOR_SECONDS",
+            "0",
+            "WARREN_NO_EXECUTOR_SECONDS: expected seconds from 1 to 86400",
+        ),
         ("CONSOLE_URL", "console", "WARREN_CONSOLE_URL: expected an http(s) URL, got: 'console'"),
         ("SECRET_PREVIOUS", "short", "WARREN_SECRET_PREVIOUS: expected at least 32 characters"),
         ("APP_SECRET", "short", "APP_SECRET: expected what `warren secrets app NAME` prints (it"),

@@ -27,6 +27,7 @@ def run(**columns: Any) -> DetailedRun:
         "handler": "report",
         "script_version": None,
         "script_number": None,
+        "code_version": None,
         "param": "",
         "origin_id": 0,
         "shard_index": 0,
@@ -133,3 +134,9 @@ def test_facts_name_a_version_of_a_script_by_its_number_while_it_is_kept() -> No
     assert script(script_version=57, script_number=3) == "version 3"
     assert script(script_version=57) == "version no longer kept"
     assert script() == ""
+
+
+def test_facts_have_the_version_of_the_code_that_ran_it() -> None:
+    facts = run_facts(run(code_version="v1.4-7-gabc"), now_ms=NOON, zone=ZoneInfo("UTC"))
+
+    assert facts["code version"] == "v1.4-7-gabc"
