@@ -203,7 +203,8 @@ class JobFileEndpoints:
                 )
             ]
         for number, app in enumerate(apps):
-            wrong += [error_detail(one, f"/apps/{number}") for one in rules_of_app(app)]
+            found_wrong = rules_of_app(app, self._services.added_routes)
+            wrong += [error_detail(one, f"/apps/{number}") for one in found_wrong]
         wrong += _duplicates(apps, specs)
         refuse(wrong)
         return apps, specs
@@ -225,12 +226,13 @@ class JobFileEndpoints:
             raise Refusal(422, "the job file is invalid", errors=errors)
 
 
-def rules_of_app(app: AppSpec) -> list[Problem]:
+def rules_of_app(app: AppSpec, added_routes: Sequence[str]) -> list[Problem]:
     """Return everything that is wrong with an app."""
     return [
         *found(lambda: rules.check_app_name(app.name), "name"),
         *found(lambda: rules.check_title(app.title or "")),
         *found(lambda: rules.check_addresses(app.addresses)),
+        *found(lambda: rules.check_app_route(app.route, added_routes)),
         *target_rules.problems(app.alarm),
         *target_rules.webhook_problems(app.webhook),
     ]
@@ -257,6 +259,8 @@ def _app(app: AppSpec) -> dict[str, Any]:
         told_app["title"] = app.title
     if app.addresses:
         told_app["addresses"] = list(app.addresses)
+    if app.route:
+        told_app["route"] = app.route
     if app.alarm:
         alarm = {"emails": list(app.alarm.emails), "webhook": app.alarm.webhook}
         told_app["alarm"] = alarm | {"style": app.alarm.style}

@@ -5,12 +5,30 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from tests.support.api import Program
-from tests.support.console import Clock
+from tests.support.console import Clock, make_app, signed_in
 from tests.support.stored_rows import Rows
-from warren.sql.models import Job
+from warren.sql.engine import Database
+from warren.sql.listings.app_listing import EFFECTIVE_ROUTE
+from warren.sql.models import App, Job
+
+#: The form of a new job as it is, with a name and a handler.
+FORM = {
+    "app": "reports",
+    "name": "by-form",
+    "schedule_kind": "NONE",
+    "handler": "h",
+    "route": "",
+    "block": "SERIAL_EXECUTION",
+    "misfire": "DO_NOTHING",
+    "delivery": "AT_MOST_ONCE",
+    "concurrency": "1",
+    "timeout": "0",
+    "retries": "0",
+    "retry_delay": "0",
+}
 
 
 @pytest.fixture
@@ -131,3 +149,37 @@ def test_applying_a_file_again_warns_of_handlers_again_but_not_of_schedules(
 
     assert answer["changes"] == []
     assert answer["warnings"] == [{"job": "reports/night", "message": "no online executor has 'x'"}]
+
+
+def test_jobs_without_a_route_have_that_of_their_app_whichever_way_they_are_saved(
+    admin: Program, database: Database, clock: Clock
+) -> None:
+    app = {"name": "reports", "title": "Reports", "route": "LEAST_LOADED"}
+    by_file = {"name": "by-file", "app": "reports", "handler": "h"}
+    admin.post("/apply", {"apps": [app], "jobs": [by_file]})
+    admin.put("/jobs/reports/by-api", {"handler": "h"}, headers={"If-None-Match": "*"})
+    browser = signed_in(make_app(database, clock), "admin")
+
+    assert browser.post("/jobs/create", FORM).status_code == 303
+
+    jobs = select(Job.name, EFFECTIVE_ROUTE).join(App, App.id == Job.app_id).order_by(Job.name)
+    found = database.read(lambda session: [tuple(row) for row in session.execute(jobs)])
+    assert found == [(name, "LEAST_LOADED") for name in ("by-api", "by-file", "by-form")]
+
+
+def test_an_export_keeps_the_route_of_an_app(admin: Program) -> None:
+    app = {"name": "reports", "title": "Reports", "route": "ROUND"}
+    admin.post("/apply", {"apps": [app]})
+
+    exported = admin.get("/export").get_json()
+    applied = admin.post("/apply", exported).get_json()
+
+    assert {"name": "reports", "title": "Reports", "route": "ROUND"} in exported["apps"]
+    assert applied["changes"] == []
+
+
+def test_a_route_of_an_app_that_does_not_exist_is_refused(admin: Program) -> None:
+    answer = admin.post("/apply", {"apps": [{"name": "reports", "route": "RUOND"}]})
+
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in answer.get_json()["errors"]] == ["/apps/0/route"]
