@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import SlotHarness
+from warren.broker.catalogues import CATALOGUE_BYTES, catalogue_of
+from warren.broker.messages.catalogue import ABOUT_LIMIT, HANDLER_LIMIT
 from warren.broker.messages.values import Outcome
 from warren.executor.handlers.handler_registry import HandlersError
 
@@ -222,6 +224,23 @@ class TestLoading:
         harness = load(f"for name in {names!r}:\n    job(name)(lambda context: None)")
 
         assert sorted(harness.slots.handlers) == sorted(names)
+
+    def test_more_handlers_than_are_told_each_with_a_book_for_a_docstring_are_cut_not_refused(
+        self, load: Callable[..., SlotHarness]
+    ) -> None:
+        harness = load(
+            "def one(context): return 'ran'\n"
+            "one.__doc__ = 'long ' * 200_000\n"
+            f"for at in range({HANDLER_LIMIT + 1}): job(f'h{{at:05}}')(one)"
+        )
+
+        told = harness.slots.catalogue
+        assert told is not None
+        catalogue = catalogue_of(told.contents)
+        assert (len(catalogue.handlers), catalogue.has_more) == (HANDLER_LIMIT, True)
+        assert len(told.contents) <= CATALOGUE_BYTES
+        assert all(one.about in ("long " * 40)[:ABOUT_LIMIT] for one in catalogue.handlers)
+        assert harness.run(f"h{HANDLER_LIMIT:05}").message == "ran"
 
     @pytest.mark.parametrize("package", ["sql", "scheduler", "admin_web"])
     def test_package_beside_the_handlers_is_theirs(

@@ -140,3 +140,4 @@ def test_facts_have_the_version_of_the_code_that_ran_it() -> None:
     facts = run_facts(run(code_version="v1.4-7-gabc"), now_ms=NOON, zone=ZoneInfo("UTC"))
 
     assert facts["code version"] == "v1.4-7-gabc"
+    assert run_json(run(code_version="v1.4-7-gabc"))["code_version"] == "v1.4-7-gabc"
