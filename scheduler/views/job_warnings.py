@@ -1,7 +1,8 @@
 """What is suspicious about jobs that are saved, though it may be right: told, never refused."""
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -12,13 +13,15 @@ from warren.broker.reasons.reason import Reason
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules import registry
 from warren.scheduler.views.process_view import read_catalogues
-from warren.sql.models import Registration
 from warren.sql.registry import presence
 from warren.sql.registry.liveness import state
 
+#: Names that are compared with mistyped ones at most, which takes a second.
+MOST_COMPARISONS = 20_000
+
 
 @dataclass(frozen=True, slots=True)
-class _Online:
+class OnlineExecutor:
     """An online executor; `told` is None if what it can run is not known."""
 
     address: str
@@ -28,28 +31,26 @@ class _Online:
 class HandlerCheck:
     """Checks whether online executors of a job's app have its handler."""
 
-    def __init__(self, online: dict[str, list[_Online]]) -> None:
+    def __init__(self, online: Mapping[str, list[OnlineExecutor]]) -> None:
         self._online = online
         self._names: dict[str, frozenset[str]] = {}
+        self._missing: dict[tuple[str, str], Reason] = {}
+        self._comparisons = 0
 
     @classmethod
     def read(cls, session: Session, apps: Collection[str], now_ms: int) -> "HandlerCheck":
         """Return a check for jobs of these apps."""
-        found: dict[str, list[Registration]] = {
-            app: [
-                row
-                for row in presence.listing(session, presence.EXECUTOR, app)
-                if state(row, now_ms).is_online
-            ]
-            for app in apps
-        }
-        told = read_catalogues(session, [row for rows in found.values() for row in rows])
-        return cls(
-            {
-                app: [_Online(row.address, told.get(row.catalogue or "")) for row in rows]
-                for app, rows in found.items()
-            }
-        )
+        only = next(iter(apps)) if len(apps) == 1 else None
+        rows = [
+            row
+            for row in presence.listing(session, presence.EXECUTOR, only)
+            if row.app in apps and state(row, now_ms).is_online
+        ]
+        told = read_catalogues(session, rows)
+        online: dict[str, list[OnlineExecutor]] = defaultdict(list)
+        for row in rows:
+            online[row.app].append(OnlineExecutor(row.address, told.get(row.catalogue or "")))
+        return cls(online)
 
     def of(self, spec: JobSpec) -> Reason | None:
         """Return that no online executor has a job's handler, or that this was not checked."""
@@ -64,9 +65,18 @@ class HandlerCheck:
         for one in online:
             if one.told is None or one.told.has_more:
                 return Why.UNCHECKED_UNTOLD(address=one.address)
-        if near := difflib.get_close_matches(spec.handler, sorted(names), 1):
-            return Why.HANDLER_MISSING_NEAR(name=spec.handler, near=near[0])
-        return Why.HANDLER_MISSING(name=spec.handler)
+        key = spec.app, spec.handler
+        if key not in self._missing:
+            self._missing[key] = self._of_missing(spec.handler, names)
+        return self._missing[key]
+
+    def _of_missing(self, name: str, known: frozenset[str]) -> Reason:
+        self._comparisons += len(known)
+        if self._comparisons <= MOST_COMPARISONS and (
+            near := difflib.get_close_matches(name, sorted(known), 1)
+        ):
+            return Why.HANDLER_MISSING_NEAR(name=name, near=near[0])
+        return Why.HANDLER_MISSING(name=name)
 
     def _known(self, app: str) -> frozenset[str]:
         if app not in self._names:

@@ -1,0 +1,44 @@
+"""What is told about handlers when jobs are saved, and how much work that may be."""
+
+from warren.broker.messages.catalogue import Catalogue, HandlerFacts
+from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.views.job_warnings import (
+    MOST_COMPARISONS,
+    HandlerCheck,
+    OnlineExecutor,
+    warning_lines,
+)
+
+
+def check(*handlers: str) -> HandlerCheck:
+    told = Catalogue(handlers=tuple(HandlerFacts(name=one) for one in handlers))
+    return HandlerCheck({"reports": [OnlineExecutor("a", told)]})
+
+
+def said(known: HandlerCheck, handler: str, **fields: str) -> str:
+    return str(known.of(JobSpec(name="x", app="reports", handler=handler, **fields)) or "")
+
+
+def test_a_name_that_is_like_none_is_told_without_a_guess() -> None:
+    assert said(check("orders.feed"), "mail") == "no online executor has 'mail'"
+
+
+def test_a_job_with_a_script_needs_no_handler() -> None:
+    assert said(check("orders.feed"), "", script_language="shell") == ""
+
+
+def test_very_many_mistyped_names_are_all_told_but_not_all_compared() -> None:
+    known = check(*(f"handler-{number}" for number in range(MOST_COMPARISONS // 2)))
+
+    told = [said(known, f"handlr-{number}") for number in range(4)]
+
+    assert [words.partition(";")[0] for words in told] == [
+        f"no online executor has 'handlr-{number}'" for number in range(4)
+    ]
+    assert ["did you mean" in words for words in told] == [True, True, False, False]
+
+
+def test_jobs_of_one_warning_share_a_line() -> None:
+    pairs = [("a/x", "odd"), ("a/y", "odd"), ("a/x", "other"), ("a/z", "odd")]
+
+    assert warning_lines(pairs) == ["job 'a/x' and 2 more: odd", "job 'a/x': other"]
