@@ -11,6 +11,7 @@ from warren.broker.transport import Transport
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import CommitPace
 from warren.executor.journal.run_states import RunStates
+from warren.executor.life_signs import LifeSigns
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.heartbeat import BEAT_SECONDS
 from warren.executor.messaging.signed_sender import Identity
@@ -60,4 +61,5 @@ class BootContext:
     disks: DiskWatch
     script_folder: Path
     notes_folder: Path
+    life_signs: LifeSigns
     log: structlog.typing.FilteringBoundLogger

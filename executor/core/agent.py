@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from warren.executor.core.state_folder import StateFolder
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
+from warren.executor.life_signs import LifeSigns
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory
@@ -69,6 +71,7 @@ class Executor:
         self._clock = clock or SchedulerClock()
         self._log = structlog.get_logger().bind(address=identity.address, boot_id=identity.boot_id)
         self._loop = asyncio.new_event_loop()
+        self._on_beat: Callable[[], None] = lambda: None
         self._core: Core | None = None
         self._shutdown: Shutdown | None = None
         self._thread = threading.Thread(
@@ -106,8 +109,10 @@ class Executor:
         """Whether it has been started and has not ended."""
         return self._thread.is_alive()
 
-    def start(self) -> None:
+    def start(self, on_beat: Callable[[], None] | None = None) -> None:
         """Start, and return once heartbeats are being sent.
+
+        `on_beat` is called about once a second by the core's thread, as long as that works.
 
         Raises:
             StateFolderInUse: another process holds the state folder.
@@ -115,6 +120,7 @@ class Executor:
             OSError: the state folder cannot be used.
 
         """
+        self._on_beat = on_beat or self._on_beat
         self._thread.start()
         self._opened.result()
 
@@ -159,6 +165,8 @@ class Executor:
         if isinstance(folder, Path):
             folder = StateFolder(folder, self.identity.address)
         held.callback(folder.release)
+        life_signs = LifeSigns(folder.path, self.identity, self._on_beat)
+        held.callback(life_signs.end)
         notes = OldNotes(folder.notes_folder)
         run_states = RunStates(Journal(folder.journal_path), self._log, notes=notes)
         held.callback(run_states.close)
@@ -175,6 +183,7 @@ class Executor:
             disks=DiskWatch([self._run_logs.folder, folder.path], self._run_logs.reserve),
             script_folder=folder.script_folder,
             notes_folder=notes.path_of(self.identity.boot_id),
+            life_signs=life_signs,
             log=self._log,
         )
         core = self._core = Core(context, self._refused, self._drain_received)

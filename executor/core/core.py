@@ -182,11 +182,21 @@ class Core:
     def _tick(self) -> None:
         if self._is_closed:
             return
+        self._beat()
         try:
             self._check()
         finally:
             seconds = IDLE_TICK_SECONDS if self._active_runs.is_empty else TICK_SECONDS
             self._context.loop.call_later(seconds, self._tick)
+
+    def _beat(self) -> None:
+        """Show that this thread works; whether remote executors do is shown by their gateway."""
+        if not self._roles.slots.is_remote:
+            self._context.life_signs.beat(
+                was_welcomed=self._startup.was_welcomed,
+                is_draining=self._roles.readiness.is_draining,
+                obstacle=self._roles.readiness.obstacle(),
+            )
 
     def _check(self) -> None:
         self._watch.check()

@@ -11,8 +11,8 @@ from warren.executor.fork_server import linux
 
 #: The settings. Job processes get WARREN_RUN_ID and the like later.
 _PREFIX = "WARREN_"
-#: Where systemd puts our credential files.
-_FOLDERS = frozenset({"CREDENTIALS_DIRECTORY"})
+#: Where systemd puts our credential files, and where it is told that we live.
+_OF_SYSTEMD = frozenset({"CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 
 def keep_settings_secret() -> None:
@@ -22,4 +22,4 @@ def keep_settings_secret() -> None:
     executors of one process may all call it.
     """
     linux.hide_from_others()
-    linux.wipe_variables([n for n in os.environ if n.startswith(_PREFIX) or n in _FOLDERS])
+    linux.wipe_variables([n for n in os.environ if n.startswith(_PREFIX) or n in _OF_SYSTEMD])

@@ -226,9 +226,8 @@ def test_a_scheduler_of_another_host_is_not_alive_on_this_one(desk: Desk) -> Non
     desk.rows.scheduler(f"{host[:46]}-2-a1b2c3", now_ms)
 
     assert desk.refused("check", "--alive") == f"scheduler: no scheduler on {host} is alive"
-    for kind in ("executor", "gateway"):
-        other = desk.refused("check", "--alive", "--for", kind, status=2)
-        assert f"expected --alive for scheduler, console or api, got: {kind}" in other
+    other = desk.refused("check", "--alive", "--for", "gateway", status=2)
+    assert "expected --alive for scheduler, executor, console or api, got: gateway" in other
 
     desk.rows.scheduler(process_name(host, "b00t1d"), now_ms)
     assert desk.warren("check", "--alive").stdout.startswith(

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from warren.errors import CommandError
+from warren.executor.life_signs import STALE_SECONDS, Signs, running
 from warren.settings.plaintext import BROKER, in_plain_text
 from warren.settings.setting_rules import MEMORY_BROKER
 from warren.settings.settings import (
@@ -77,6 +79,34 @@ def check_job_user(settings: Settings) -> str:
     if user is not None:
         return f"jobs run as {user.name}"
     return "jobs run as root: set WARREN_JOB_USER" if os.geteuid() == 0 else "jobs run as this user"
+
+
+def check_executors(settings: Settings, *, must_run: bool) -> str:
+    """Return what the executors that run with the state folder say, or raise what is wrong.
+
+    `must_run`: whether it is wrong that none runs.
+    """
+    found = list(running(settings.state_dir))
+    problems = [text for signs, age_seconds in found if (text := _problem(signs, age_seconds))]
+    if not found and must_run:
+        problems = [f"none runs with the state folder {settings.state_dir}"]
+    if problems:
+        raise CommandError("; ".join(problems))
+    said = ["drains" if signs.is_draining else "takes runs" for signs, _ in found]
+    words = (f"{one.address} {what}" for (one, _), what in zip(found, said, strict=True))
+    return ", ".join(words) or "none runs here"
+
+
+def _problem(signs: Signs, age_seconds: float) -> str:
+    """Return why an executor takes no runs; empty if it does, or is told to end."""
+    if age_seconds > STALE_SECONDS:
+        silent = f"has shown no sign of life for {age_seconds:.0f} s: it is stopped or hangs"
+        return f"{signs.address} (process {signs.pid}) {silent}"
+    if not signs.was_welcomed:
+        return f"{signs.address} has not been welcomed by a scheduler; its log says why"
+    if signs.obstacle and not signs.is_draining:
+        return f"{signs.address} starts no runs: {signs.obstacle}"
+    return ""
 
 
 def is_embedded(settings: Settings) -> bool:

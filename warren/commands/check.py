@@ -19,7 +19,10 @@ EXECUTOR, API, GATEWAY = "executor", "api", "gateway"
 #: The checks for each kind of process.
 NEEDED = {
     "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server"),
-    EXECUTOR: ("settings", "broker", "app secret", "log folder", "state folder", "job user"),
+    EXECUTOR: (
+        *("settings", "broker", "app secret", "log folder", "state folder", "job user"),
+        "executor",
+    ),
     "console": ("settings", "database", "broker", "secret"),
     API: ("settings", "database", "broker", "secret"),
     GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder"),
@@ -45,13 +48,15 @@ Checks = dict[str, Callable[[], str]]
 @click.option(
     "--alive",
     is_flag=True,
-    help="Only check that a scheduler, console or API is alive on this host.",
+    help="Only check that a scheduler, executor, console or API is alive on this host.",
 )
 @takes_settings("database_url", "broker_url", "log_dir", "state_dir")
 def check(settings: Settings, kind: str | None, alive: bool) -> int:
     """Check settings, database, broker, routes, folders and secret; exit with 1 on a problem."""
-    if alive and kind in _WITHOUT_DATABASE:
-        raise click.UsageError(f"expected --alive for scheduler, console or api, got: {kind}")
+    if alive and kind == GATEWAY:
+        raise click.UsageError(
+            f"expected --alive for scheduler, executor, console or api, got: {kind}"
+        )
     if alive:
         checks = _alive(settings, kind)
     else:
@@ -72,6 +77,7 @@ def _of_host(settings: Settings, *, inside_up: bool) -> Checks:
         "log folder": lambda: host_checks.check_folder(settings.log_dir),
         "state folder": lambda: host_checks.check_folder(settings.state_dir),
         "job user": lambda: host_checks.check_job_user(settings),
+        EXECUTOR: lambda: host_checks.check_executors(settings, must_run=False),
     }
 
 
@@ -88,6 +94,8 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
 
 
 def _alive(settings: Settings, kind: str | None) -> Checks:
+    if kind == EXECUTOR:
+        return {EXECUTOR: lambda: host_checks.check_executors(settings, must_run=True)}
     from warren.checks import server_checks  # noqa: PLC0415
     from warren.sql.registry import presence  # noqa: PLC0415 - see above
 

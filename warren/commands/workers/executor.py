@@ -21,6 +21,7 @@ from warren.settings.keyring import app_keys
 from warren.settings.settings import Settings, needed_services
 from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
+from warren.wiring.service_manager import ServiceManager
 from warren.wiring.signals import Signals, log_thread_failures, serve
 
 log = structlog.get_logger()
@@ -65,6 +66,7 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
     if address is not None:
         check_address(address)
     needed_services(settings, database=False)
+    manager = ServiceManager.found()
     keep_settings_secret()
     log_thread_failures()
     if os.geteuid() == 0 and not settings.job_user:
@@ -89,11 +91,12 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
                 folder=folder,
             )
             try:
-                one.start()
+                one.start(manager.beat)
             except HandlersError:
                 if signals.count:
                     return 0
                 raise
+            manager.ready()
             serve(one, signals)
             if not one.was_refused or signals.count:
                 break

@@ -1,0 +1,110 @@
+"""An executor's signs of life: a small file in its state folder, for health checks on its host.
+
+The core's thread touches it about once a second, so it grows old if that thread stops or hangs. An
+executor has no database that could tell.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from warren.broker.reasons.reason import Reason
+from warren.executor.messaging.signed_sender import Identity
+
+NAME = "alive"
+#: How often a sign is given; the core's rounds may come more often.
+BEAT_SECONDS = 0.9
+#: After this long without a sign, an executor counts as stopped or hanging.
+STALE_SECONDS = 10.0
+
+
+class Signs(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor says about itself; `born` are clock ticks since the host's boot."""
+
+    address: str
+    boot_id: str
+    pid: int
+    born: int
+    was_welcomed: bool
+    is_draining: bool
+    #: Why it cannot start runs now; empty if it can.
+    obstacle: str
+
+
+class LifeSigns:
+    """Writes the file and calls `on_beat`. Used from the core's thread."""
+
+    def __init__(self, folder: Path, identity: Identity, on_beat: Callable[[], None]) -> None:
+        self._path = folder / NAME
+        self._identity = identity
+        self._on_beat = on_beat
+        self._born = _born(os.getpid())
+        self._written: Signs | None = None
+        self._beat_at = float("-inf")
+
+    def beat(self, *, was_welcomed: bool, is_draining: bool, obstacle: Reason | None) -> None:
+        """Give a sign, unless the last one is still young and says the same."""
+        signs = Signs(
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            pid=os.getpid(),
+            born=self._born,
+            was_welcomed=was_welcomed,
+            is_draining=is_draining,
+            obstacle=str(obstacle or ""),
+        )
+        now = time.monotonic()
+        if signs == self._written and now - self._beat_at < BEAT_SECONDS:
+            return
+        self._beat_at = now
+        self._on_beat()
+        with suppress(OSError):  # a full disk is told by heartbeats; the file then grows old
+            self._write(signs)
+
+    def end(self) -> None:
+        """Delete the file: the executor has ended."""
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _write(self, signs: Signs) -> None:
+        if signs == self._written:
+            os.utime(self._path)
+            return
+        self._written = None
+        new = self._path.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(signs))
+        new.replace(self._path)
+        self._written = signs
+
+
+def running(state_dir: Path) -> Iterator[tuple[Signs, float]]:
+    """Yield what each running executor of a state folder said, and how many seconds ago.
+
+    Raises:
+        OSError: a file cannot be read.
+
+    """
+    for path in sorted(state_dir.glob(f"*/{NAME}")):
+        try:
+            signs = msgspec.json.decode(path.read_bytes(), type=Signs)
+            age_seconds = time.time() - path.stat().st_mtime
+        except (FileNotFoundError, msgspec.MsgspecError):
+            continue  # it has just ended, or this is not such a file
+        if _born(signs.pid) == signs.born:
+            yield signs, age_seconds
+
+
+def _born(pid: int) -> int:
+    """Return when a process began, which tells it from a later one with its id; -1 if it is gone.
+
+    A zombie is gone.
+    """
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text("latin-1").rpartition(")")[2].split()
+    except OSError:
+        return -1
+    return -1 if state in "ZX" else int(fields[18])
