@@ -27,7 +27,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test tests test-fast release-check check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-gateway bench-console bench-growth bench-peers matrix services clean made-elsewhere
+.PHONY: help up install console test tests test-fast release-check check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-gateway bench-console bench-growth bench-peers soak matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -119,6 +119,13 @@ bench-growth: $(TEST_INSTALLED) services ## Measure whether a run costs the same
 bench-peers: $(TEST_INSTALLED) $(PEERS_INSTALLED) services ## Measure Celery, Dramatiq, APScheduler and RQ in turn with Warren; needs PyPI and Redis
 	@command -v redis-server >/dev/null || scripts/install-debian-packages "the peers need" redis-server
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
+# `make soak MINUTES=60 SEED=7` repeats the faults of a seed; without SEED it chooses one and prints it.
+MINUTES ?= 10
+SEED ?=
+SOAK_ARGS ?=
+soak: $(TEST_INSTALLED) services ## Run a cluster under random faults and judge it; MINUTES=10, SEED=… repeats one
+	@$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 # Each is SUITE or SUITE/DATABASE, and takes 5 GB in build/matrix.
 MATRIX ?= trixie unstable/mysql

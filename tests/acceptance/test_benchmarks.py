@@ -199,3 +199,24 @@ def test_the_comparison_with_peers_measures_each_in_turn_with_warren(tmp_path: P
     for measured in kept["peers"].values():
         assert len(measured["peer"]) == len(measured["warren"]) == 1
         assert measured["peer"][0]["cpu_us"].keys() >= {"sender", "workers", "Redis"}
+
+
+@pytest.mark.release
+@needs_services
+def test_a_short_soak_under_faults_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    little = ("--minutes", "0.34", "--rate", "10", "--slots", "8", "--fault-seconds", "5")
+    program, arguments = Path(sys.executable), ("-m", "benchmarks.soak", "--seed", "4", *little)
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as soak:
+        status = soak.wait(300.0)
+        printed = soak.output.read_text()
+
+    assert status == 0, printed
+    zeros = "lost=0 doubled=0 started_twice=0 stuck=0 orphans=0"
+    found = re.search(
+        rf"^ticks=(\d+) runs=(\d+) skipped=\d+ {zeros} late_p99_ms=", printed, re.MULTILINE
+    )
+    assert found is not None, printed
+    assert int(found[2]) > 100
+    assert len(re.findall(r"^ +\d+\.\d s: ", printed, re.MULTILINE)) == 3

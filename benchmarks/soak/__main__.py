@@ -1,0 +1,128 @@
+"""Runs a cluster under faults and judges it: `python -m benchmarks.soak --minutes 10 --seed 7`."""
+
+import argparse
+import logging
+import os
+import platform
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import structlog
+
+from benchmarks.servers import Servers, servers
+from benchmarks.soak.cluster import SoakCluster
+from benchmarks.soak.evidence import gather, open_runs
+from benchmarks.soak.faults import Faults, Undo
+from benchmarks.soak.jobs import SoakJob, jobs
+from benchmarks.soak.plan import Fault, plan
+from benchmarks.soak.verdict import Verdict, judge
+from tests.support.eventually import eventually
+
+RATE = 40.0
+FAULT_SECONDS = 10.0
+#: How long after the last fault the cluster runs on, so that schedulers plan again.
+CALM_SECONDS = 25.0
+#: How long the runs that are open then may take: the longest time-outs of Warren, and some.
+DRAIN_SECONDS = 240.0
+#: Due times so close to the stop may not be planned.
+PLANNING_MS = 2_000
+#: How often memory is measured.
+SAMPLE_SECONDS = 5.0
+#: Most lines printed for one kind of mistake.
+EXAMPLES = 20
+
+
+def main() -> int:
+    """Run the soak, print its verdict; return 1 if anything that must be zero is not."""
+    arguments = _arguments()
+    quiet = structlog.make_filtering_bound_logger(logging.ERROR)
+    structlog.configure(wrapper_class=quiet)
+    seconds = arguments.minutes * 60.0
+    faults = plan(arguments.seed, seconds, arguments.fault_seconds)
+    folder = Path(tempfile.mkdtemp(prefix="warren-soak-"))
+    with servers(folder) as own:
+        print(_facts(own, arguments), flush=True)
+        print(f"seed {arguments.seed}: {len(faults)} faults in {seconds:.0f} s", flush=True)
+        cluster = SoakCluster(own, slots=arguments.slots)
+        try:
+            cluster.start()
+            verdict = _soak(cluster, jobs(arguments.rate, cluster.book_path), faults, seconds)
+        finally:
+            cluster.close()
+    for name, wrong in verdict.wrong.items():
+        for line in wrong[:EXAMPLES]:
+            print(f"{name}: {line}", flush=True)
+    if verdict.is_clean:
+        shutil.rmtree(folder)
+    else:
+        print(f"all logs are in {folder}", flush=True)
+    print(verdict, flush=True)
+    return 0 if verdict.is_clean else 1
+
+
+def _soak(cluster: SoakCluster, mix: list[SoakJob], faults: list[Fault], seconds: float) -> Verdict:
+    cluster.deployment.jobs(*(one.spec for one in mix))
+    _suffer(cluster, faults, seconds)
+    for _ in range(int(CALM_SECONDS)):
+        cluster.supervise()
+        time.sleep(1.0)
+    stopped_ms = cluster.deployment.now_ms() - PLANNING_MS
+    cluster.deployment.stop_jobs()
+    try:
+        eventually(lambda: _is_over(cluster), DRAIN_SECONDS, every=1.0)
+    except AssertionError:
+        print("runs are still open", flush=True)
+    time.sleep(1.0)  # the processes of the last runs end
+    return judge(gather(cluster, mix, stopped_ms))
+
+
+def _is_over(cluster: SoakCluster) -> bool:
+    cluster.supervise()
+    return open_runs(cluster) == 0
+
+
+def _suffer(cluster: SoakCluster, faults: list[Fault], seconds: float) -> None:
+    """Make each fault happen at its time, and take it back at its end."""
+    makers, begun = Faults(cluster), time.monotonic()
+    waiting, undone, sampled_at = list(faults), list[tuple[float, Undo]](), 0.0
+    while (now := time.monotonic() - begun) < seconds:
+        if waiting and now >= waiting[0].at_seconds:
+            fault = waiting.pop(0)
+            print(fault, flush=True)
+            undone.append((time.monotonic() - begun + fault.seconds, makers.begin(fault)))
+        for end in [one for one in undone if now >= one[0]]:
+            undone.remove(end)
+            end[1]()
+        if now - sampled_at >= SAMPLE_SECONDS:
+            sampled_at = now
+            cluster.sample_memory()
+        cluster.supervise()
+        time.sleep(0.2)
+    for _, undo in undone:
+        undo()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="default 10")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
+    parser.add_argument("--rate", type=float, default=RATE, help="runs a second; default 40")
+    parser.add_argument("--slots", type=int, default=16, help="of each executor; default 16")
+    parser.add_argument(
+        "--fault-seconds", type=float, default=FAULT_SECONDS, help="from fault to fault; default 10"
+    )
+    return parser.parse_args()
+
+
+def _facts(own: Servers, arguments: argparse.Namespace) -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    machine = f"{platform.machine()}, {memory:.0f} GB, Linux {platform.release()}"
+    return f"{own.facts()}; {machine}; {arguments.rate:.0f} runs/s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

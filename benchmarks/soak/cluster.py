@@ -1,0 +1,101 @@
+"""The cluster of a soak: real commands behind proxies, started again when they have died."""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from benchmarks.servers import Servers
+from benchmarks.soak import handlers
+from benchmarks.soak.jobs import APP
+from benchmarks.soak.proxy import Proxy
+from tests.support.command import Command
+from tests.support.deployment import Deployment
+
+SCHEDULERS, EXECUTORS = 2, 3
+#: Processes younger than this have not yet got the memory that they need.
+SETTLED_SECONDS = 60.0
+ROOT = Path(__file__).parents[2]
+
+
+class SoakCluster:
+    """Two schedulers and three executors; `deployment` reads the database past the proxy."""
+
+    def __init__(self, servers: Servers, slots: int) -> None:
+        self.servers = servers
+        self.to_broker = Proxy(servers.rabbitmq.port)
+        self.to_database = Proxy(servers.mariadb.port)
+        url = servers.mariadb.create_database()
+        self.vhost = servers.rabbitmq.add_vhosts(1)[0]
+        broker_url = servers.rabbitmq.vhost_url(self.vhost)
+        folder = servers.folder / "warren"
+        self.deployment = Deployment(folder, database_url=url, broker_url=broker_url)
+        self.deployment.app = APP
+        self.deployment.add_app(APP)
+        self.deployment.handlers = shutil.copy(handlers.__file__, folder / "soak_handlers.py")
+        self.book_path = folder / "book"
+        ports = (
+            (servers.mariadb.port, self.to_database.port),
+            (servers.rabbitmq.port, self.to_broker.port),
+        )
+        for name in ("WARREN_DATABASE_URL", "WARREN_BROKER_URL"):
+            for port, proxied in ports:
+                own = f":{port}/", f":{proxied}/"
+                self.deployment.env[name] = self.deployment.env[name].replace(*own)
+        self.deployment.env |= {"WARREN_SLOTS": str(slots), "PYTHONPATH": str(ROOT)}
+        self._start: dict[str, Callable[[], Command]] = {
+            f"scheduler-{number}": self.deployment.scheduler for number in range(SCHEDULERS)
+        } | {
+            f"executor-{number}": self._executor_maker(f"executor-{number}")
+            for number in range(EXECUTORS)
+        }
+        self.commands: dict[str, Command] = {}
+        self.memory: list[float] = []
+        self.restarts = 0
+
+    def start(self) -> None:
+        """Start everything, and wait until runs can be sent."""
+        self.commands = {name: start() for name, start in self._start.items()}
+        self.deployment.await_schedulers(*self.chosen("scheduler"))
+        self.deployment.await_executors(*self.chosen("executor"))
+
+    def chosen(self, kind: str) -> list[Command]:
+        """Return the commands of one kind."""
+        return [one for name, one in self.commands.items() if name.startswith(kind)]
+
+    def supervise(self) -> None:
+        """Start again what has died, as a process supervisor does."""
+        for name, command in self.commands.items():
+            if not command.is_running:
+                self.restarts += 1
+                self.commands[name] = self._start[name]()
+
+    def sample_memory(self) -> None:
+        """Note the mean memory of the processes that are old enough, in MB."""
+        sizes = []
+        for command in self.commands.values():
+            try:
+                process = psutil.Process(command.pid)
+                if time.time() - process.create_time() > SETTLED_SECONDS:
+                    sizes.append(process.memory_info().rss / 1e6)
+            except psutil.NoSuchProcess:
+                continue
+        if sizes:
+            self.memory.append(sum(sizes) / len(sizes))
+
+    def close(self) -> None:
+        """End all that was started here."""
+        for proxy in (self.to_broker, self.to_database):
+            proxy.heal()
+        for command in self.commands.values():
+            command.send(signal.SIGCONT)
+        self.deployment.end(self.deployment.running())
+        self.deployment.database.close()
+        for proxy in (self.to_broker, self.to_database):
+            proxy.close()
+
+    def _executor_maker(self, address: str) -> Callable[[], Command]:
+        return lambda: self.deployment.executor(address, app=APP)

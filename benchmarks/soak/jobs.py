@@ -1,0 +1,55 @@
+"""The jobs of a soak: a mix of all that a job can be, in as many copies as the rate asks for."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.soak import book
+from warren.scheduler.jobs.spec import JobSpec
+
+APP = "soak"
+#: Runs a second of one mix, on three executors.
+MIX_RATE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SoakJob:
+    """A job and its due times: each multiple of `period_ms`, or 0 if only Warren knows them."""
+
+    spec: JobSpec
+    period_ms: int
+
+
+def jobs(rate: float, book_path: Path) -> list[SoakJob]:
+    """Return jobs with about `rate` runs a second."""
+    copies = max(1, round(rate / MIX_RATE))
+    return [one for number in range(copies) for one in _mix(number, book_path)]
+
+
+def _mix(number: int, book_path: Path) -> Iterator[SoakJob]:
+    late = {"misfire": "DO_NOTHING"} if number % 2 else {"misfire": "FIRE_ONCE_NOW"}
+    routes = ("", "ROUND", "FAILOVER", "LEAST_LOADED", "BUSYOVER")
+    for index, route in enumerate(routes):
+        yield _every(1, f"quick-{number}-{index}", handler="soak.sleep", route=route, **late)
+    again = {"delivery": "AT_LEAST_ONCE", "retries": 3, "retry_delay": 1}
+    yield _every(2, f"again-{number}", handler="soak.sleep", param="0.2", **again)
+    yield _every(2, f"slow-{number}", handler="soak.sleep", param="1.2", late_limit=5)
+    many = {"block": "COVER_EARLY", "late_limit": 5}
+    yield _every(5, f"covered-{number}", handler="soak.sleep", param="7", **many)
+    yield _every(1, f"parallel-{number}", handler="soak.sleep", param="1.5", concurrency=3)
+    yield _every(5, f"flaky-{number}", handler="soak.flaky", param="2", retries=3, **late)
+    yield _every(5, f"failing-{number}", handler="soak.fail", retries=1, retry_delay=1)
+    yield _every(10, f"overlong-{number}", handler="soak.sleep", param="60", timeout=1)
+    yield _every(5, f"broadcast-{number}", handler="soak.sleep", route="SHARDING_BROADCAST")
+    source = f"#!/bin/sh\n{book.script(book_path)}sleep 0.1\n"
+    script = {"script_language": "shell", "script_source": source}
+    yield _every(5, f"script-{number}", **script)
+    delay = {"schedule_kind": "FIX_DELAY", "schedule_value": "1"}
+    spec = {"handler": "soak.sleep", "app": APP, "enabled": True, "param": "0.1"}
+    yield SoakJob(JobSpec(name=f"delayed-{number}", **delay, **spec), 0)
+
+
+def _every(seconds: int, name: str, **fields: object) -> SoakJob:
+    cron = f"0/{seconds} * * * * ?"
+    given = {"name": name, "app": APP, "enabled": True, "schedule_kind": "CRON"}
+    return SoakJob(JobSpec(**given, schedule_value=cron, **fields), seconds * 1_000)  # type: ignore[arg-type]

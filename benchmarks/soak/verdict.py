@@ -1,0 +1,175 @@
+"""Judges a soak by its rows and the book of starts: pure, so that it can be judged itself."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.soak.book import Start
+from warren.sql.run_status import FINAL, RunStatus
+
+_NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run, as its row says; `is_scheduled`: its tick is one of a schedule."""
+
+    run: int
+    job: int
+    tick: int
+    due: int
+    shard: int = 0
+    attempt: int = 0
+    is_scheduled: bool = True
+    status: RunStatus = RunStatus.SUCCEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Ticks of a job that were skipped, the last one included."""
+
+    job: int
+    first: int
+    last: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """A job's due times, by arithmetic and not by Warren: the multiples of `period_ms`."""
+
+    job: int
+    period_ms: int
+    since_ms: int
+    until_ms: int
+
+    def ticks(self) -> Iterator[int]:
+        """Yield each due time from `since_ms` until before `until_ms`."""
+        first = -(-self.since_ms // self.period_ms) * self.period_ms
+        yield from range(first, self.until_ms, self.period_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a soak left; `memory` are samples in time of the bytes of each long-lived process."""
+
+    rows: Sequence[Row]
+    starts: Sequence[Start]
+    skips: Sequence[Skip] = ()
+    calendars: Sequence[Calendar] = ()
+    audit_lost: int = 0
+    audit_doubled: int = 0
+    orphans: Sequence[str] = ()
+    memory: Sequence[float] = ()
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The counts, and a line for each thing that is wrong."""
+
+    ticks: int
+    runs: int
+    skipped: int
+    late_p99_ms: float
+    rss_growth_percent: float
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything that must be zero is zero."""
+        return not any(self.wrong.values())
+
+    def __str__(self) -> str:
+        zeros = " ".join(f"{name}={len(found)}" for name, found in self.wrong.items())
+        return (
+            f"ticks={self.ticks} runs={self.runs} skipped={self.skipped} {zeros} "
+            f"late_p99_ms={self.late_p99_ms:.0f} rss_growth_percent={self.rss_growth_percent:.1f}"
+        )
+
+
+def judge(evidence: Evidence) -> Verdict:
+    """Return the verdict."""
+    rows = {row.run: row for row in evidence.rows}
+    return Verdict(
+        ticks=len({(row.job, row.tick) for row in evidence.rows if row.is_scheduled}),
+        runs=len(rows),
+        skipped=sum(skip.count for skip in evidence.skips),
+        late_p99_ms=_late_p99_ms(evidence.starts, rows),
+        rss_growth_percent=_growth_percent(evidence.memory),
+        wrong={
+            "lost": [*_lost(evidence, rows), *_of_audit(evidence.audit_lost)],
+            "doubled": [*_doubled(evidence, rows), *_of_audit(evidence.audit_doubled)],
+            "started_twice": list(_started_twice(evidence.starts, rows)),
+            "stuck": [str(row) for row in evidence.rows if row.status not in FINAL],
+            "orphans": list(evidence.orphans),
+        },
+    )
+
+
+def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
+    """Yield due times without a row or a skip, and successes without a start."""
+    skips = defaultdict(list)
+    for skip in evidence.skips:
+        skips[skip.job].append((skip.first, skip.last))
+    known = {(row.job, row.tick) for row in evidence.rows if row.is_scheduled}
+    for calendar in evidence.calendars:
+        for tick in calendar.ticks():
+            is_skipped = any(first <= tick <= last for first, last in skips[calendar.job])
+            if (calendar.job, tick) not in known and not is_skipped:
+                yield f"job {calendar.job} has neither run nor skip for {tick}"
+    started = {start.run for start in evidence.starts}
+    for row in rows.values():
+        if row.status == RunStatus.SUCCEEDED and row.run not in started:
+            yield f"no start of a run that succeeded: {row}"
+
+
+def _doubled(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
+    """Yield ticks with two runs, by the rows or by the book; each attempt counts for itself."""
+    fired: Counter[tuple[int, ...]] = Counter(
+        (row.job, row.tick, row.shard, row.attempt) for row in rows.values() if row.is_scheduled
+    )
+    begun = {
+        (start.run, start.job, start.tick, start.shard, start.attempt)
+        for start in evidence.starts
+        if start.run not in rows or rows[start.run].is_scheduled
+    }
+    fired |= Counter(one[1:] for one in begun)
+    for (job, tick, shard, attempt), count in fired.items():
+        if count > 1:
+            yield f"job {job} fired {count} times for {tick}, shard {shard}, attempt {attempt}"
+
+
+def _started_twice(starts: Sequence[Start], rows: dict[int, Row]) -> Iterator[str]:
+    """Yield runs that started again, or that started although their row says that they did not."""
+    for run, count in Counter(start.run for start in starts).items():
+        row = rows.get(run)
+        if count > 1:
+            yield f"started {count} times: run {run}, {row}"
+        if row is None:
+            yield f"started without a row: run {run}"
+        elif row.status in _NEVER_STARTED:
+            yield f"started, and counts as never started: {row}"
+
+
+def _of_audit(count: int) -> list[str]:
+    return ["by `warren audit`"] * count
+
+
+def _late_p99_ms(starts: Sequence[Start], rows: dict[int, Row]) -> float:
+    """Return how late the first attempts of schedules' runs were started."""
+    late = sorted(
+        start.at - row.due
+        for start in starts
+        if (row := rows.get(start.run)) and row.is_scheduled and row.attempt == 0
+    )
+    return late[math.ceil(len(late) * 0.99) - 1] if late else 0.0
+
+
+def _growth_percent(memory: Sequence[float]) -> float:
+    """Return by how much the last quarter of the samples is above the third, by their means."""
+    quarter = len(memory) // 4
+    if not quarter:
+        return 0.0
+    third, last = sum(memory[-2 * quarter : -quarter]), sum(memory[-quarter:])
+    return 100.0 * (last - third) / third

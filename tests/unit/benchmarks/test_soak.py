@@ -1,0 +1,118 @@
+"""A soak's plan, book and verdict: what finds mistakes must not make any."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.soak import book
+from benchmarks.soak.book import Start
+from benchmarks.soak.plan import Kind, plan
+from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip, judge
+from warren.sql.run_status import RunStatus
+
+ZEROS = ("lost", "doubled", "started_twice", "stuck", "orphans")
+
+
+def row(run: int, tick: int, **facts: Any) -> Row:
+    return Row(run=run, job=1, tick=tick, due=tick, **facts)
+
+
+def start(run: int, tick: int, *, attempt: int = 0, late: int = 5) -> Start:
+    return Start(run, 1, tick, 0, attempt, tick + late)
+
+
+#: Two due times and a skipped one, each row with its start.
+SOUND = {
+    "rows": [row(10, 1_000), row(11, 3_000)],
+    "starts": [start(10, 1_000), start(11, 3_000)],
+    "skips": [Skip(1, 2_000, 2_000)],
+    "calendars": [Calendar(1, 1_000, 1_000, 4_000)],
+}
+
+
+def wrong(**changed: Any) -> dict[str, int]:
+    """Return what the verdict finds in the sound evidence with these changes."""
+    verdict = judge(Evidence(**{**SOUND, **changed}))
+    return {name: len(found) for name, found in verdict.wrong.items() if found}
+
+
+def test_a_sound_cluster_is_said_to_be_sound_in_one_line() -> None:
+    verdict = judge(Evidence(**SOUND, memory=[100, 100, 100, 110]))
+
+    assert verdict.is_clean
+    assert str(verdict) == (
+        "ticks=2 runs=2 skipped=1 lost=0 doubled=0 started_twice=0 stuck=0 orphans=0 "
+        "late_p99_ms=5 rss_growth_percent=10.0"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"skips": []}, "lost"),  # a due time without run or skip
+        ({"starts": [start(10, 1_000)]}, "lost"),  # a success that never began
+        ({"audit_lost": 1}, "lost"),
+        ({"rows": [*SOUND["rows"], row(12, 3_000, status=RunStatus.FAILED)]}, "doubled"),
+        ({"audit_doubled": 1}, "doubled"),
+        ({"starts": [*SOUND["starts"], start(10, 1_000)]}, "started_twice"),
+        ({"rows": [*SOUND["rows"], row(12, 3_000, attempt=1, status=RunStatus.SENT)]}, "stuck"),
+        ({"orphans": ["sleep"]}, "orphans"),
+    ],
+)
+def test_each_mistake_is_found_and_counted_as_what_it_is(
+    changed: dict[str, Any], found: str
+) -> None:
+    assert wrong(**changed) == {found: 1}
+
+
+def test_start_of_a_due_time_under_another_id_is_doubled_and_has_no_row() -> None:
+    assert wrong(starts=[*SOUND["starts"], start(99, 3_000)]) == {"doubled": 1, "started_twice": 1}
+
+
+def test_start_of_a_run_that_is_said_to_have_never_started_is_found() -> None:
+    rows = [
+        row(10, 1_000, status=RunStatus.UNDELIVERED),
+        row(12, 1_000, attempt=1),
+        row(11, 3_000),
+    ]
+
+    assert wrong(rows=rows, starts=[*SOUND["starts"], start(12, 1_000, attempt=1)]) == {
+        "started_twice": 1
+    }
+
+
+def test_retries_and_runs_by_hand_are_no_doubled_ones() -> None:
+    rows = [
+        row(10, 1_000, status=RunStatus.FAILED),
+        row(12, 1_000, attempt=1),
+        row(11, 3_000),
+        row(13, 3_000, is_scheduled=False),
+    ]
+    starts = [*SOUND["starts"], start(12, 1_000, attempt=1), start(13, 3_000)]
+
+    assert wrong(rows=rows, starts=starts) == {}
+
+
+def test_the_same_seed_gives_the_same_faults_and_each_kind_comes_before_one_comes_again() -> None:
+    faults = plan(7, 600, 10)
+
+    assert faults == plan(7, 600, 10) != plan(8, 600, 10)
+    assert len(faults) == 59
+    assert {fault.kind for fault in faults[: len(Kind)]} == set(Kind)
+    assert all(5 <= fault.at_seconds <= 590 for fault in faults)
+    assert plan(7, 15, 10) == []
+
+
+def test_handlers_and_scripts_write_the_same_book(tmp_path: Path) -> None:
+    path = tmp_path / "book"
+    facts = {"WARREN_RUN_ID": "4", "WARREN_JOB_ID": "1", "WARREN_ATTEMPT": "2"}
+    facts |= {"WARREN_SHARD_INDEX": "3", "WARREN_SCHEDULED_AT": "1970-01-01T00:00:01.250+00:00"}
+
+    book.write(path, Start(4, 1, 1_250, 3, 2, 7))
+    subprocess.run(["/bin/sh", "-c", book.script(path)], env=facts, check=True)
+
+    written, by_script = book.read(path)
+    assert written == Start(4, 1, 1_250, 3, 2, 7)
+    assert by_script == Start(4, 1, 1_250, 3, 2, by_script.at)
