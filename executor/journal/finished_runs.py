@@ -11,8 +11,10 @@ MEMORY_MS = 3_600_000
 #: How long a report that the broker has may be on its way: a scheduler that is stuck holds it until
 #: the broker gives it to another one.
 SETTLED_MS = 600_000
-#: Bytes of reports kept, in case a scheduler asks for them again.
+#: Bytes of memory for reports, kept in case a scheduler asks for them again.
 RESULTS_LIMIT = 8_000_000
+#: What keeping a line costs besides its bytes: more than a usual line, so it has to count.
+LINE_COST = 250
 
 
 class FinishedRuns:
@@ -40,8 +42,10 @@ class FinishedRuns:
         self._ids.add(run_id, at_ms)
         if line:
             self._results[run_id] = (at_ms, line)
-            self._results_bytes += len(line)
-        while self._results_bytes > self._results_limit:
+            self._results_bytes += len(line) + LINE_COST
+        while self._results_bytes > self._results_limit or self._is_oldest_before(
+            at_ms - MEMORY_MS
+        ):
             self._drop(next(iter(self._results)))
 
     def add_block(self, block: records.FinishedIdBlock) -> None:
@@ -70,4 +74,9 @@ class FinishedRuns:
 
     def _drop(self, run_id: int) -> None:
         _, line = self._results.pop(run_id)
-        self._results_bytes -= len(line)
+        self._results_bytes -= len(line) + LINE_COST
+
+    def _is_oldest_before(self, horizon_ms: int) -> bool:
+        """Whether the first report is that old; a clock that was set back keeps some longer."""
+        first = next(iter(self._results), None)
+        return first is not None and self._results[first][0] < horizon_ms

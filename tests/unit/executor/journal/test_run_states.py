@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from warren.executor.errors import JournalFailed
 from warren.executor.fork_server import linux
 from warren.executor.journal import records
 from warren.executor.journal.file import Journal
-from warren.executor.journal.finished_runs import MEMORY_MS, SETTLED_MS
+from warren.executor.journal.finished_runs import MEMORY_MS, SETTLED_MS, FinishedRuns
 from warren.executor.journal.records import Final
 from warren.executor.journal.run_states import RunStates, Stage
 
@@ -428,6 +429,38 @@ def test_result_that_is_no_longer_kept_is_lost_once_its_report_cannot_be_on_its_
     assert on_its_way is None
     assert isinstance(report, Finished)
     assert (report.outcome, report.why) == (Outcome.LOST, to_json(Why.REPORT_FORGOTTEN()))
+
+
+def test_memory_for_kept_reports_is_bounded_with_all_that_python_adds(path: Path) -> None:
+    limit, count = 500_000, 5_000
+    tracemalloc.start()
+    try:
+        finished_runs = FinishedRuns(limit)
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(count):
+            run_id = 1_000_000 + number
+            finished_runs.add(run_id, 2_000_000 + number, records.line_of(finished(run_id)))
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    kept = [run_id for run_id in range(1_000_000, 1_000_000 + count) if finished_runs.line(run_id)]
+    assert used < 1.2 * limit
+    assert kept == list(range(kept[0], 1_000_000 + count))  # the latest
+    assert limit / 1_000 < len(kept) < limit / 300
+
+
+def test_reports_of_over_an_hour_ago_are_dropped_without_a_compaction() -> None:
+    finished_runs = FinishedRuns()
+    finished_runs.add(1, 5_000, b"a line")
+
+    finished_runs.add(2, 5_000 + MEMORY_MS, b"a line")
+    assert finished_runs.line(1)
+    finished_runs.add(3, 5_001 + MEMORY_MS, b"a line")
+
+    assert not finished_runs.line(1)
+    assert finished_runs.line(2)
+    assert 1 in finished_runs  # its id is kept until the horizon moves
 
 
 def test_id_is_remembered_for_an_hour_and_then_the_horizon_moves(path: Path) -> None:
