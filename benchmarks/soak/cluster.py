@@ -1,9 +1,11 @@
 """The cluster of a soak: real commands behind proxies, started again when they have died."""
 
+import os
 import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,7 @@ from benchmarks.soak.jobs import APP
 from benchmarks.soak.proxy import Proxy
 from tests.support.command import Command
 from tests.support.deployment import Deployment
+from tests.support.processes import Process
 
 SCHEDULERS, EXECUTORS = 2, 3
 #: Processes younger than this have not yet got the memory that they need.
@@ -86,13 +89,22 @@ class SoakCluster:
         if sizes:
             self.memory.append(sum(sizes) / len(sizes))
 
+    def orphans(self) -> list[Process]:
+        """Return the processes of runs, once all have ended, and those of dead commands."""
+        left = (*self.deployment.processes_of_runs(), *self.deployment.strays())
+        return list({one.pid: one for one in left}.values())
+
     def close(self) -> None:
         """End all that was started here."""
         for proxy in (self.to_broker, self.to_database):
             proxy.heal()
         for command in self.commands.values():
             command.send(signal.SIGCONT)
-        self.deployment.end(self.deployment.running())
+        with suppress(AssertionError):  # the verdict has told what was left
+            self.deployment.end(self.deployment.running())
+        for left in self.orphans():
+            with suppress(ProcessLookupError):
+                os.kill(left.pid, signal.SIGKILL)
         self.deployment.database.close()
         for proxy in (self.to_broker, self.to_database):
             proxy.close()

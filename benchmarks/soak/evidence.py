@@ -52,7 +52,7 @@ def gather(cluster: SoakCluster, jobs: Sequence[SoakJob], stopped_ms: int) -> Ev
         calendars=_calendars(jobs, ids, rows, stopped_ms),
         audit_lost=sum(job.lost_count for job in report.jobs),
         audit_doubled=sum(job.doubled_count for job in report.jobs),
-        orphans=_orphans(cluster),
+        orphans=list(map(str, cluster.orphans())),
         memory=cluster.memory,
     )
 
@@ -65,10 +65,3 @@ def _calendars(
         first[row.job] = min(row.tick, first.get(row.job, row.tick))
     regular = [(ids[one.spec.name], one.period_ms) for one in jobs if one.period_ms]
     return [Calendar(job, period, first.get(job, 0), stopped_ms) for job, period in regular]
-
-
-def _orphans(cluster: SoakCluster) -> list[str]:
-    """Return the processes of runs, all of which have ended, and those of dead commands."""
-    deployment = cluster.deployment
-    left = {one.pid: one for one in (*deployment.processes_of_runs(), *deployment.strays())}
-    return [str(one) for one in left.values()]

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pika
 import pymysql
@@ -44,15 +45,17 @@ class Faults:
             Kind.KILL_ZYGOTE: self._kill_zygote,
             Kind.STOP_ZYGOTE: self._stop_zygote,
             Kind.KILL_BOTH: self._kill_both,
-            Kind.CUT_BROKER: lambda _: (broker.cut(), broker.heal)[1],
-            Kind.SLOW_BROKER: lambda _: (broker.slow(SLOW_SECONDS), broker.heal)[1],
-            Kind.RESET_BROKER: lambda _: (broker.reset(), nothing)[1],
+            Kind.CUT_BROKER: lambda _: _hurt(broker.cut, broker.heal),
+            Kind.SLOW_BROKER: lambda _: _hurt(partial(broker.slow, SLOW_SECONDS), broker.heal),
+            Kind.RESET_BROKER: lambda _: _hurt(broker.reset, nothing),
             Kind.ALARM_BROKER: lambda _: self._alarm_broker(),
             Kind.KILL_BROKER: lambda _: self._kill_broker(),
             Kind.DELETE_EXCHANGE: self._delete_exchange,
-            Kind.CUT_DATABASE: lambda _: (database.cut(), database.heal)[1],
-            Kind.SLOW_DATABASE: lambda _: (database.slow(SLOW_SECONDS / 10), database.heal)[1],
-            Kind.RESET_DATABASE: lambda _: (database.reset(), nothing)[1],
+            Kind.CUT_DATABASE: lambda _: _hurt(database.cut, database.heal),
+            Kind.SLOW_DATABASE: lambda _: _hurt(
+                partial(database.slow, SLOW_SECONDS / 10), database.heal
+            ),
+            Kind.RESET_DATABASE: lambda _: _hurt(database.reset, nothing),
             Kind.KILL_SESSIONS: lambda _: self._kill_sessions(),
             Kind.LOCK_RUNS: lambda _: self._lock(_LATEST_RUNS),
             Kind.LOCK_JOBS: lambda _: self._lock(_ALL_JOBS),
@@ -153,6 +156,11 @@ class Faults:
             release()
             return nothing
         return release
+
+
+def _hurt(do: Callable[[], None], undo: Undo) -> Undo:
+    do()
+    return undo
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

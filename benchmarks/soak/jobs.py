@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.soak import book
 from warren.scheduler.jobs.spec import JobSpec
@@ -42,14 +43,14 @@ def _mix(number: int, book_path: Path) -> Iterator[SoakJob]:
     yield _every(10, f"overlong-{number}", handler="soak.sleep", param="60", timeout=1)
     yield _every(5, f"broadcast-{number}", handler="soak.sleep", route="SHARDING_BROADCAST")
     source = f"#!/bin/sh\n{book.script(book_path)}sleep 0.1\n"
-    script = {"script_language": "shell", "script_source": source}
+    script: dict[str, Any] = {"script_language": "shell", "script_source": source}
     yield _every(5, f"script-{number}", **script)
-    delay = {"schedule_kind": "FIX_DELAY", "schedule_value": "1"}
-    spec = {"handler": "soak.sleep", "app": APP, "enabled": True, "param": "0.1"}
+    delay: dict[str, Any] = {"schedule_kind": "FIX_DELAY", "schedule_value": "1"}
+    spec: dict[str, Any] = {"handler": "soak.sleep", "app": APP, "enabled": True, "param": "0.1"}
     yield SoakJob(JobSpec(name=f"delayed-{number}", **delay, **spec), 0)
 
 
-def _every(seconds: int, name: str, **fields: object) -> SoakJob:
+def _every(seconds: int, name: str, **fields: Any) -> SoakJob:
     cron = f"0/{seconds} * * * * ?"
-    given = {"name": name, "app": APP, "enabled": True, "schedule_kind": "CRON"}
-    return SoakJob(JobSpec(**given, schedule_value=cron, **fields), seconds * 1_000)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"name": name, "app": APP, "enabled": True, "schedule_kind": "CRON"}
+    return SoakJob(JobSpec(**given, schedule_value=cron, **fields), seconds * 1_000)

@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import socket
+import struct
 import threading
 from collections.abc import Callable
 
 _PIECE = 65_536
+#: The option for ends of connections that are not orderly.
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Proxy:
@@ -81,8 +85,10 @@ class Proxy:
         try:
             await self._open.wait()
             await self._link(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            pass  # it is reset
+        except asyncio.CancelledError:
+            _linger_not(writer)
+        except OSError:
+            pass  # the other side does not answer
         finally:
             self._links.discard(link)
             writer.transport.abort()
@@ -96,6 +102,9 @@ class Proxy:
             }
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                _linger_not(back)
+                raise
             finally:
                 for way in ways:
                     way.cancel()
@@ -110,3 +119,8 @@ class Proxy:
                 await self._open.wait()
                 target.write(data)
                 await target.drain()
+
+
+def _linger_not(writer: asyncio.StreamWriter) -> None:
+    """Have the end of a connection reset it."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)

@@ -1,5 +1,6 @@
 """A soak's plan, book and verdict: what finds mistakes must not make any."""
 
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from benchmarks.soak import book
 from benchmarks.soak.book import Start
 from benchmarks.soak.plan import Kind, plan
+from benchmarks.soak.proxy import Proxy
 from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip, judge
 from warren.sql.run_status import RunStatus
 
@@ -116,3 +118,30 @@ def test_handlers_and_scripts_write_the_same_book(tmp_path: Path) -> None:
     written, by_script = book.read(path)
     assert written == Start(4, 1, 1_250, 3, 2, 7)
     assert by_script == Start(4, 1, 1_250, 3, 2, by_script.at)
+
+
+def test_network_that_is_cut_holds_what_is_sent_and_one_that_is_reset_ends_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        proxy = Proxy(server.getsockname()[1])
+        try:
+            with socket.create_connection(("127.0.0.1", proxy.port), 10) as client:
+                there, _ = server.accept()
+                client.sendall(b"passes")
+                assert there.recv(10) == b"passes"
+
+                proxy.cut()
+                client.sendall(b"waits")
+                there.settimeout(0.05)
+                with pytest.raises(TimeoutError):
+                    there.recv(10)
+                proxy.heal()
+                there.settimeout(10)
+                assert there.recv(10) == b"waits"
+
+                proxy.reset()
+                client.settimeout(10)
+                with pytest.raises(ConnectionResetError):
+                    client.recv(10)
+                there.close()
+        finally:
+            proxy.close()
