@@ -56,6 +56,7 @@ class ConsoleServices:
         metrics_token: required for /metrics; empty = nobody may read it.
         page_cache: limits of the pages that are kept for when the database is lost.
         run_logs: limits of the pages and downloads of run logs.
+        test_wait_seconds: how long a page waits for the outcome of a test alarm.
 
     """
 
@@ -74,6 +75,7 @@ class ConsoleServices:
     metrics_token: str = ""
     page_cache: PageCacheLimits = field(default_factory=PageCacheLimits)
     run_logs: RunLogLimits = field(default_factory=RunLogLimits)
+    test_wait_seconds: float = 3.0
 
     @property
     def is_https(self) -> bool:

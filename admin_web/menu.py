@@ -24,6 +24,7 @@ ENTRIES = (
     MenuEntry("jobs.index", "jobs", lazy_gettext("Jobs"), Right.VIEW),
     MenuEntry("runs.index", "runs", lazy_gettext("Runs"), Right.VIEW),
     MenuEntry("timeline.show", "timeline", lazy_gettext("Timeline"), Right.VIEW),
+    MenuEntry("alarms.index", "bell", lazy_gettext("Alarms"), Right.VIEW),
     MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
     MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
     MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),

@@ -130,6 +130,15 @@ class Code(Enum):
     STYLE_ALONE = "expected a webhook, because style is set"
     WHEN_ALONE = "expected a url, because when is set"
 
+    # Tests of alarm targets, and alarms that reached nobody.
+    NOTHING_TO_TEST = "nobody to alarm: neither %(what)s nor its app names an e-mail or a webhook"
+    NO_MAIL_SERVER = (
+        "no e-mail can be sent: no scheduler that is online has WARREN_SMTP_URL",
+        ProblemKind.CONFLICT,
+    )
+    NO_SENDER = "nothing can be sent: no scheduler is online", ProblemKind.CONFLICT
+    TOO_MANY_TESTS = "expected up to %(most)s tests of alarms a minute", ProblemKind.CONFLICT
+
     # Changes to jobs.
     NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"
     NEVER_FIRES = "cannot start job %(job)s: its schedule %(schedule)r never fires again"

@@ -14,6 +14,7 @@ from warren.broker.boot_time import boot_seconds
 from warren.broker.keys import ClusterKeys
 from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
+from warren.scheduler.alarms.policy import AlarmPolicy
 from warren.scheduler.alarms.roles import AlarmRoles
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.command_sender import CommandSender
@@ -38,7 +39,7 @@ from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.drainer import Drainer
 from warren.scheduler.membership.executor_queues import ExecutorQueues
 from warren.scheduler.membership.load_recorder import LoadRecorder
-from warren.scheduler.membership.presence import REJECTED_KEY, Presence
+from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY, Presence
 from warren.scheduler.membership.registrar import Registrar
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.schedulers_zone import ZONE_KEY
@@ -210,6 +211,7 @@ class Roles:
             load=lambda: {
                 "failing": self.failing_roles,
                 REJECTED_KEY: self.presence.rejected(),
+                MAILS_KEY: (self._options.alarms or AlarmPolicy()).mail_server is not None,
                 ZONE_KEY: self._options.timezone,
             },
         )

@@ -1,4 +1,7 @@
-"""What currently keeps the cluster from working: pauses, no scheduler, no broker."""
+"""What currently keeps the cluster from working: pauses, no scheduler, no broker.
+
+And what keeps people from hearing of it: alarms that reach nobody.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.console_services import ConsoleServices
 from warren.scheduler.views.process_view import node_view
+from warren.sql.alarms import alarm_listing
 from warren.sql.registry import pauses, presence
 from warren.sql.registry.pauses import ShownPause
 
@@ -19,11 +23,12 @@ class ConditionKind(StrEnum):
     APP_PAUSED = "app"
     NO_SCHEDULER = "schedulers"
     NO_BROKER = "broker"
+    UNDELIVERED = "alarms"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A problem since `since_ms` (0 = always); pauses have further facts."""
+    """A problem since `since_ms` (0 = always); pauses have further facts, and alarms a `count`."""
 
     kind: ConditionKind
     since_ms: int
@@ -32,6 +37,7 @@ class Condition:
     until_ms: int = 0
     app_id: int = 0
     app: str = ""
+    count: int = 0
 
 
 class ClusterConditions:
@@ -42,7 +48,7 @@ class ClusterConditions:
         self._broker_lost_at_ms = 0
 
     def read(self, app_ids: Collection[int] | None) -> list[Condition]:
-        """Return all conditions, the worst first; pauses of these apps only, None = all."""
+        """Return all conditions, the worst first; pauses and alarms of these apps, None = all."""
         found = self._services.database.read(lambda session: self._stored(session, app_ids))
         if lost_at_ms := self._broker_loss():
             found.append(Condition(ConditionKind.NO_BROKER, lost_at_ms))
@@ -55,6 +61,8 @@ class ClusterConditions:
         if not any(node_view(row, now_ms).is_online for row in rows):
             last = max((row.beat_at for row in rows), default=0)
             found.append(Condition(ConditionKind.NO_SCHEDULER, last))
+        if count := alarm_listing.count_undelivered(session, app_ids, now_ms):
+            found.append(Condition(ConditionKind.UNDELIVERED, 0, count=count))
         return found + [_paused(one) for one in pauses.in_force(session, now_ms, app_ids)]
 
     def _broker_loss(self) -> int:

@@ -97,6 +97,9 @@ ACTION = {
     "run.again": lazy_gettext("re-ran runs"),
     "run.kill": lazy_gettext("killed run"),
     "run.clear": lazy_gettext("cleared runs"),
+    "alarm.test": lazy_gettext("tested an alarm target"),
+    "alarm.resend": lazy_gettext("sent alarms again"),
+    "alarm.dismiss": lazy_gettext("dismissed alarms"),
     "app.pause": lazy_gettext("paused app"),
     "app.resume": lazy_gettext("resumed app"),
     "cluster.pause": lazy_gettext("paused dispatch"),
@@ -119,6 +122,7 @@ ACTION = {
 }
 #: Kinds of objects in the audit log.
 OBJECT = {
+    "alarm": lazy_gettext("alarm"),
     "app": lazy_gettext("app"),
     "executor": lazy_gettext("executor"),
     "glue": lazy_gettext("script"),

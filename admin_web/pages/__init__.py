@@ -1,6 +1,7 @@
 """The page groups of the console; add new ones to this list."""
 
 from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.alarms.page import AlarmPages
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.pages.account import AccountPages
 from warren.admin_web.pages.apps import AppPages
@@ -48,6 +49,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         FindPages(services),
         JobHistoryPages(services),
         TimelinePages(services),
+        AlarmPages(services),
         ClearingPages(services),
         GluePages(services),
         AppPages(services),

@@ -9,6 +9,7 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
 from warren.admin_web.exports.lists import ListFiles
@@ -35,6 +36,7 @@ class AppPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._tests = AlarmTests(services)
 
     @route("/apps", Right.VIEW)
     def index(self) -> str | Response:
@@ -88,6 +90,8 @@ class AppPages:
         """Change an app."""
         app = self._find(app_id)
         form = AppForm(request.form)
+        if BUTTON in request.form:
+            return self._test(form, app), 200
         if not form.validate():
             return render_template("pages/apps_edit.html", form=form, app=app), 422
         changed = self._services.commands(visitor().actor).apps.change(app_id, form.spec(app.name))
@@ -108,6 +112,19 @@ class AppPages:
             return render_template("pages/apps_edit.html", form=form, app=app), 409
         flash(gettext("App %(name)s deleted.", name=app.name))
         return redirect(url_for("apps.index"), 303)
+
+    def _test(self, form: AppForm, app: App) -> str:
+        """Send a test to a target that was typed; show the form with the outcome."""
+        typed = form.spec(app.name)
+        problems = self._tests.send_typed(
+            form,
+            typed.alarm,
+            typed.webhook,
+            lambda commands, targets, webhook: commands.test_app(app.id, targets, webhook),
+        )
+        for problem in problems:
+            form.add_error(problem_text(problem))
+        return render_template("pages/apps_edit.html", form=form, app=app)
 
     def _read(
         self, session: Session

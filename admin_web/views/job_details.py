@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from warren.admin_web.alarms.job_targets import JobTarget, read_targets
 from warren.admin_web.charts import heat_map
 from warren.admin_web.charts.heat_map import HeatMap
 from warren.admin_web.console_services import ConsoleServices
@@ -47,6 +48,7 @@ class JobDetails:
     hidden_children: int
     is_favourite: bool
     blockers: list[Reason]
+    targets: list[JobTarget]
 
     @property
     def listed(self) -> list[RunLine | SkipLine]:
@@ -114,6 +116,7 @@ def read_details(
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
         blockers=_blockers(session, services, stored.app_id, spec),
+        targets=read_targets(session, job_id),
     )
 
 

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.language.labels import AILMENT
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.sql.alarms import alarm_listing
 from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
 from warren.sql.registry.liveness import ProcessState
@@ -54,6 +55,12 @@ class MetricsCollector(Collector):
             "warren_runs_in_flight",
             "Runs that an executor holds, or may hold.",
             sum(row.runs for row in flying),
+        )
+        lost = read(lambda session: alarm_listing.count_undelivered(session, None, now_ms))
+        yield _gauge(
+            "warren_alarms_undelivered",
+            "Alarms that reached nobody: failed, waiting for a minute, or given up; up to 1,000.",
+            lost,
         )
         held = read(lambda session: pauses.in_force(session, now_ms))
         yield _gauge(

@@ -82,6 +82,14 @@ class Summary(_News, frozen=True, kw_only=True):
     run_ids: tuple[int, ...]
 
 
+class Trial(_News, frozen=True, kw_only=True, tag="test"):
+    """Somebody tests a target; `app` and `job` "" = one that belongs to none."""
+
+    job: str
+    who: str
+    at: int
+
+
 class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     """A tick of a job has ended, with success or not.
 
@@ -101,7 +109,7 @@ class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     address: str
 
 
-News = Failure | Overdue | Missed | Absence | Return | Ailing | Summary | TickNews
+News = Failure | Overdue | Missed | Absence | Return | Ailing | Summary | Trial | TickNews
 
 _decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
 
@@ -120,6 +128,14 @@ def from_text(text: str) -> News:
     """
     news: News = _decoder.decode(text)
     return news
+
+
+def kind_of(text: str) -> str:
+    """Return the kind of a stored text's event, such as "failure"; "" if it was changed."""
+    try:
+        return str(from_text(text).__struct_config__.tag)
+    except ValueError:
+        return ""
 
 
 def bare(news: Failure) -> Failure:

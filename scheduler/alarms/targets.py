@@ -63,11 +63,11 @@ def alarms_to(
             app_id=app_id,
             run_id=run_id,
         )
-        for channel, target in _channels(targets)
+        for channel, target in channels_of(targets)
     ]
 
 
-def _channels(targets: AlarmTargets) -> list[tuple[str, str]]:
+def channels_of(targets: AlarmTargets) -> list[tuple[str, str]]:
     """Return the channel and target of each alarm; the channel of a webhook is its style."""
     channels = [(MAIL, email) for email in dict.fromkeys(targets.emails)]
     if targets.webhook:

@@ -1,5 +1,6 @@
 """All commands, for console, command line and API alike."""
 
+from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.commands.apps import AppCommands
 from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
@@ -21,6 +22,7 @@ class Commands:
     """
 
     def __init__(self, context: CommandContext) -> None:
+        self.alarms = AlarmCommands(context)
         self.apps = AppCommands(context)
         self.bulk_jobs = BulkJobCommands(context)
         self.bulk_runs = BulkRunCommands(context)

@@ -29,6 +29,8 @@ from warren.sql.registry import departures, presence
 BATCH = 500
 #: Its place in a scheduler's registered load.
 REJECTED_KEY = "rejected"
+#: Whether this scheduler sends e-mails, in its registration.
+MAILS_KEY = "mails"
 #: For how long, and of how many executors at most, a wrong signature is told: it may be anybody's.
 REJECTED_SECONDS = 30.0
 REJECTED_LIMIT = 20

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warren.broker.catalogues import catalogue_of
 from warren.broker.errors import Malformed
 from warren.broker.messages.catalogue import Catalogue
-from warren.scheduler.membership.presence import REJECTED_KEY
+from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.sql.models import Registration
 from warren.sql.registry import catalogues
@@ -64,7 +64,7 @@ class NodeView(NamedTuple):
     """A scheduler or a console.
 
     `failing` are the roles whose last round failed; `rejected` the executors, as APP/ADDRESS, whose
-    heartbeats have lately had no valid signature.
+    heartbeats have lately had no valid signature; `mails` is whether it sends e-mails.
     """
 
     node: str
@@ -74,6 +74,7 @@ class NodeView(NamedTuple):
     beat_at: int
     failing: tuple[str, ...]
     rejected: tuple[str, ...]
+    mails: bool
 
     @property
     def is_online(self) -> bool:
@@ -151,6 +152,7 @@ def node_view(row: Registration, now_ms: int) -> NodeView:
         beat_at=row.beat_at,
         failing=_words(load, "failing"),
         rejected=_words(load, REJECTED_KEY),
+        mails=load.get(MAILS_KEY) is True,
     )
 
 

@@ -2,24 +2,25 @@
 
     NEW ── let through ──> READY ── sent ──> SENT
      └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain ──> GIVEN_UP
+    GIVEN_UP ── sent again by a person ──> READY        READY, GIVEN_UP ── by a person ──> DISMISSED
 
-A claim moves `next_try_at` ahead, so that after a crash another scheduler takes the alarm.
+A test is born READY and has one try. A claim moves `next_try_at` ahead, so that after a crash
+another scheduler takes the alarm.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore
 from warren.sql.dialects.hints import use_index
-from warren.sql.models import Alarm, App, Job, Run
+from warren.sql.models import Alarm, Run
 from warren.sql.models.alarms import BY_CHANNEL
-from warren.sql.rows import fetch, query
 from warren.sql.updates import modify
 
 #: The channel of e-mails; a webhook's channel is the style of its body.
@@ -37,6 +38,7 @@ class AlarmStatus(StrEnum):
     TOLD = "TOLD"
     SENT = "SENT"
     GIVEN_UP = "GIVEN_UP"
+    DISMISSED = "DISMISSED"
 
 
 class MessageKind(StrEnum):
@@ -47,7 +49,9 @@ class MessageKind(StrEnum):
     RUN_END = "run webhooks"
 
 
-OVER = (AlarmStatus.TOLD, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
+#: The subject prefix of tests, which people send to see whether a target works.
+TEST = "test:"
+OVER = (AlarmStatus.TOLD, AlarmStatus.SENT, AlarmStatus.GIVEN_UP, AlarmStatus.DISMISSED)
 UNSENT = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD, AlarmStatus.GIVEN_UP)
 
 
@@ -58,22 +62,6 @@ class RunAlarm(IntEnum):
     NOBODY_TO_TELL = 1
     SENT = 2
     GIVEN_UP = 3
-
-
-class ListedAlarm(NamedTuple):
-    """An alarm as shown to users; `app` and `job` are None if deleted."""
-
-    id: int
-    app: str | None
-    job: str | None
-    run_id: int
-    channel: str
-    target: str
-    status: str
-    created_at: int
-    next_try_at: int
-    tries: int
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,36 +188,6 @@ def mark_runs(session: Session, run_ids: Iterable[int], outcome: RunAlarm) -> No
     for chunk in chunks(sorted(set(run_ids))):
         statement = update(Run).where(Run.id.in_(chunk), Run.alarm_status < outcome)
         modify(session, statement.values(alarm_status=outcome))
-
-
-def listing(
-    session: Session,
-    *,
-    statuses: Sequence[AlarmStatus],
-    limit: int,
-    app_ids: Collection[int] | None = None,
-    job_ids: Collection[int] | None = None,
-    before_id: int | None = None,
-) -> list[ListedAlarm]:
-    """Return alarms in these statuses with the names of job and app, newest first.
-
-    `app_ids` and `job_ids` None = all; `before_id` continues a listing after its last alarm.
-    """
-    listed = (
-        query(ListedAlarm, Alarm, app=App.name, job=Job.name)
-        .join(App, App.id == Alarm.app_id, isouter=True)
-        .join(Job, Job.id == Alarm.job_id, isouter=True)
-        .where(Alarm.status.in_(statuses))
-        .order_by(Alarm.id.desc())
-        .limit(limit)
-    )
-    if app_ids is not None:
-        listed = listed.where(Alarm.app_id.in_(app_ids))
-    if job_ids is not None:
-        listed = listed.where(Alarm.job_id.in_(job_ids))
-    if before_id is not None:
-        listed = listed.where(Alarm.id < before_id)
-    return fetch(session, ListedAlarm, listed)
 
 
 def _hash(target: str) -> str:

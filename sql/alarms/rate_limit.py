@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.alarms.alarms import OVER, AlarmStatus
+from warren.sql.alarms.alarms import OVER, TEST, AlarmStatus
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of
 from warren.sql.models import Alarm, Lease
@@ -114,6 +114,7 @@ def let_through_since(
                 Alarm.status.in_(_LET_THROUGH),
                 Alarm.created_at > since_ms,
                 Alarm.subject_key.not_like(f"{SUMMARY}%"),
+                Alarm.subject_key.not_like(f"{TEST}%"),
                 is_about if about_absence else not_(is_about),
             )
             .order_by(Alarm.created_at)

@@ -22,6 +22,7 @@ class Alarm(Model):
         UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
         Index("i_alarm_next", "status", "next_try_at"),
         Index(BY_CHANNEL, "status", "channel", "next_try_at"),
+        Index("i_alarm_app", "status", "app_id"),
         Index("i_alarm_job", "job_id", "status", "created_at"),
         TABLE_OPTIONS,
     )
@@ -40,4 +41,5 @@ class Alarm(Model):
     next_try_at: Mapped[int] = mapped_column(BigInteger)
     tries: Mapped[int] = mapped_column(Integer, default=0)
     sent_at: Mapped[int | None] = mapped_column(BigInteger)
+    answer: Mapped[str | None] = mapped_column(String(255))
     error: Mapped[str | None] = mapped_column(String(512))

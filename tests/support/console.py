@@ -87,6 +87,7 @@ def make_services(database: Database, clock: Clock, **parts: Any) -> ConsoleServ
         "secret": SECRET,
         "is_broker_up": lambda: True,
         "metrics_token": METRICS_TOKEN,
+        "test_wait_seconds": 0.0,
     }
     return ConsoleServices(**given | parts)
 

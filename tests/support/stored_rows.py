@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from tests.support import schemas
 from warren.broker.catalogues import Told
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
+from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
@@ -158,9 +159,12 @@ class Rows:
         found = self.database.read(lambda session: presence.listing(session, "EXECUTOR", app))
         return next(row.id for row in found if row.address == address)
 
-    def scheduler(self, node: str, beat_ms: int, *, zone: str = "") -> None:
-        """Register a scheduler last heard at this time, with its time zone."""
-        load = json.dumps({ZONE_KEY: zone}) if zone else ""
+    def scheduler(
+        self, node: str, beat_ms: int, *, zone: str = "", mails: bool | None = None
+    ) -> None:
+        """Register a scheduler last heard at this time, with its time zone; `mails`: it sends."""
+        said = ({ZONE_KEY: zone} if zone else {}) | ({} if mails is None else {MAILS_KEY: mails})
+        load = json.dumps(said) if said else ""
         self._hold(presence.ADMIN, presence.SCHEDULER, node, beat_ms, load)
 
     def forget_schedulers(self) -> None:

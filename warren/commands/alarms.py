@@ -1,22 +1,33 @@
-"""`warren alarms list`: unsent alarms and their errors."""
+"""`warren alarms`: unsent alarms and their errors; tests of targets; sending alarms again."""
 
 import click
 
+from warren.actions.local_client import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.errors import CommandError
+from warren.scheduler.alarms.policy import AlarmTargets
 from warren.scheduler.views.alarm_view import AlarmView, alarm_view
 from warren.scheduler.views.to_json import to_json
 from warren.settings.settings import Settings
-from warren.sql.alarms import alarms as alarms_table
+from warren.sql.alarms import alarm_listing
+from warren.sql.alarms.alarm_listing import AlarmFilter
 from warren.sql.alarms.alarms import UNSENT, AlarmStatus
 from warren.views.terminal import print_json, print_table, relative, visible
 
-HEADERS = ("id", "about", "run", "to", "status", "since", "tries", "next try", "error")
+HEADERS = ("id", "about", "cause", "run", "to", "status", "since", "tries", "next try", "error")
+#: How long a test is waited for: a little longer than one e-mail may take.
+TEST_SECONDS = 35.0
+_NOBODY = (
+    "nobody to alarm: expected --job, --email or --webhook, or WARREN_ALARM_EMAILS or "
+    "WARREN_ALARM_WEBHOOK to be set"
+)
+_of_job = click.option("--job", help="Only those of this job: NAME, or APP/NAME.")
 
 
 @click.group()
 def alarms() -> None:
-    """Show the alarms."""
+    """Show the alarms, and test where they go."""
 
 
 @alarms.command("list", epilog=examples("warren alarms list", "warren alarms list --all --json"))
@@ -34,10 +45,9 @@ def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> N
     """Show unsent alarms, newest first."""
     statuses = tuple(AlarmStatus) if every else UNSENT
     with open_database(settings) as database:
-        listed = database.read(
-            lambda session: alarms_table.listing(session, statuses=statuses, limit=limit)
-        )
         now = now_ms(database)
+        wanted = AlarmFilter(statuses=statuses, limit=limit)
+        listed = database.read(lambda session: alarm_listing.listing(session, wanted, now_ms=now))
     rows = [alarm_view(alarm) for alarm in listed]
     if as_json:
         for row in rows:
@@ -47,11 +57,88 @@ def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> N
     print_table(HEADERS, lines, nothing="no alarm" if every else "no unsent alarms")
 
 
+@alarms.command(
+    "test",
+    epilog=examples(
+        "warren alarms test --job reports/nightly",
+        "warren alarms test --email ops@example.com",
+        "warren alarms test",
+    ),
+)
+@click.option("--job", help="Test where alarms of this job go, or send as if from it.")
+@click.option("--email", "emails", multiple=True, help="Send to this address; may be repeated.")
+@click.option("--webhook", default="", help="Call this URL.")
+@click.option("--style", default="", help="The format of the webhook.  [default: by its host]")
+@as_json
+@takes_settings("database_url")
+def test(  # noqa: PLR0917 - click passes its parameters by name
+    settings: Settings,
+    job: str | None,
+    emails: tuple[str, ...],
+    webhook: str,
+    style: str,
+    as_json: bool,
+) -> None:
+    """Send a test alarm and say what the receiver answered.
+
+    A scheduler sends it, at once and once, as it sends alarms. Without options it goes to
+    WARREN_ALARM_EMAILS and WARREN_ALARM_WEBHOOK. Exit code 1 if one did not arrive.
+    """
+    targets = AlarmTargets(emails=emails, webhook=webhook, style=style)
+    listed = filter(None, (settings.alarm_emails or "").split(","))
+    defaults = AlarmTargets(emails=tuple(listed), webhook=settings.alarm_webhook or "")
+    with open_client(settings) as client:
+        tests = client.commands.alarms
+        if job is not None:
+            ids = tests.test_job(client.ids.job(job), targets, defaults=defaults)
+        elif targets or defaults:
+            ids = tests.test(targets or defaults)
+        else:
+            raise CommandError(_NOBODY)
+        found = [alarm_view(one) for one in tests.await_tests(ids, TEST_SECONDS)]
+    for one in found:
+        if as_json:
+            print_json(to_json(one))
+        else:
+            print(visible(f"{one.target}: {_outcome(one)}"))
+    if any(one.status != AlarmStatus.SENT for one in found):
+        raise SystemExit(1)
+
+
+@alarms.command(epilog=examples("warren alarms resend", "warren alarms resend --job nightly"))
+@_of_job
+@takes_settings("database_url")
+def resend(settings: Settings, job: str | None) -> None:
+    """Send all undelivered alarms again, now, to where they were to go."""
+    with open_client(settings) as client:
+        wanted = AlarmFilter(limit=1, job_id=client.ids.job(job) if job else None)
+        print(f"alarms sent again: {client.commands.alarms.send_again(wanted)}")
+
+
+@alarms.command(epilog=examples("warren alarms dismiss"))
+@_of_job
+@takes_settings("database_url")
+def dismiss(settings: Settings, job: str | None) -> None:
+    """Give all undelivered alarms up, so that no page warns of them."""
+    with open_client(settings) as client:
+        wanted = AlarmFilter(limit=1, job_id=client.ids.job(job) if job else None)
+        print(f"alarms dismissed: {client.commands.alarms.dismiss(wanted)}")
+
+
+def _outcome(test: AlarmView) -> str:
+    if test.status == AlarmStatus.SENT:
+        return f"delivered; {test.answer}"
+    if test.status == AlarmStatus.GIVEN_UP:
+        return f"not delivered: {test.error}"
+    return f"not delivered within {TEST_SECONDS:g} s; warren alarms list says what becomes of it"
+
+
 def _line(row: AlarmView, now: int) -> tuple[str, ...]:
     about = f"{row.app or '?'}/{row.job}" if row.job else row.app or "?"
     return (
         str(row.id),
         about,
+        row.cause,
         str(row.run_id or ""),
         visible(row.target),
         row.status,

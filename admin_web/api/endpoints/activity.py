@@ -20,29 +20,55 @@ from warren.admin_web.api.paging import (
     place_of,
 )
 from warren.admin_web.api.refusals import at_parameter
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.retention.calendar_days import CalendarDays, days_between
 from warren.scheduler.views.alarm_view import AlarmView, alarm_view
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
-from warren.sql.alarms import alarms as alarms_table
-from warren.sql.alarms.alarms import UNSENT, AlarmStatus
+from warren.sql.alarms import alarm_listing
+from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState
+from warren.sql.alarms.alarms import UNSENT
 from warren.sql.instants import at, iso
 from warren.sql.models import AuditEntry
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 
 DAYS = 366
+#: How long a test's outcome is waited for; GET /alarms has what comes later.
+TEST_SECONDS = 5.0
 AlarmAnswer = answer_type("Alarm", AlarmView)
 AlarmPage = page_type(AlarmAnswer)
 
 
 class AlarmsQuery(msgspec.Struct, kw_only=True):
-    """Which alarms to list: unsent ones, or all."""
+    """Which alarms to list: unsent ones, or all, or those in a state; of a job by its id."""
 
     all: bool = False
+    state: AlarmState | None = None
+    job_id: int | None = None
     limit: Limit = USUAL
     cursor: Cursor = None
+
+
+class TestBody(msgspec.Struct, kw_only=True):
+    """Where to send a test: the targets of a job, or those given, in the name of the job or app.
+
+    Without `job_id` and `app_id` it is for administrators.
+    """
+
+    job_id: int | None = None
+    app_id: int | None = None
+    emails: list[str] = []
+    webhook: str = ""
+    style: str = ""
+    webhook_url: str = ""
+
+
+class TestAnswer(msgspec.Struct, kw_only=True):
+    """The tests that were sent, and what became of each within a few seconds."""
+
+    items: list[AlarmAnswer]  # type: ignore[valid-type] # it is made from a NamedTuple
 
 
 class DaysQuery(msgspec.Struct, kw_only=True):
@@ -116,15 +142,18 @@ class ActivityEndpoints:
     def alarms(self, call: Call) -> Any:
         """List alarms, newest first."""
         query, actor = call.query, call.actor
+        wanted = AlarmFilter(
+            statuses=() if query.all or query.state else UNSENT,
+            state=query.state,
+            limit=query.limit + 1,
+            app_ids=actor.app_ids,
+            job_ids=actor.job_ids,
+            job_id=query.job_id,
+            before_id=place_of(query, int),
+        )
+        now_ms = self._services.now_ms()
         rows = self._services.database.read(
-            lambda session: alarms_table.listing(
-                session,
-                statuses=tuple(AlarmStatus) if query.all else UNSENT,
-                limit=query.limit + 1,
-                app_ids=actor.app_ids,
-                job_ids=actor.job_ids,
-                before_id=place_of(query, int),
-            )
+            lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
         )
         return page(
             AlarmPage,
@@ -133,6 +162,21 @@ class ActivityEndpoints:
             lambda row: to_answer(AlarmAnswer, alarm_view(row)),
             lambda row: row.id,
         )
+
+    @endpoint("POST", "/alarms/test", Scope.OPERATE, TestAnswer, body=TestBody)
+    def test(self, call: Call) -> TestAnswer:
+        """Send a test alarm now, once, as a scheduler sends alarms."""
+        body, commands = call.body, self._services.commands(call.actor).alarms
+        targets = AlarmTargets(emails=tuple(body.emails), webhook=body.webhook, style=body.style)
+        webhook = RunWebhook(url=body.webhook_url)
+        if body.job_id is not None:
+            ids = commands.test_job(body.job_id, targets, webhook)
+        elif body.app_id is not None:
+            ids = commands.test_app(body.app_id, targets, webhook)
+        else:
+            ids = commands.test(targets)
+        found = commands.await_tests(ids, TEST_SECONDS)
+        return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(one)) for one in found])
 
     @endpoint(
         "GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, needs_whole_apps=True

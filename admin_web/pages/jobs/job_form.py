@@ -9,6 +9,7 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.jobs import JobForm
 from warren.admin_web.forms.script_templates import template_for
@@ -21,6 +22,8 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.views.job_preview import Preview, preview
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
+from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import PastSpec
 from warren.scheduler.jobs.spec import JobSpec
@@ -49,6 +52,7 @@ class JobFormPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._tests = AlarmTests(services)
 
     @route("/jobs/new", Right.OPERATE)
     def new(self) -> str:
@@ -103,6 +107,9 @@ class JobFormPages:
         spec = replace(
             form.read(), script_source=stored.script_source, script_remark=stored.script_remark
         )
+        if BUTTON in request.form:
+            self._test(form, spec, job_id)
+            return self._form(form, action=action, job_id=job_id)
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, job_id=job_id), _code()
         try:
@@ -134,6 +141,9 @@ class JobFormPages:
             spec = replace(spec, script_source=source)
             if not visitor().may(Right.EDIT_GLUE):
                 form.language.errors = (gettext("You are not allowed to edit scripts."),)
+        if BUTTON in request.form:
+            self._test(form, spec)
+            return self._form(form, action=action, origin=origin)
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, origin=origin), _code()
         try:
@@ -151,6 +161,21 @@ class JobFormPages:
         check = self._services.database.read(lambda s: HandlerCheck.read(s, [spec.app], now_ms))
         if why := check.of(spec):
             flash(reason_text(why), "warning")
+
+    def _test(self, form: JobForm, spec: JobSpec, job_id: int = 0) -> None:
+        """Send a test to a target that was typed; it tells of the app until the job is saved."""
+        apps = self._services.database.read(lambda s: ids_by_name(s, visitor().app_ids))
+
+        def send(commands: AlarmCommands, targets: AlarmTargets, webhook: RunWebhook) -> list[int]:
+            if job_id:
+                return commands.test_job(job_id, targets, webhook)
+            return commands.test_app(apps.get(spec.app, 0), targets, webhook)
+
+        targets = AlarmTargets(
+            emails=spec.alarm_emails, webhook=spec.alarm_webhook, style=spec.alarm_style
+        )
+        webhook = RunWebhook(url=spec.webhook_url)
+        form.show_problems(self._tests.send_typed(form, targets, webhook, send))
 
     def _is_to_be_saved(self, form: JobForm, spec: JobSpec) -> bool:
         """Return whether to save the form; if not, show all problems in it at once."""

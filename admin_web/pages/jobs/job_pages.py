@@ -7,7 +7,7 @@ from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
 from warren.admin_web.exports.lists import ListFiles
 from warren.admin_web.forms.job_filter import LINES, JobFilterForm, wanted
-from warren.admin_web.language import job_labels
+from warren.admin_web.language import alarm_labels, job_labels
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.job_details import JobDetails, read_details
 from warren.admin_web.views.job_settings import read_settings
@@ -70,6 +70,7 @@ class JobPages:
         return render_template(
             "pages/jobs_show.html",
             job_labels=job_labels,
+            alarm_labels=alarm_labels,
             details=details,
             settings=read_settings(details.spec, may_see_secrets=visitor().may(Right.OPERATE)),
             yaml=self._yaml(details.spec),

@@ -43,11 +43,15 @@ class Mailer:
         self._send_seconds = send_seconds
         self._silence_seconds = silence_seconds
 
-    def send(self, alarm: Alarm, message: Message) -> None:
-        """Send one e-mail, or raise OSError (which includes smtplib's errors) or ValueError."""
+    def send(self, alarm: Alarm, message: Message) -> str:
+        """Send one e-mail and return the server's answer to it.
+
+        Raises OSError (which includes smtplib's errors) or ValueError.
+        """
         mail = self._mail(alarm, message)
         with Deadline(self._send_seconds) as deadline, self._connected(deadline.watch) as smtp:
             smtp.send_message(mail)
+            return f"{self._server.host} answered: {smtp.accepted}"
 
     def check(self) -> None:
         """Connect and sign in, or raise OSError."""
@@ -67,7 +71,7 @@ class Mailer:
         return mail
 
     @contextmanager
-    def _connected(self, watch: Callable[[socket.socket], None]) -> Iterator[smtplib.SMTP]:
+    def _connected(self, watch: Callable[[socket.socket], None]) -> Iterator["_WatchedSmtp"]:
         with _in_words(), closing(self._connect(watch)) as smtp:
             if self._server.security is Security.STARTTLS:
                 smtp.starttls(context=ssl.create_default_context())
@@ -77,7 +81,7 @@ class Mailer:
             with suppress(OSError):  # the e-mail is accepted, so this answer does not matter
                 smtp.putcmd("QUIT")
 
-    def _connect(self, watch: Callable[[socket.socket], None]) -> smtplib.SMTP:
+    def _connect(self, watch: Callable[[socket.socket], None]) -> "_WatchedSmtp":
         server = self._server
         if server.security is not Security.TLS:
             return _WatchedSmtp(watch, server.host, server.port, timeout=self._silence_seconds)
@@ -100,7 +104,9 @@ def _in_words() -> Iterator[None]:
 
 
 class _WatchedSmtp(smtplib.SMTP):
-    """Passes its socket to `watch` before the first byte."""
+    """Passes its socket to `watch` before the first byte; `accepted` is the answer to an e-mail."""
+
+    accepted = ""
 
     def __init__(self, watch: Callable[[socket.socket], None], *args: Any, **options: Any) -> None:
         self._watch = watch
@@ -110,6 +116,11 @@ class _WatchedSmtp(smtplib.SMTP):
         connection: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
         self._watch(connection)
         return connection
+
+    def data(self, msg: Any) -> tuple[int, bytes]:
+        code, words = super().data(msg)
+        self.accepted = f"{code} {_text(words)}"
+        return code, words
 
 
 class _WatchedSmtps(smtplib.SMTP_SSL, _WatchedSmtp):

@@ -19,6 +19,7 @@ from warren.scheduler.alarms.events import (
     Return,
     Summary,
     TickNews,
+    Trial,
 )
 from warren.sql.instants import moment
 
@@ -104,6 +105,17 @@ def _failure(news: Failure, context: MessageContext) -> tuple[str, str]:
 def _ended(news: TickNews, context: MessageContext) -> tuple[str, str]:
     text = f"Run {news.run_id} ended at {context.when(news.finished_at)}: {news.message}"
     return f"{news.app}/{news.job} ended: {news.status}", text
+
+
+@_words.register
+def _trial(news: Trial, context: MessageContext) -> tuple[str, str]:
+    name = f"{news.app}/{news.job}" if news.job else news.app
+    alarms = f"Alarms of {name}" if name else "Alarms"
+    text = (
+        f"{news.who} sent this test at {context.when(news.at)}. Nothing has failed.\n"
+        f"{alarms} will arrive here in the same way."
+    )
+    return f"{name}: test alarm" if name else "test alarm", text
 
 
 @_words.register

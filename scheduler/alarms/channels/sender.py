@@ -14,6 +14,7 @@ from warren.scheduler.alarms.channels.slow_targets import SlowTargets
 from warren.scheduler.alarms.events import from_text
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, run_ids_of
 from warren.scheduler.explanations import fault_of
+from warren.scheduler.one_line import bare_line
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
 from warren.sql.engine import Database
@@ -25,13 +26,13 @@ CLAIM_MS = 90_000
 #: The wait before the second try, and the longest wait; each is twice the one before.
 BACKOFF_MS = (10_000, 600_000)
 ROUND_SECONDS = 2.0
-_ERROR_LENGTH = 500
+_ERROR_LENGTH, _ANSWER_LENGTH = 500, 255
 
 log = structlog.get_logger()
 
-#: Sends an alarm with its id. Raises OSError or ValueError on failure, whose text is stored with
-#: the alarm, so it must hold no secret.
-Send = Callable[[Alarm, Message], None]
+#: Sends an alarm with its id and returns what the receiver answered. Raises OSError or ValueError
+#: on failure. Both texts are stored with the alarm, so they must hold no secret.
+Send = Callable[[Alarm, Message], str]
 
 
 class AlarmSender:
@@ -79,18 +80,18 @@ class AlarmSender:
             return ROUND_SECONDS
         began = self._slow.clock()
         try:
-            self._send(alarm, message(from_text(alarm.content), self._context))
+            answer = self._send(alarm, message(from_text(alarm.content), self._context))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one holds up no other
             self._slow.note_failure(alarm.target_hash, began=began)
             self._fail(alarm, _words(error))
         else:
-            self._settle(alarm, AlarmStatus.SENT, None)
+            self._settle(alarm, AlarmStatus.SENT, answer=bare_line(answer, _ANSWER_LENGTH))
             self._log_sent(alarm)
         return 0.0
 
     def _log_sent(self, alarm: Alarm) -> None:
         facts = {"alarm_id": alarm.id, "channel": alarm.channel, "run_id": alarm.run_id}
-        if self._kind is MessageKind.RUN_END:
+        if self._kind is MessageKind.RUN_END and not _is_test(alarm):
             log.debug("alarm_sent", **facts)  # there may be one for every run
         else:
             log.info("alarm_sent", **facts)
@@ -99,8 +100,12 @@ class AlarmSender:
         now_ms = self._now_ms()
         next_ms = now_ms + min(BACKOFF_MS[0] << min(alarm.tries - 1, 10), BACKOFF_MS[1])
         facts = {"alarm_id": alarm.id, "channel": alarm.channel, "error": error}
+        if _is_test(alarm):
+            self._settle(alarm, AlarmStatus.GIVEN_UP, error=error)
+            log.warning("alarm_test_failed", **facts)
+            return
         if next_ms >= alarm.created_at + GIVE_UP_MS:
-            self._settle(alarm, AlarmStatus.GIVEN_UP, error)
+            self._settle(alarm, AlarmStatus.GIVEN_UP, error=error)
             log.error("alarm_not_sent", **facts, tries=alarm.tries)
             return
         self._database.write(
@@ -108,22 +113,32 @@ class AlarmSender:
         )
         log.warning("alarm_delayed", **facts, retry_in_seconds=(next_ms - now_ms) // 1000)
 
-    def _settle(self, alarm: Alarm, status: AlarmStatus, error: str | None) -> None:
+    def _settle(
+        self,
+        alarm: Alarm,
+        status: AlarmStatus,
+        *,
+        answer: str | None = None,
+        error: str | None = None,
+    ) -> None:
         outcome = RunAlarm.SENT if status is AlarmStatus.SENT else RunAlarm.GIVEN_UP
-        now_ms = self._now_ms()
-        sent_at = now_ms if status is AlarmStatus.SENT else None
+        is_sent, now_ms = status is AlarmStatus.SENT, self._now_ms()
+        columns = {"sent_at": now_ms if is_sent else None, "answer": answer, "error": error}
 
         def unit(session: Session) -> None:
-            if self._kind is MessageKind.RUN_END and status is AlarmStatus.SENT:
+            if self._kind is MessageKind.RUN_END and is_sent and not _is_test(alarm):
                 alarms.forget(session, alarm)
                 return
-            noted = alarms.settle(
-                session, alarm, status=status, sent_at=sent_at, next_try_at=now_ms, error=error
-            )
+            noted = alarms.settle(session, alarm, status=status, next_try_at=now_ms, **columns)
             if noted and self._kind is not MessageKind.RUN_END:
                 alarms.mark_runs(session, run_ids_of(session, alarm), outcome)
 
         self._database.write(unit)
+
+
+def _is_test(alarm: Alarm) -> bool:
+    """Return whether an alarm is a test, which people wait for: it is tried once."""
+    return alarm.subject_key.startswith(alarms.TEST)
 
 
 def _words(error: Exception) -> str:

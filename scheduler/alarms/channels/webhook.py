@@ -32,6 +32,17 @@ class _Address(NamedTuple):
     sockaddr: Any
 
 
+class Answer(NamedTuple):
+    """What a receiver answered; the body is for a chat service's code only."""
+
+    status: int
+    body: bytes
+
+    def in_words(self) -> str:
+        """Return what may be shown of it."""
+        return f"it answered {self.status}"
+
+
 class Webhook:
     """Sends each alarm over a separate connection.
 
@@ -53,29 +64,33 @@ class Webhook:
         self._send_seconds = send_seconds
         self._silence_seconds = silence_seconds
 
-    def send(self, alarm: Alarm, message: Message) -> None:
-        """Post one alarm, or raise OSError or ValueError; the error text never holds the URL."""
+    def send(self, alarm: Alarm, message: Message) -> str:
+        """Post one alarm and return the answer in words, or raise OSError or ValueError.
+
+        Neither text holds the URL.
+        """
         answer = self.post(alarm.target, webhook_style.body(alarm.channel, message, alarm.id))
-        if words := webhook_style.refusal(alarm.channel, answer):
+        if words := webhook_style.refusal(alarm.channel, answer.body):
             raise OSError(words)
+        return answer.in_words()
 
     def post(
         self, target: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> bytes:
-        """Post JSON to a URL and return the answer's body; raises as `send` does."""
+    ) -> Answer:
+        """Post JSON to a URL and return the answer; raises as `send` does."""
         try:
             check_webhook(target)
         except ValueError as error:
             raise ValueError("this URL is not allowed as a webhook") from error
         try:
             with Deadline(self._send_seconds) as deadline:
-                status, answer = self._post(urlsplit(target), content, headers, deadline.watch)
+                answer = self._post(urlsplit(target), content, headers, deadline.watch)
         except http.client.HTTPException as error:
             raise OSError(f"it does not speak HTTP: {type(error).__name__}") from error
-        if status in _REDIRECTS:
-            raise OSError(f"it answered {status}; redirects are not followed")
-        if status not in _GOOD:
-            raise OSError(f"it answered {status}")
+        if answer.status in _REDIRECTS:
+            raise OSError(f"{answer.in_words()}; redirects are not followed")
+        if answer.status not in _GOOD:
+            raise OSError(answer.in_words())
         return answer
 
     def _post(
@@ -84,7 +99,7 @@ class Webhook:
         content: bytes,
         more: Mapping[str, str],
         watch: Callable[[socket.socket], None],
-    ) -> tuple[int, bytes]:
+    ) -> Answer:
         host, port = url.hostname or "", url.port or _PORTS[url.scheme]
         connection = http.client.HTTPConnection(host, port, timeout=self._silence_seconds)
         try:
@@ -94,7 +109,7 @@ class Webhook:
             headers |= {"Host": _host(url), **more}
             connection.request("POST", _path(url), content, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read(_ANSWER_BYTES)
+            return Answer(answer.status, answer.read(_ANSWER_BYTES))
         finally:
             connection.close()
 

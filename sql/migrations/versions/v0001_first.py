@@ -44,11 +44,13 @@ def _make_tables() -> None:
         sa.Column("next_try_at", sa.BigInteger(), nullable=False),
         sa.Column("tries", sa.Integer(), nullable=False),
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
+        sa.Column("answer", sa.String(length=255), nullable=True),
         sa.Column("error", sa.String(length=512), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("subject_key", "channel", "target_hash", name="i_alarm_subject"),
         **TABLE_OPTIONS,
     )
+    op.create_index("i_alarm_app", "warren_alarm", ["status", "app_id"])
     op.create_index("i_alarm_channel", "warren_alarm", ["status", "channel", "next_try_at"])
     op.create_index("i_alarm_job", "warren_alarm", ["job_id", "status", "created_at"])
     op.create_index("i_alarm_next", "warren_alarm", ["status", "next_try_at"])

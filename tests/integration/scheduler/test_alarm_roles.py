@@ -132,13 +132,14 @@ class Desk:
 
         self.database.write(unit)
 
-    def _pass_on(self, alarm: Alarm, message: Message) -> None:
-        self.send(alarm, message)
+    def _pass_on(self, alarm: Alarm, message: Message) -> str:
+        return self.send(alarm, message)
 
-    def keep(self, alarm: Alarm, message: Message) -> None:
+    def keep(self, alarm: Alarm, message: Message) -> str:
         if self.failure is not None and (not self.broken or alarm.target in self.broken):
             raise self.failure
         self.sent.append((alarm.target, message))
+        return "250 kept"
 
 
 @pytest.fixture
@@ -598,7 +599,13 @@ class TestTooMany:
     def test_no_hour_has_more_whenever_it_begins(self, desk: Desk) -> None:
         job_id = desk.job()
         sent_at: list[int] = []
-        desk.send = lambda alarm, _: sent_at.append(desk.now_ms) if alarm.run_id else None
+
+        def send(alarm: Alarm, _: Message) -> str:
+            if alarm.run_id:
+                sent_at.append(desk.now_ms)
+            return ""
+
+        desk.send = send
 
         for minute in range(0, 200, 5):
             desk.now_ms = START + minute * 60_000

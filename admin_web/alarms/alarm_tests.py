@@ -1,0 +1,89 @@
+"""Tests of alarm targets, sent from pages, and what became of them in a sentence each."""
+
+from collections.abc import Callable, Iterable
+
+from flask import abort, flash, request
+from flask_babel import gettext, lazy_gettext
+
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.visitors import visitor
+from warren.scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
+from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
+from warren.scheduler.problems import Problem, Refused
+from warren.scheduler.views.alarm_view import shown_target
+from warren.sql.alarms.alarm_listing import ListedAlarm
+from warren.sql.alarms.alarms import AlarmStatus
+
+#: The targets beside which forms have a button, by the names of their fields.
+TESTED = ("emails", "webhook", "webhook_url")
+#: The name of these buttons.
+BUTTON = "test"
+_NOTHING = lazy_gettext("Enter a target first.")
+Test = Callable[[AlarmCommands], list[int]]
+TypedTest = Callable[[AlarmCommands, AlarmTargets, RunWebhook], list[int]]
+
+
+class AlarmTests:
+    """Sends tests in the visitor's name."""
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    def send(self, test: Test) -> None:
+        """Send tests, and flash what became of each.
+
+        Raises:
+            Refused: a test cannot be sent.
+
+        """
+        commands = self._services.commands(visitor().actor).alarms
+        for one in commands.await_tests(test(commands), self._services.test_wait_seconds):
+            flash(_words(one), "error" if one.status == AlarmStatus.GIVEN_UP else "message")
+
+    def send_typed(
+        self, form: ConsoleForm, targets: AlarmTargets, webhook: RunWebhook, send: TypedTest
+    ) -> Iterable[Problem]:
+        """Test what was typed into the field whose button was pressed; return why it cannot be."""
+        field = request.form.get(BUTTON, "")
+        if field not in TESTED:
+            abort(400)
+        targets, webhook = _typed(field, targets, webhook)
+        if not targets and not webhook:
+            form[field].errors = (str(_NOTHING),)
+            return ()
+        try:
+            self.send(lambda commands: send(commands, targets, webhook))
+        except Refused as refused:
+            return refused.problems
+        return ()
+
+
+def _typed(
+    field: str, targets: AlarmTargets, webhook: RunWebhook
+) -> tuple[AlarmTargets, RunWebhook]:
+    """Return what of a form's targets the button beside a field tests."""
+    if field == "emails":
+        return AlarmTargets(emails=targets.emails), NO_WEBHOOK
+    if field == "webhook":
+        return AlarmTargets(webhook=targets.webhook, style=targets.style), NO_WEBHOOK
+    return NOBODY, RunWebhook(url=webhook.url)
+
+
+def _words(test: ListedAlarm) -> str:
+    target = shown_target(test)
+    if test.status == AlarmStatus.SENT:
+        answer = test.answer or ""
+        return str(
+            gettext("Test delivered to %(target)s: %(answer)s", target=target, answer=answer)
+        )
+    if test.status == AlarmStatus.GIVEN_UP:
+        error = test.error or ""
+        return str(
+            gettext("Test not delivered to %(target)s: %(error)s", target=target, error=error)
+        )
+    return str(
+        gettext(
+            "No answer from %(target)s yet. See the page Alarms for the outcome.", target=target
+        )
+    )

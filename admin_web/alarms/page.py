@@ -1,0 +1,180 @@
+"""The page of alarms: what was told to whom, what reached nobody, and tests of targets."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from flask import Response as FlaskResponse
+from flask import abort, flash, redirect, render_template, request, url_for
+from flask_babel import gettext, lazy_gettext
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+from wtforms import SelectField, StringField
+from wtforms.validators import Length, Optional
+
+from warren.admin_web.alarms.alarm_tests import AlarmTests
+from warren.admin_web.alarms.job_targets import JobTarget, read_targets
+from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.exports import tables
+from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.language import alarm_labels
+from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.links import came_from
+from warren.admin_web.url_ids import id_argument, read_id
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.alarms.channels.message import MessageContext, message
+from warren.scheduler.alarms.events import from_text
+from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
+from warren.scheduler.problems import Refused
+from warren.scheduler.views.alarm_view import AlarmView, alarm_view
+from warren.sql.alarms import alarm_listing
+from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
+from warren.sql.registry.apps import ids_by_name
+
+LINES = 50
+_SHORT = [Optional(), Length(max=255, message=lazy_gettext("Too long."))]
+
+
+class AlarmFilterForm(ConsoleForm):
+    """Asks which alarms to show."""
+
+    state = SelectField(
+        lazy_gettext("State"),
+        choices=select_choices(
+            [ALL, *((state.value, one.word) for state, one in alarm_labels.STATE.items())]
+        ),
+        default="",
+    )
+    app = SelectField(lazy_gettext("App"), default="")
+    job = StringField(lazy_gettext("Job"), _SHORT)
+
+
+class AlarmPages:
+    """Alarms of the visitor's apps, for everybody; operators send them again or dismiss them."""
+
+    name = "alarms"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._tests = AlarmTests(services)
+
+    @route("/alarms", Right.VIEW)
+    def index(self) -> FlaskResponse | str | tuple[str, int]:
+        """Show alarms, newest first."""
+        form, apps = self._form()
+        if not form.validate():
+            return render_template("pages/alarms.html", form=form, alarms=[], older=None), 422
+        wanted = self._wanted(form, apps)
+        if tables.is_asked():
+            return tables.answer("alarms", AlarmView._fields, self._rows(wanted))
+        now_ms = self._services.now_ms()
+        found = self._services.database.read(
+            lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
+        )
+        return render_template(
+            "pages/alarms.html",
+            form=form,
+            alarms=found[:LINES],
+            older=found[LINES - 1].id if len(found) > LINES else None,
+            alarm_labels=alarm_labels,
+            view=alarm_view,
+            text=self._text,
+            state=partial(ListedAlarm.state, now_ms=now_ms),
+            undelivered=AlarmState.UNDELIVERED,
+            has_undelivered=any(one.state(now_ms) is AlarmState.UNDELIVERED for one in found),
+        )
+
+    @route("/alarms/resend", Right.OPERATE, methods=("POST",), form="alarms.index")
+    def resend(self) -> Response:
+        """Send one undelivered alarm again, or all that the filter shows."""
+        count = self._commands.send_again(self._chosen())
+        flash(
+            gettext("Alarms sent again: %(n)s.", n=count)
+            if count
+            else gettext("There is no undelivered alarm any more.")
+        )
+        return redirect(came_from() or url_for("alarms.index"), 303)
+
+    @route("/alarms/dismiss", Right.OPERATE, methods=("POST",), form="alarms.index")
+    def dismiss(self) -> Response:
+        """Dismiss one undelivered alarm, or all that the filter shows."""
+        count = self._commands.dismiss(self._chosen())
+        flash(
+            gettext("Alarms dismissed: %(n)s.", n=count)
+            if count
+            else gettext("There is no undelivered alarm any more.")
+        )
+        return redirect(came_from() or url_for("alarms.index"), 303)
+
+    @route("/jobs/<id:job_id>/alarms/test", Right.OPERATE, methods=("POST",), form="jobs.show")
+    def test_job(self, job_id: int) -> Response:
+        """Send a test to one target of a job."""
+        known, key = visitor().actor, request.form.get("key")
+
+        def read(session: Session) -> list[JobTarget]:
+            self._services.commands(known).jobs.read(session, job_id)
+            return read_targets(session, job_id)
+
+        found = self._services.database.read(read)
+        wanted = next((one for one in found if one.key == key), None)
+        if wanted is None:
+            flash(gettext("This target has changed in the meantime."), "error")
+            return redirect(url_for("jobs.show", job_id=job_id), 303)
+        targets, webhook = wanted.parts()
+        try:
+            self._tests.send(lambda commands: commands.test_job(job_id, targets, webhook))
+        except Refused as refused:
+            for problem in refused.problems:
+                flash(problem_text(problem), "error")
+        return redirect(url_for("jobs.show", job_id=job_id), 303)
+
+    @property
+    def _commands(self) -> AlarmCommands:
+        return self._services.commands(visitor().actor).alarms
+
+    def _form(self, given: object = None) -> tuple[AlarmFilterForm, dict[str, int]]:
+        apps = self._services.database.read(lambda s: dict(ids_by_name(s, visitor().app_ids)))
+        form = AlarmFilterForm(request.args if given is None else given)
+        form.app.choices = select_choices([ALL, *((app, app) for app in apps)])
+        return form, apps
+
+    def _chosen(self) -> AlarmFilter:
+        """Return which alarms a button is about: one, or those that the list's filter shows."""
+        if (alarm_id := read_id(request.form.get("id", ""))) is not None:
+            return AlarmFilter(limit=1, alarm_id=alarm_id)
+        form, apps = self._form(request.form)
+        return self._wanted(form, apps) if form.validate() else abort(400)
+
+    def _wanted(self, form: AlarmFilterForm, apps: dict[str, int]) -> AlarmFilter:
+        return AlarmFilter(
+            state=AlarmState(form.state.data) if form.state.data else None,
+            app_ids=visitor().app_ids,
+            app_id=apps.get(form.app.data or ""),
+            job_name=(form.job.data or "").strip() or None,
+            before_id=id_argument("before"),
+            limit=LINES + 1,
+        )
+
+    def _text(self, alarm: ListedAlarm) -> str:
+        """Return what the alarm says; empty if its row was changed in the database."""
+        try:
+            news = from_text(alarm.content)
+        except ValueError:
+            return ""
+        return message(news, MessageContext(self._services.timezone)).text
+
+    def _rows(self, wanted: AlarmFilter) -> Iterator[tables.Row]:
+        now_ms = self._services.now_ms()
+
+        def read(place: int | None, limit: int) -> tuple[list[tables.Row], int | None]:
+            asked = replace(wanted, before_id=place, limit=limit)
+            found = self._services.database.read(
+                lambda session: alarm_listing.listing(session, asked, now_ms=now_ms)
+            )
+            rows: list[tables.Row] = [alarm_view(one)._asdict() for one in found]
+            return rows, found[-1].id if len(found) == limit else None
+
+        return tables.pages(read)

@@ -1,0 +1,1 @@
+"""Commands on alarms: tests of targets, and what is done about alarms that reached nobody."""

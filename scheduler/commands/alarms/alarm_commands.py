@@ -1,0 +1,230 @@
+"""Commands on alarms: test a target, send again what reached nobody, or dismiss it."""
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from warren.scheduler.actor import Right
+from warren.scheduler.alarms import target_rules
+from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.alarms.events import Trial, to_text
+from warren.scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
+from warren.scheduler.alarms.rate_limiter import run_ids_of
+from warren.scheduler.alarms.targets import channels_of, job_targets
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.membership.presence import MAILS_KEY
+from warren.scheduler.membership.registration import stored_load
+from warren.scheduler.problems import Code, Problem, Refused
+from warren.sql.alarms import alarm_listing, alarms, recipients
+from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
+from warren.sql.alarms.alarms import MAIL, RUN_END, TEST, AlarmStatus, NewAlarm, RunAlarm
+from warren.sql.instants import MINUTE_MS
+from warren.sql.models import Alarm, App
+from warren.sql.registry import presence
+from warren.sql.registry.liveness import state
+
+#: Tests that all people together may send in a minute.
+MOST_TESTS = 30
+#: Alarms that are sent again or dismissed at once.
+MOST_AT_ONCE = 1_000
+_POLL_SECONDS = 0.1
+_OPEN = (AlarmStatus.NEW, AlarmStatus.READY)
+
+
+class AlarmCommands:
+    """Tests of targets, and what people do about undelivered alarms.
+
+    A test is an alarm of its own that a scheduler sends like any other, but at once and only once:
+    so it proves the mail server, the network and the rules of the process that really sends.
+    """
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def test_job(
+        self,
+        job_id: int,
+        targets: AlarmTargets = NOBODY,
+        webhook: RunWebhook = NO_WEBHOOK,
+        *,
+        defaults: AlarmTargets = NOBODY,
+    ) -> list[int]:
+        """Send a test to these targets of a job; without any, to those of its alarms.
+
+        Returns the ids of the tests; `await_tests` says what became of them.
+
+        Raises:
+            Refused: there is no such job, nobody to alarm, an invalid target, or nobody to send it.
+
+        """
+
+        def unit(session: Session) -> list[int]:
+            job = self._context.job(session, job_id)
+            own = recipients.job_targets(session, [job_id])[job_id]
+            found = targets if targets or webhook else job_targets(own, defaults)
+            name = f"{own.app}/{own.name}"
+            if not found and not webhook:
+                raise Problem(Code.NOTHING_TO_TEST, what=name)
+            news = self._news(own.app, own.name)
+            return self._add(session, name, news, found, webhook, app_id=job.app_id, job_id=job_id)
+
+        _check(targets, webhook)
+        return self._context.write(Right.OPERATE, unit)
+
+    def test_app(
+        self, app_id: int, targets: AlarmTargets, webhook: RunWebhook = NO_WEBHOOK
+    ) -> list[int]:
+        """Send a test to these targets, as alarms of an app would be sent; returns the ids.
+
+        Raises:
+            Refused: there is no such app, an invalid target, or nobody to send it.
+
+        """
+
+        def unit(session: Session) -> list[int]:
+            app = session.get(App, app_id) if self._context.actor.knows(app_id) else None
+            if app is None:
+                raise Problem(Code.NO_APP, id=app_id)
+            news = self._news(app.name)
+            return self._add(session, app.name, news, targets, webhook, app_id=app.id)
+
+        _check(targets, webhook)
+        return self._context.write(Right.OPERATE, unit)
+
+    def test(self, targets: AlarmTargets) -> list[int]:
+        """Send a test to targets that belong to no app; returns the ids. For administrators.
+
+        Raises:
+            Refused: an invalid target, or nobody to send it.
+
+        """
+        _check(targets, NO_WEBHOOK)
+        return self._context.write(
+            Right.ADMINISTER,
+            lambda session: self._add(session, "", self._news(), targets, NO_WEBHOOK),
+        )
+
+    def await_tests(
+        self, ids: Sequence[int], seconds: float, sleep: Callable[[float], None] = time.sleep
+    ) -> list[ListedAlarm]:
+        """Return the tests when all have an outcome, or as they are after `seconds`."""
+        ends = time.monotonic() + seconds
+        while True:
+            found = self._context.database.read(lambda session: alarm_listing.by_ids(session, ids))
+            if all(one.status not in _OPEN for one in found) or time.monotonic() >= ends:
+                return found
+            sleep(_POLL_SECONDS)
+
+    def send_again(self, wanted: AlarmFilter) -> int:
+        """Let undelivered alarms be sent again at once; return how many.
+
+        Each goes to the target that it had. The filter's limit and state do not count.
+        """
+
+        def unit(session: Session, found: Sequence[Alarm], now_ms: int) -> None:
+            run_ids = _run_ids(session, found)
+            alarm_listing.send_again(session, found, now_ms=now_ms)
+            alarm_listing.reopen_runs(session, run_ids)
+
+        return self._change(wanted, Action.ALARM_RESEND, unit)
+
+    def dismiss(self, wanted: AlarmFilter) -> int:
+        """Give undelivered alarms up for good, so that no page warns of them; return how many."""
+
+        def unit(session: Session, found: Sequence[Alarm], now_ms: int) -> None:
+            alarms.mark_runs(session, _run_ids(session, found), RunAlarm.GIVEN_UP)
+            alarm_listing.dismiss(session, found, now_ms=now_ms)
+
+        return self._change(wanted, Action.ALARM_DISMISS, unit)
+
+    def _change(
+        self,
+        wanted: AlarmFilter,
+        action: Action,
+        change: Callable[[Session, Sequence[Alarm], int], None],
+    ) -> int:
+        actor = self._context.actor
+        mine = replace(
+            wanted,
+            limit=MOST_AT_ONCE,
+            state=AlarmState.UNDELIVERED,
+            app_ids=actor.app_ids,
+            job_ids=actor.job_ids,
+        )
+
+        def unit(session: Session) -> int:
+            now_ms = self._context.now_ms()
+            found = alarm_listing.lock_undelivered(session, mine, now_ms=now_ms)
+            change(session, found, now_ms)
+            for app_id in sorted({alarm.app_id for alarm in found}):
+                ids = [alarm.id for alarm in found if alarm.app_id == app_id]
+                app = session.get(App, app_id)
+                shown = {"count": len(ids), "ids": ids[:20]}
+                name = app.name if app else ""
+                self._context.note(session, action, name, app_id, now_ms, after=shown)
+            return len(found)
+
+        return self._context.write(Right.OPERATE, unit)
+
+    def _news(self, app: str = "", job: str = "") -> Trial:
+        return Trial(app=app, job=job, who=self._context.actor.who, at=self._context.now_ms())
+
+    def _add(
+        self,
+        session: Session,
+        name: str,
+        news: Trial,
+        targets: AlarmTargets,
+        webhook: RunWebhook,
+        *,
+        app_id: int = 0,
+        job_id: int = 0,
+    ) -> list[int]:
+        channels = channels_of(targets) + ([(RUN_END, webhook.url)] if webhook else [])
+        self._check_senders(session, {channel for channel, _ in channels}, news.at)
+        subject_key = f"{TEST}{news.at}:{secrets.token_hex(8)}"
+        tests = [
+            NewAlarm(
+                subject_key=subject_key,
+                channel=channel,
+                target=target,
+                content=to_text(news),
+                created_at=news.at,
+                job_id=job_id,
+                app_id=app_id,
+                status=AlarmStatus.READY,
+            )
+            for channel, target in channels
+        ]
+        alarms.add(session, tests)
+        shown = [one.target if one.channel == MAIL else without_secret(one.target) for one in tests]
+        self._context.note(
+            session, Action.ALARM_TEST, name, app_id, news.at, after={"targets": shown}
+        )
+        return alarm_listing.ids_of_subject(session, subject_key)
+
+    def _check_senders(self, session: Session, channels: set[str], now_ms: int) -> None:
+        rows = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+        online = [row for row in rows if state(row, now_ms).is_online]
+        if not online:
+            raise Problem(Code.NO_SENDER)
+        if MAIL in channels and not any(stored_load(row).get(MAILS_KEY) for row in online):
+            raise Problem(Code.NO_MAIL_SERVER)
+        if alarm_listing.count_tests(session, since_ms=now_ms - MINUTE_MS) >= MOST_TESTS:
+            raise Problem(Code.TOO_MANY_TESTS, most=MOST_TESTS)
+
+
+def _check(targets: AlarmTargets, webhook: RunWebhook) -> None:
+    found = [*target_rules.problems(targets), *target_rules.webhook_problems(webhook)]
+    if found:
+        raise Refused(found)
+
+
+def _run_ids(session: Session, found: Sequence[Alarm]) -> list[int]:
+    return [
+        run for alarm in found if alarm.channel != RUN_END for run in run_ids_of(session, alarm)
+    ]
