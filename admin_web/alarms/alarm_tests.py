@@ -39,7 +39,7 @@ class AlarmTests:
         """
         commands = self._services.commands(visitor().actor).alarms
         for one in commands.await_tests(test(commands), self._services.test_wait_seconds):
-            flash(_words(one), "error" if one.status == AlarmStatus.GIVEN_UP else "message")
+            flash(_words(one), "message" if one.status == AlarmStatus.SENT else "error")
 
     def send_typed(
         self, form: ConsoleForm, targets: AlarmTargets, webhook: RunWebhook, send: TypedTest
