@@ -8,6 +8,7 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.metrics.recorder import METRICS_JOBS
 from warren.sql.engine import Database
 
 
@@ -54,6 +55,7 @@ class ConsoleServices:
         console_url: where people reach it; https makes its cookies Secure.
         trusted_proxies: how many reverse proxies stand in front of it.
         metrics_token: required for /metrics; empty = nobody may read it.
+        metrics_jobs: how many jobs have metrics of their own.
         page_cache: limits of the pages that are kept for when the database is lost.
         run_logs: limits of the pages and downloads of run logs.
         test_wait_seconds: how long a page waits for the outcome of a test alarm.
@@ -73,6 +75,7 @@ class ConsoleServices:
     trusted_proxies: int = 0
     secret_previous: str = ""
     metrics_token: str = ""
+    metrics_jobs: int = METRICS_JOBS
     page_cache: PageCacheLimits = field(default_factory=PageCacheLimits)
     run_logs: RunLogLimits = field(default_factory=RunLogLimits)
     test_wait_seconds: float = 3.0

@@ -11,6 +11,7 @@ import structlog
 from warren.scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
 from warren.scheduler.dispatch.planner import BEGIN_MS
 from warren.scheduler.membership import load_recorder
+from warren.scheduler.metrics.recorder import FLUSH_SECONDS
 from warren.scheduler.retention import cleaner, reporter
 from warren.scheduler.roles import Roles
 from warren.scheduler.rounds import wake_conditions
@@ -102,6 +103,7 @@ class SchedulerNode:
         loops.add(
             "load recorder", roles.load_recorder.tick, longest_seconds=load_recorder.POLL_SECONDS
         )
+        loops.add("metrics", roles.metrics_recorder.tick, longest_seconds=FLUSH_SECONDS)
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=cleaner.POLL_SECONDS)
         if roles.run_spans is not None:
             loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)

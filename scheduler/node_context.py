@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.claim_limits import ClaimLimits
 from warren.scheduler.counters import Counters
+from warren.scheduler.metrics.run_counts import RunMetrics
 from warren.scheduler.rounds.loop import WakeUp
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.clock import DatabaseClock
@@ -34,6 +35,7 @@ class NodeContext:
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
         wake_dispatcher: set to end the dispatcher's wait early.
+        metrics: counts ended runs for Prometheus.
         has_old_runs: set when runs may be sent that are long due, further back than it looks.
 
     """
@@ -48,6 +50,7 @@ class NodeContext:
     timeouts: Timeouts
     limits: ClaimLimits
     wake_dispatcher: WakeUp
+    metrics: RunMetrics = field(default_factory=RunMetrics)
     has_old_runs: threading.Event = field(default_factory=threading.Event)
 
     def now_ms(self) -> int:

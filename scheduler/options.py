@@ -7,6 +7,7 @@ from warren.scheduler.alarms.policy import AlarmPolicy
 from warren.scheduler.claim_limits import ClaimLimits
 from warren.scheduler.completion.run_spans import SpanExporter
 from warren.scheduler.dispatch.workload import LIMIT
+from warren.scheduler.metrics.recorder import METRICS_JOBS
 from warren.scheduler.routing.choice import Router
 from warren.scheduler.timeouts import Timeouts
 
@@ -25,6 +26,7 @@ class NodeOptions:
         alarms: how alarms are sent; None = only to the targets of jobs and apps.
         run_retention_days: days that final runs are kept; 0 = forever.
         spans: exports the spans of runs; None = no spans.
+        metrics_jobs: how many jobs have metrics of their own.
 
     """
 
@@ -37,6 +39,7 @@ class NodeOptions:
     alarms: AlarmPolicy | None = None
     run_retention_days: int = 0
     spans: SpanExporter | None = None
+    metrics_jobs: int = METRICS_JOBS
 
     @property
     def alarm_policy(self) -> AlarmPolicy:

@@ -45,6 +45,7 @@ from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.schedulers_zone import ZONE_KEY
 from warren.scheduler.membership.self_health import SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
+from warren.scheduler.metrics.recorder import MetricsRecorder
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.options import NodeOptions
 from warren.scheduler.recovery.killer import Killer
@@ -162,6 +163,7 @@ class Roles:
         """Release leases and leave the registry, so that others take over at once."""
         self.reporter.leave()
         self.cleaner.leave()
+        self.metrics_recorder.flush()
         self.self_health.leave()
 
     def close(self) -> None:
@@ -331,6 +333,9 @@ class Roles:
     def _make_retention(self) -> None:
         database, timezone = self.context.database, self._options.timezone
         self.load_recorder = LoadRecorder(database)
+        self.metrics_recorder = MetricsRecorder(
+            database, self.context.metrics, jobs_limit=self._options.metrics_jobs
+        )
         self.reporter = Reporter(node=self.name, database=database, timezone=timezone)
         self.cleaner = Cleaner(
             node=self.name,

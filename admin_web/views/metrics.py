@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.language.labels import AILMENT
+from warren.admin_web.views import run_metrics
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from warren.sql.alarms import alarm_listing
 from warren.sql.listings import dashboard
@@ -20,7 +21,7 @@ from warren.sql.runs.queries import in_flight
 
 
 class MetricsCollector(Collector):
-    """The state of the cluster as gauges; the names are stable."""
+    """The state of the cluster, and what its schedulers have counted; the names are stable."""
 
     content_type = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -37,8 +38,13 @@ class MetricsCollector(Collector):
         """Return nothing, so that registering reads no metrics."""
         return iter(())
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Read all metrics."""
+        yield from self._state()
+        yield from run_metrics.of_runs(self._services)
+        yield from run_metrics.of_jobs(self._services)
+
+    def _state(self) -> Iterator[GaugeMetricFamily]:
         read, now_ms = self._services.database.read, self._services.now_ms()
         rows = read(lambda session: dashboard.executors(session, None))
         executors = executor_views(rows, {}, now_ms)

@@ -117,6 +117,7 @@ class Finished(
 
     `alone_of_job` is the job's id if, according to the trigger, this run is its whole tick: no
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
+    `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not tell.
     """
 
     run_id: Natural
@@ -128,6 +129,7 @@ class Finished(
     finished_at_ms: Natural
     log_tail: str = ""
     alone_of_job: Natural = 0
+    due_at_ms: Natural = 0
 
 
 class NotStarted(

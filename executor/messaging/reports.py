@@ -42,4 +42,5 @@ def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: in
         finished_at_ms=now_ms,
         log_tail=finished.log_tail[-LOG_TAIL_BYTES:],
         alone_of_job=0 if trigger.shard_total > 1 or trigger.attempt else trigger.job_id,
+        due_at_ms=trigger.due_at_ms,
     )

@@ -22,6 +22,7 @@ from warren.sql.accounts import user_accounts
 from warren.sql.alarms import recipients
 from warren.sql.jobs import child_links
 from warren.sql.listings import app_listing
+from warren.sql.metrics import counts
 from warren.sql.models import App
 from warren.sql.registry import apps
 from warren.sql.registry.liveness import ProcessState, state
@@ -105,6 +106,7 @@ class AppCommands:
                 raise Problem(Code.APP_IN_USE, **facts)
             self._note(session, Action.APP_DELETE, app, before=app_record(app))
             user_accounts.remove_app_from_rights(session, app_id)
+            counts.forget_app(session, app_id)
             app_listing.remove(session, app)
 
         self._context.write(Right.ADMINISTER, unit)

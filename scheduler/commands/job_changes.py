@@ -24,6 +24,7 @@ from warren.scheduler.problems import Problem
 from warren.sql.accounts import preferences
 from warren.sql.instants import at
 from warren.sql.jobs import changed_jobs, child_links, jobs, script_versions
+from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import planned_runs, transitions
@@ -129,7 +130,7 @@ class JobChanges:
         before = record_of(session, job, child_links.children_of(session, job.id))
         self._note(session, Action.JOB_DELETE, job, now_ms, before=before)
         self._schedules.stop(session, job, now_ms)
-        transitions.cancel(
+        cancelled = transitions.cancel(
             session,
             [job.id],
             reason=explanation(Why.DELETED_BY(who=self._who)),
@@ -137,6 +138,8 @@ class JobChanges:
             kinds=Kind,
             schedule_only=False,
         )
+        counts.add_cancelled(session, {job.app_id: cancelled.get(job.id, 0)})
+        job_successes.forget(session, job.id)
         memory = session.get(RouteMemory, job.id)
         if memory is not None:
             session.delete(memory)

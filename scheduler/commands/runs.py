@@ -3,6 +3,7 @@
 They only write rows; triggers and kills reach the broker through the scheduler's roles.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
@@ -29,6 +30,7 @@ from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.metrics import counts
 from warren.sql.models import App, Job
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import OPEN, Kind, RunStatus
@@ -148,7 +150,8 @@ class RunCommands:
                 transitions.request_kill(session, run_id, now_ms=now_ms)
                 return KillOutcome.REQUESTED
             why = Why.CANCELLED_BY(who=self._context.actor.who)
-            self._completion.end(session, [cancelled(run_id, why, now_ms)])
+            ended = self._completion.end(session, [cancelled(run_id, why, now_ms)]).ended
+            counts.add_cancelled(session, Counter(one.app_id for one in ended))
             return KillOutcome.CANCELLED
 
         return self._context.write(Right.OPERATE, unit)

@@ -4,6 +4,7 @@ Each change first records overdue ticks as skipped, so that no due time is lost 
 schedule and the new one, and never moves the watermark back.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
@@ -21,6 +22,7 @@ from warren.scheduler.schedules.schedule import Schedule
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import history
 from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.metrics import counts
 from warren.sql.models import Job, SkippedTicks
 from warren.sql.run_status import BY_SCHEDULE, OPEN, Kind
 from warren.sql.runs import planned_runs, ticks, transitions
@@ -200,7 +202,9 @@ class ScheduleChanges:
             self._overdue(job, zones[job.id], until_ms, now_ms, reason)
             for job, until_ms in until.items()
         ]
-        history.record_skips(session, [skip for skip in skips if skip is not None])
+        skipped = [skip for skip in skips if skip is not None]
+        history.record_skips(session, skipped)
+        counts.add_skips(session, _by_app(until, {skip.job_id: skip.count for skip in skipped}))
         for job, until_ms in until.items():
             job.last_tick_at = max(job.last_tick_at, until_ms)
 
@@ -248,11 +252,20 @@ class ScheduleChanges:
                 kinds=kinds,
                 schedule_only=True,
             )
+            counts.add_cancelled(session, _by_app(jobs, cancelled))
         return set(cancelled)
 
     def _schedule(self, session: Session, job: Job) -> Schedule:
         zone = self.zone(session, job.timezone)
         return read_schedule(job.schedule_kind, job.schedule_value, zone)
+
+
+def _by_app(jobs: Iterable[Job], numbers: Mapping[int, int]) -> Counter[int]:
+    """Return the sums of jobs' numbers by app id."""
+    sums: Counter[int] = Counter()
+    for job in jobs:
+        sums[job.app_id] += numbers.get(job.id, 0)
+    return sums
 
 
 def first_tick(

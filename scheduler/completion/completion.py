@@ -15,10 +15,11 @@ from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
 from warren.scheduler.completion import failure_alarms
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
-from warren.scheduler.completion.plain_successes import end_plain, split
+from warren.scheduler.completion.plain_successes import PlainSuccess, end_plain, split
 from warren.scheduler.completion.reported_ends import with_plausible_instants
 from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
 from warren.scheduler.explanations import explanation
+from warren.scheduler.metrics.run_counts import Ended
 from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToRun
@@ -35,6 +36,7 @@ class Tally:
 
     `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
     they were not routed. `freed` counts those of `won` that were in flight, by app id and address.
+    `ended` are those of `won` with what metrics count; to be counted after the commit.
     """
 
     won: dict[int, RunStatus] = field(default_factory=dict)
@@ -43,6 +45,7 @@ class Tally:
     not_theirs: set[int] = field(default_factory=set)
     planned: list[int] = field(default_factory=list)
     freed: Counter[tuple[int, str]] = field(default_factory=Counter)
+    ended: list[Ended] = field(default_factory=list)
 
 
 class Completion:
@@ -81,6 +84,7 @@ class Completion:
         tally = self._end_rows(session, others) if others else Tally()
         tally.won |= {one.end.run_id: one.end.status for one in won}
         tally.freed.update((one.sent_to.app_id, one.sent_to.address) for one in won)
+        tally.ended += [_ended_plainly(one) for one in won]
         tally.planned += planned
         return tally
 
@@ -109,6 +113,7 @@ class Completion:
         if winners:
             states = [_final_state(rows[run_id], end) for run_id, end in winners.items()]
             transitions.end(session, states)
+            tally.ended = [_ended(rows[state.run_id], state) for state in states]
             tally.planned = self._follow(session, rows, winners)
         return tally
 
@@ -194,4 +199,22 @@ def _final_state(row: LockedRun, end: End) -> transitions.FinalState:
         finished_at=end.finished_at,
         started_at=end.started_at or row.started_at,
         log_tail=end.log_tail,
+    )
+
+
+def _ended(row: LockedRun, state: transitions.FinalState) -> Ended:
+    return Ended(
+        row.app_id, row.job_id, state.status, row.due_at, state.started_at, state.finished_at
+    )
+
+
+def _ended_plainly(one: PlainSuccess) -> Ended:
+    success = one.success
+    return Ended(
+        one.sent_to.app_id,
+        success.job_id,
+        RunStatus.SUCCEEDED,
+        one.end.due_at,
+        success.started_at,
+        success.finished_at,
     )

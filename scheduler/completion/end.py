@@ -18,7 +18,8 @@ class End:
     end, or in whose queue its trigger was found.
     `only_from` and `routed_at`, if given, are the row's values when this was decided; the run ends
     only if they still hold, as it may have been sent meanwhile.
-    `alone_of_job` is the run's job if its executor reports it as the only run of its tick.
+    `alone_of_job` is the run's job if its executor reports it as the only run of its tick, and
+    `due_at` when it was due, if the executor tells.
     `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
     """
 
@@ -33,6 +34,7 @@ class End:
     only_from: RunStatus | None = None
     routed_at: int | None = None
     alone_of_job: int | None = None
+    due_at: int | None = None
     least_wait_seconds: float = 0.0
 
 

@@ -81,7 +81,8 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
     ):
         return None
     earliest_ms, latest_ms = now_ms - EARLY_MS, now_ms + AHEAD_MS
-    if not all(earliest_ms <= at <= latest_ms for at in (end.started_at, end.finished_at)):
+    due_at = end.finished_at if end.due_at is None else end.due_at
+    if not all(earliest_ms <= at <= latest_ms for at in (end.started_at, end.finished_at, due_at)):
         return None
     ahead_ms = ms_ahead(end, now_ms)
     success = Success(

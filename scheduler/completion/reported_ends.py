@@ -76,5 +76,6 @@ def _finished(report: Finished, sent_to: SentTo) -> End:
         started_at=report.started_at_ms or None,
         log_tail=report.log_tail,
         alone_of_job=report.alone_of_job or None,
+        due_at=report.due_at_ms or None,
         sent_to=sent_to,
     )

@@ -1,4 +1,4 @@
-"""Ends runs in a separate transaction: reserves ids before it, wakes the dispatcher after it.
+"""Ends runs in a separate transaction: reserves ids before it; after it, counts and wakes.
 
 Code that already has a transaction calls `Completion.end` in it.
 """
@@ -46,6 +46,7 @@ class RunEnder:
             tally = write(careful=False)
         except NotAllWon:  # one came twice or too late; the others still take the fast path
             tally = write(careful=True)
+        self._context.metrics.add(tally.ended)
         if self._on_ended is not None:
             self._on_ended(tally.won.keys())
         return tally

@@ -10,6 +10,7 @@ from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch.jobs_aside import Place
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.membership.catalogues import Abilities, Need
+from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.routing.added_routes import Asked, Decision
 from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probes import Undecided
@@ -69,7 +70,7 @@ class ClaimOutcome:
     Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the other
     shards of broadcasts, and `totals` the numbers of shards that were decided now.
     Ended: `ends`, with the route's explanations in `explained`; `missed` is what was nowhere online
-    for too long, for each run that it ended.
+    for too long, for each run that it ended; `ended` is what metrics count of them.
     Waiting: `undecided` for answers of executors, `asked` for added routes, and the runs of
     `full_jobs` for the address that is full, or None: for several, or for one that is offline.
     `memories` are to be stored for routes, by job.
@@ -86,6 +87,7 @@ class ClaimOutcome:
     full_jobs: dict[int, Place | None] = field(default_factory=dict)
     memories: dict[int, Memory] = field(default_factory=dict)
     missed: list[Words] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
 
     @property
     def has_moved(self) -> bool:

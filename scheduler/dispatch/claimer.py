@@ -61,10 +61,12 @@ class Claimer:
             ValueError: one of the runs or jobs holds a value that no trigger can carry.
 
         """
-        return self._context.write_runs(
+        outcome = self._context.write_runs(
             lambda session: self._claim(session, run_ids, facts),
             has_planned=lambda outcome: outcome.ends,
         )
+        self._context.metrics.add(outcome.ended)
+        return outcome
 
     def _claim(self, session: Session, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
         rows = transitions.claim_to_send(
@@ -133,4 +135,4 @@ class Claimer:
         route_memory.store(session, outcome.memories)
         transitions.explain(session, outcome.explained)
         if outcome.ends:
-            self._completion.end(session, outcome.ends)
+            outcome.ended = self._completion.end(session, outcome.ends).ended

@@ -13,6 +13,7 @@ Any number of schedulers may work on it: whoever holds the job's row decides abo
 one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ from warren.scheduler.completion.end import cancelled
 from warren.scheduler.dispatch.pauses import MissedBy, Pauses
 from warren.scheduler.explanations import explanation
 from warren.scheduler.membership.uptime import SendingUptime, due_times
+from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.sql.batch import chunks
@@ -71,12 +73,16 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What one transaction writes: runs that are cancelled, with the reason; sent now; released."""
+    """What one transaction writes: runs that are cancelled, with the reason; sent now; released.
+
+    `ended` is what metrics count of the cancelled ones.
+    """
 
     held: Pauses
     cancelled: list[tuple[PlannedRun, Reason]] = field(default_factory=list)
     fired: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
 
     def cancel(self, rows: Iterable[PlannedRun], why: Mapping[MissedBy, Reason]) -> None:
         """Cancel runs, each with the reason for what made it late."""
@@ -150,6 +156,8 @@ class MissedRuns:
             return verdicts
 
         verdicts = self._context.write_runs(unit, has_planned=lambda found: found.fired)
+        self._context.metrics.add(verdicts.ended)
+        self._context.metrics.skip(Counter(row.app_id for row, _ in verdicts.cancelled))
         if verdicts.released:
             self._context.wake_for_old_runs()
         if verdicts.cancelled or verdicts.fired:
@@ -159,7 +167,7 @@ class MissedRuns:
 
     def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
         ends = [cancelled(row.id, reason, now_ms) for row, reason in verdicts.cancelled]
-        self._completion.end(session, ends)
+        verdicts.ended = self._completion.end(session, ends).ended
         skips = [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
         history.record_skips(session, skips)
         told = [

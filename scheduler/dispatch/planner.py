@@ -6,7 +6,8 @@ to do: the rows are the timer.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -70,11 +71,15 @@ class _Round:
 
 
 class _Counts(NamedTuple):
-    """How many jobs a transaction has claimed, and how many runs it has planned, late ones too."""
+    """How many jobs a transaction has claimed, and how many runs it has planned, late ones too.
+
+    `skipped` is how many due times it has skipped, by app id.
+    """
 
     jobs: int
     runs: int
     late: int
+    skipped: Mapping[int, int]
 
 
 @dataclass(slots=True)
@@ -145,6 +150,7 @@ class Planner:
             lambda session: self._plan(session, this_round, only),
             has_planned=lambda counts: counts.runs,
         )
+        self._context.metrics.skip(counts.skipped)
         if counts.late:
             self._context.wake_for_old_runs()
         return counts.jobs
@@ -192,7 +198,8 @@ class Planner:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
         late = sum(run.released_at is not None for run in batch.planned)
-        return _Counts(jobs=len(claimed), runs=len(batch.planned), late=late)
+        runs = len(batch.planned)
+        return _Counts(jobs=len(claimed), runs=runs, late=late, skipped=_skipped(claimed, batch))
 
     def _decide(self, job: JobToPlan, now_ms: int, zone: str) -> Plan:
         return decide(
@@ -272,6 +279,15 @@ def _record_skips(session: Session, batch: _Batch) -> None:
     history.record_skips(session, new)
     for skip in new:
         log.warning("ticks_skipped", job_id=skip.job_id, count=skip.count, reason=skip.reason)
+
+
+def _skipped(claimed: Sequence[JobToPlan], batch: _Batch) -> Mapping[int, int]:
+    """Return how many due times are skipped, by app id."""
+    apps = {job.id: job.app_id for job in claimed}
+    skipped: Counter[int] = Counter()
+    for skip in (*batch.skips, *(skip for skip, _ in batch.overdue)):
+        skipped[apps[skip.job_id]] += skip.count
+    return skipped
 
 
 def _advance(job: JobToPlan, plan: Plan, batch: _Batch) -> None:

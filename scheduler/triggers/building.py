@@ -48,6 +48,7 @@ def routed_trigger(
             script_source=script.source if script else "",
             resent=resent,
             routed_at_ms=routed_at,
+            due_at_ms=run.due_at,
             traceparent=run.traceparent or "",
         ),
     )

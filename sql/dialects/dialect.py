@@ -123,6 +123,9 @@ class Dialect(Protocol):
     ) -> Insert:
         """Return an INSERT that sets `column` in an existing row with the same unique `key`."""
 
+    def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
+        """Return an INSERT that adds to `column` of an existing row with the same primary key."""
+
     def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
         """Return an INSERT of many rows with the driver's placeholders; existing rows are kept.
 

@@ -149,6 +149,11 @@ class MySQL:
         insert, name = mysql.insert(model), str(column.expression.key)
         return insert.on_duplicate_key_update({name: insert.inserted[name]})
 
+    def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
+        """Return ON DUPLICATE KEY UPDATE, which applies to any unique key."""
+        insert, name = mysql.insert(model), str(column.expression.key)
+        return insert.on_duplicate_key_update({name: column + insert.inserted[name]})
+
     def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
         """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
         row = f"({', '.join(['%s'] * len(columns))})"

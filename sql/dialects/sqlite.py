@@ -87,6 +87,14 @@ class SQLite:
             index_elements=[key], set_={name: insert.excluded[name]}
         )
 
+    def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
+        """Return ON CONFLICT DO UPDATE, which must name the key."""
+        insert, name = sqlite.insert(model), str(column.expression.key)
+        return insert.on_conflict_do_update(
+            index_elements=list(model.__mapper__.primary_key),
+            set_={name: column + insert.excluded[name]},
+        )
+
     def insert_rows(self, table: str, columns: Sequence[str], count: int, _key: str) -> str:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
         into = f"INSERT INTO {table} ({', '.join(columns)})"

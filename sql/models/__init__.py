@@ -12,6 +12,7 @@ from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, Lease, Pause, Sequence, Uptime
 from warren.sql.models.imports import ImportOrigin
 from warren.sql.models.jobs import Job, JobChild, RouteMemory, ScriptVersion
+from warren.sql.models.metrics import JobSuccess, MetricCount
 from warren.sql.models.preferences import Favourite, SavedFilter
 from warren.sql.models.runs import AppDay, DayReport, Purge, Run
 from warren.sql.models.schedules import History, SkippedTicks
@@ -31,7 +32,9 @@ __all__ = [
     "ImportOrigin",
     "Job",
     "JobChild",
+    "JobSuccess",
     "Lease",
+    "MetricCount",
     "Model",
     "Pause",
     "Purge",

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, false, func, not_, or_
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
-from warren.sql.models import Run
+from warren.sql.models import App, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
 from warren.sql.runs.run_rows import PlannedRun
@@ -108,6 +108,18 @@ def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
         .group_by(Run.job_id)
     )
     return dict(rows.all())
+
+
+def waiting_by_app(session: Session, *, now_ms: int) -> dict[str, int]:
+    """Return the number of PLANNED runs that are due, by the name of their app."""
+    waiting = (
+        select(Run.app_id.label("app_id"), func.count().label("runs"))
+        .where(Run.status == RunStatus.PLANNED, Run.due_at <= now_ms)
+        .group_by(Run.app_id)
+        .subquery()
+    )
+    named = select(App.name, waiting.c.runs).join(waiting, App.id == waiting.c.app_id)
+    return dict(session.execute(named).all())
 
 
 def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:

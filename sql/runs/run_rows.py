@@ -38,6 +38,7 @@ class RoutedRun(NamedTuple):
     param: str | None
     kind: str
     scheduled_at: int
+    due_at: int
     shard_index: int
     shard_total: int
     attempt: int
@@ -62,6 +63,7 @@ class LockedRun(NamedTuple):
     retries_left: int
     status: str
     scheduled_at: int
+    due_at: int
     origin_id: int
     shard_index: int
     shard_total: int

@@ -154,6 +154,7 @@ class Settings:
     metrics_token: str | None = setting(
         text(check_metrics_token), "at least 16 characters", secret=True
     )
+    metrics_jobs: int = setting(whole(0, 100_000), "an integer from 0 to 100000", 1_000)
     gateway_tokens: str | None = setting(
         text(check_gateway_tokens), "lines like `app: token` or `app: token key`", secret=True
     )

@@ -68,6 +68,7 @@ def make_console(
         console_url=settings.console_url or "",
         trusted_proxies=settings.trusted_proxies,
         metrics_token=settings.metrics_token or "",
+        metrics_jobs=settings.metrics_jobs,
     )
     return Console(parts, clock, zone, port=settings.port if port is None else port)
 

@@ -35,6 +35,7 @@ def make_scheduler(
                 added_routes=load_routes(),
                 run_retention_days=settings.run_retention_days,
                 timeouts=Timeouts(no_executor=settings.no_executor_seconds),
+                metrics_jobs=settings.metrics_jobs,
                 spans=span_exporter(traced_service()),
             ),
         )

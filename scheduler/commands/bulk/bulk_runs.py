@@ -25,6 +25,7 @@ from warren.sql.accounts.idempotency import FormKey
 from warren.sql.batch import chunks
 from warren.sql.ids import RunIds, take_block
 from warren.sql.jobs import jobs
+from warren.sql.metrics import counts as run_counts
 from warren.sql.models import Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, Kind, RunStatus
@@ -117,7 +118,9 @@ class BulkRunCommands:
         now_ms = self._context.now_ms()
         transitions.request_kills(session, in_flight, now_ms=now_ms)
         why = Why.CANCELLED_BY(who=self._context.actor.who)
-        self._completion.end(session, [cancelled(run_id, why, now_ms) for run_id in planned])
+        ends = [cancelled(run_id, why, now_ms) for run_id in planned]
+        ended = self._completion.end(session, ends).ended
+        run_counts.add_cancelled(session, Counter(one.app_id for one in ended))
         done = [*planned, *in_flight]
         self._note(session, Action.RUN_KILL, len(done), now_ms, {"runs": sorted(done)})
         return Counter(

@@ -180,6 +180,22 @@ def _make_tables() -> None:
     )
     op.create_index("i_child", "warren_job_child", ["child_id"])
     op.create_table(
+        "warren_job_success",
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("succeeded_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_table(
+        "warren_metric",
+        sa.Column("name", sa.String(length=16), nullable=False),
+        sa.Column("app_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("label", sa.String(length=16), nullable=False),
+        sa.Column("count", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", "app_id", "label"),
+        **TABLE_OPTIONS,
+    )
+    op.create_table(
         "warren_pause",
         sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("app_id", sa.Integer(), nullable=False),

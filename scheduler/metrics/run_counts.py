@@ -1,0 +1,138 @@
+"""Counts ended runs and skipped due times: in memory, by app."""
+
+import threading
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from warren.sql.metrics.counts import (
+    ABOVE,
+    DURATION_BOUNDS_MS,
+    LATENESS_BOUNDS_MS,
+    SUM,
+    Counted,
+    CountKey,
+)
+from warren.sql.run_status import RunStatus
+
+
+class Ended(NamedTuple):
+    """A run that ended, with what is counted; `due_at` is None if that is not known."""
+
+    app_id: int
+    job_id: int
+    status: RunStatus
+    due_at: int | None
+    started_at: int | None
+    finished_at: int
+
+
+class _Histogram:
+    """Values in milliseconds by bucket, and their sum."""
+
+    __slots__ = ("_bounds_ms", "_counts", "_sum_ms")
+
+    def __init__(self, bounds_ms: Sequence[int]) -> None:
+        self._bounds_ms = bounds_ms
+        self._counts = [0] * (len(bounds_ms) + 1)
+        self._sum_ms = 0
+
+    def observe(self, value_ms: int) -> None:
+        """Add a value; a negative one, from clocks that differ, counts as 0."""
+        value_ms = max(value_ms, 0)
+        self._counts[bisect_left(self._bounds_ms, value_ms)] += 1
+        self._sum_ms += value_ms
+
+    def numbers(self) -> Iterator[tuple[str, int]]:
+        """Yield the numbers that are not 0, with their labels."""
+        labels = (*map(str, self._bounds_ms), ABOVE)
+        for label, count in zip(labels, self._counts, strict=True):
+            if count:
+                yield label, count
+        if self._sum_ms:
+            yield SUM, self._sum_ms
+
+
+class _AppCounts:
+    __slots__ = ("duration", "lateness", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: dict[RunStatus, int] = defaultdict(int)
+        self.duration = _Histogram(DURATION_BOUNDS_MS)
+        self.lateness = _Histogram(LATENESS_BOUNDS_MS)
+
+
+class RunCounts:
+    """Counts since the last flush; not thread-safe.
+
+    Attributes:
+        successes: when a run of a job last succeeded, by job id.
+
+    """
+
+    def __init__(self) -> None:
+        self.successes: dict[int, int] = {}
+        self._apps: dict[int, _AppCounts] = defaultdict(_AppCounts)
+        self._skips: Counter[int] = Counter()
+
+    def add(self, ended: Iterable[Ended]) -> None:
+        """Count runs that ended.
+
+        How long a LOST one took is not known, only when it was given up.
+        """
+        for app_id, job_id, status, due_at, started_at, finished_at in ended:
+            counts = self._apps[app_id]
+            counts.statuses[status] += 1
+            if status is RunStatus.SUCCEEDED:
+                self.successes[job_id] = finished_at
+            if started_at is None:
+                continue
+            if status is not RunStatus.LOST:
+                counts.duration.observe(finished_at - started_at)
+            if due_at is not None:
+                counts.lateness.observe(started_at - due_at)
+
+    def skip(self, skipped: Mapping[int, int]) -> None:
+        """Count skipped due times, by app id."""
+        self._skips.update(skipped)
+
+    def numbers(self) -> dict[CountKey, int]:
+        """Return what to add to the stored numbers."""
+        return dict(self._numbers())
+
+    def _numbers(self) -> Iterator[tuple[CountKey, int]]:
+        for app_id, counts in self._apps.items():
+            for status, count in counts.statuses.items():
+                yield CountKey(Counted.RUNS, app_id, status.value), count
+            for label, count in counts.duration.numbers():
+                yield CountKey(Counted.DURATION, app_id, label), count
+            for label, count in counts.lateness.numbers():
+                yield CountKey(Counted.LATENESS, app_id, label), count
+        for app_id, count in self._skips.items():
+            yield CountKey(Counted.SKIPS, app_id), count
+
+
+class RunMetrics:
+    """What one scheduler has counted and not stored yet; its roles add after their commits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = RunCounts()
+
+    def add(self, ended: Iterable[Ended]) -> None:
+        """Count runs whose end is committed."""
+        with self._lock:
+            self._counts.add(ended)
+
+    def skip(self, skipped: Mapping[int, int]) -> None:
+        """Count skipped due times whose record is committed, by app id."""
+        if skipped:
+            with self._lock:
+                self._counts.skip(skipped)
+
+    def take(self) -> RunCounts:
+        """Return what was counted since the last call."""
+        with self._lock:
+            taken, self._counts = self._counts, RunCounts()
+        return taken

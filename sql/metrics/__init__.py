@@ -1,0 +1,1 @@
+"""What Prometheus reads: counts that schedulers add up, and the last success of jobs."""
