@@ -177,6 +177,26 @@ class Code(Enum):
     NO_RUN = "no run with id %(id)s", ProblemKind.UNKNOWN
     KEY_REUSED = "the idempotency key was already used for another request"
     RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
+    RERUN_OPEN = (
+        "cannot run %(id)s again: it is still %(status)s; wait for its end, or kill it",
+        ProblemKind.CONFLICT,
+    )
+    RERUN_UNDERWAY = (
+        "cannot run %(id)s again: run %(other)s for its due time is %(status)s; wait or kill it",
+        ProblemKind.CONFLICT,
+    )
+    RERUN_JOB_GONE = (
+        "cannot run %(id)s again: its job was deleted; create the job again and trigger it",
+        ProblemKind.CONFLICT,
+    )
+    RERUN_VERSION_GONE = (
+        "cannot run %(id)s again as it was: its script version is gone; use the current settings",
+        ProblemKind.CONFLICT,
+    )
+    RERUN_CHILDREN = (
+        "run %(id)s's children have run for its due time; say if they run again: %(children)s",
+        ProblemKind.CONFLICT,
+    )
     NOTHING_TO_CLEAR = "no such job or app", ProblemKind.UNKNOWN
 
     # Changes to apps, executors and users.

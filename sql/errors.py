@@ -7,6 +7,7 @@ SqlError
 ├── LookupFailed          a row was not found; it has a code and facts
 │   ├── NotFound          no such job, run, app, executor, user or token
 │   └── Ambiguous         several rows have the name
+├── RunsNotPlanned        another run has the key of one that somebody asked for
 └── NotAllWon             an all-or-nothing update matched only some rows
 """
 
@@ -69,6 +70,18 @@ class NotFound(LookupFailed):
 
 class Ambiguous(LookupFailed):
     """Several rows have the name."""
+
+
+class RunsNotPlanned(SqlError):
+    """Other runs have the keys of runs that somebody asked for.
+
+    Args:
+        count: how many were not planned.
+
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"cannot plan {count} runs: other runs have their keys")
 
 
 class NotAllWon(SqlError):

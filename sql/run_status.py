@@ -38,6 +38,8 @@ class Kind(StrEnum):
     API = "API"
     RETRY = "RETRY"
     PARENT = "PARENT"
+    #: Repeats a run for the same due time, because somebody asked for it.
+    RERUN = "RERUN"
 
 
 #: What causes the runs of a schedule's own ticks.
@@ -54,6 +56,8 @@ OPEN = IN_FLIGHT | {RunStatus.PLANNED}
 FINAL = frozenset(RunStatus) - OPEN
 #: Ends that are failures. A killed, refused or cancelled run is not one by itself.
 FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
+#: Ends of a later attempt after which an earlier failure still stands.
+LEAVES_FAILED = frozenset({RunStatus.KILLED, RunStatus.REFUSED, RunStatus.CANCELLED})
 
 #: For each status, the statuses it may be entered from. A result may overtake the broker's
 #: confirm and `Started`, so every state in flight leads to every result.

@@ -20,7 +20,7 @@ from warren.admin_web.language import labels
 from warren.admin_web.url_ids import LARGEST
 from warren.sql.instants import HOUR_MS, moment
 from warren.sql.listings import run_choices
-from warren.sql.listings.run_walks import Place, RunSearch
+from warren.sql.listings.run_walks import LOOKED_AT, Place, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 #: Jobs that a part of a name may match at most.
@@ -32,11 +32,14 @@ _YEARS = range(2000, 2200)
 _LAST_MS = 253_402_300_799_000
 _PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,4}", re.ASCII)
 
+#: The choice of failures that nothing has made good since.
+UNRESOLVED = "unresolved"
 #: Groups of states, by the value of their choice.
-GROUPS = {"open": OPEN, "failures": FAILURES}
+GROUPS = {"open": OPEN, UNRESOLVED: FAILURES, "failures": FAILURES}
 _STATUSES = [
     ALL,
     ("open", lazy_gettext("unfinished")),
+    (UNRESOLVED, lazy_gettext("failed now")),
     ("failures", lazy_gettext("any failure")),
     *((status.value, state.word) for status, state in labels.STATUS.items()),
 ]
@@ -112,11 +115,12 @@ class RunFilterForm(RunScopeForm):
             kind=self.kind.data or None,
             address=(self.address.data or "").strip() or None,
             text=text,
+            unresolved=self.status.data == UNRESOLVED,
+            looked_at=SEARCHED if text else LOOKED_AT,
             since_ms=instant_ms(self.since.data, zone) or since_ms,
             until_ms=instant_ms(self.until.data, zone) or until_ms,
             before=before,
             limit=limit,
-            **({"looked_at": SEARCHED} if text else {}),
         )
 
     def _look_up(self, session: Session) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from flask_babel import LazyString, lazy_gettext
 
 from warren.broker.messages.to_scheduler import Ailment
+from warren.scheduler.commands.bulk.bulk_outcomes import Outcome
 from warren.scheduler.problems import Code
 from warren.sql.accounts.users import Role
 from warren.sql.registry.liveness import ProcessState
@@ -44,6 +45,16 @@ KIND = {
     Kind.API: lazy_gettext("API"),
     Kind.RETRY: lazy_gettext("retry"),
     Kind.PARENT: lazy_gettext("parent job"),
+    Kind.RERUN: lazy_gettext("re-run"),
+}
+#: Why runs are left out when many run again.
+LEFT_OUT = {
+    Outcome.RECOVERED: lazy_gettext("Recovered: a later attempt succeeded"),
+    Outcome.OPEN: lazy_gettext("Still open, or being repeated"),
+    Outcome.REPEATED: lazy_gettext("Repeated with a later attempt, or already by this form"),
+    Outcome.JOB_GONE: lazy_gettext("Job deleted"),
+    Outcome.VERSION_GONE: lazy_gettext("Version of the script no longer kept"),
+    Outcome.UNKNOWN: lazy_gettext("Not found, or no permission"),
 }
 #: States of registered processes.
 PROCESS = {

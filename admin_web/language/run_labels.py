@@ -11,6 +11,7 @@ CAUSE = {
     Kind.API: lazy_gettext("Triggered through the API."),
     Kind.RETRY: lazy_gettext("The previous attempt did not succeed."),
     Kind.PARENT: lazy_gettext("Its parent job succeeded."),
+    Kind.RERUN: lazy_gettext("Repeats an earlier run for its due time."),
 }
 RESULT = {
     RunStatus.PLANNED: lazy_gettext("Waiting for its due time or for a free executor."),

@@ -13,6 +13,7 @@ from warren.admin_web.exports.lists import ListFiles
 from warren.admin_web.forms.once import sent_once
 from warren.admin_web.forms.run_filter import PERIODS, place_of
 from warren.admin_web.language import run_labels
+from warren.admin_web.language.problem_text import problem_text
 from warren.admin_web.logs.log_pages import LogPages
 from warren.admin_web.logs.log_reader import LogReader
 from warren.admin_web.logs.text import shown_text, whole_lines
@@ -21,6 +22,7 @@ from warren.admin_web.views import run_timeline
 from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
+from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import audit_log, preferences
@@ -114,19 +116,23 @@ class RunPages:
 
     @route("/runs/<id:run_id>/again", Right.OPERATE, methods=("POST",))
     def again(self, run_id: int) -> AnyResponse:
-        """Trigger a run's job with the same parameter; show the new run."""
+        """Run a run again for its due time; show the new run."""
         known = visitor()
-        run = self._services.database.read(
-            lambda session: recent.run(session, run_id, known.app_ids)
+        told = request.form.getlist("children")
+        options = RerunOptions(
+            current="current" in request.form, children="yes" in told if told else None
         )
-        if run.job is None:
-            flash(gettext("The job was deleted, so it cannot run again."), "error")
+        try:
+            planned, _is_new = self._services.commands(known.actor).runs.rerun(
+                [run_id], options, once=sent_once(known.user_id)
+            )
+        except Problem as problem:
+            if problem.code is Code.NO_RUN:
+                raise
+            flash(problem_text(problem), "error")
             return redirect(url_for("runs.show", run_id=run_id), 303)
-        fresh, _is_new = self._services.commands(known.actor).runs.trigger_once(
-            run.job_id, param=run.param or "", once=sent_once(known.user_id)
-        )
         flash(gettext("New run queued. This is its page."))
-        return redirect(url_for("runs.show", run_id=fresh), 303)
+        return redirect(url_for("runs.show", run_id=planned[0]), 303)
 
     @route("/runs/<id:run_id>/log", Right.VIEW)
     def log(self, run_id: int) -> str:
@@ -185,7 +191,9 @@ def _triggered_by(session: Session, run: DetailedRun) -> str:
     """Return who triggered a run's tick; empty if nobody did or it is unknown."""
     if run.origin_id == 0 or run.kind == Kind.PARENT:
         return ""
-    return audit_log.trigger_of(session, run.job_id, run.origin_id, run.scheduled_at) or ""
+    is_again = run.kind == Kind.RERUN
+    run_id, at_ms = (run.id, run.due_at) if is_again else (run.origin_id, run.scheduled_at)
+    return audit_log.trigger_of(session, run.job_id, run_id, at_ms) or ""
 
 
 def _job_url(run: DetailedRun) -> str:

@@ -11,7 +11,7 @@ from warren.sql.listings import error_groups, run_search
 from warren.sql.listings.error_groups import ErrorGroups
 from warren.sql.listings.run_search import RunCount, SweepResult
 from warren.sql.listings.run_walks import Place, RunSearch
-from warren.sql.run_status import RunStatus
+from warren.sql.run_status import FAILURES
 
 #: Matching runs that are counted or acted on at most, and runs that are read for that.
 MOST, LOOKED_AT = 10_000, 50_000
@@ -53,9 +53,14 @@ class RunFinder:
             lambda session: run_search.sweep(session, wanted, most=MOST, looked_at=LOOKED_AT)
         )
 
-    def errors(self, asked: Asked, *, statuses: frozenset[RunStatus]) -> ErrorGroups:
-        """Return the runs in these states that match a valid form, up to a limit, in groups."""
-        wanted = replace(self.search(asked), statuses=statuses)
+    def errors(self, asked: Asked) -> ErrorGroups:
+        """Return the runs that match a valid form, up to a limit, in groups.
+
+        Without a state, these are the failures that nothing has made good since.
+        """
+        wanted = self.search(asked)
+        if not wanted.statuses:
+            wanted = replace(wanted, statuses=FAILURES, unresolved=True)
         return self._database.read(
             lambda session: error_groups.read(session, wanted, most=MOST, looked_at=LOOKED_AT)
         )

@@ -4,7 +4,7 @@ A child's run counts as missing only if the parent already had this child when i
 which children a parent had earlier is not recorded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.audit.tally import JobTally, Tallies
-from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.scheduler.completion.tick_end import tick_end
 from warren.sql.batch import chunks
 from warren.sql.runs import tick_rows
+from warren.sql.runs.run_rows import TickRun
 from warren.sql.runs.tick_rows import JobRange
 from warren.sql.runs.ticks import Tick, tick_of
 
@@ -37,11 +38,11 @@ class _Link:
 class _FirstRuns:
     """Ids of the first runs of a parent's ticks, with their due times.
 
-    For the ticks in `required` each child must have a run; for those in `forbidden` no child may
-    have one.
+    For one of each group in `required` each child must have a run; for those in `forbidden` no
+    child may have one.
     """
 
-    required: dict[int, int]
+    required: dict[tuple[int, ...], int]
     forbidden: dict[int, int]
 
 
@@ -94,33 +95,55 @@ def _audit_link(
     child, required, forbidden = link.child, first_runs.required, first_runs.forbidden
     for run_id in sorted(link.first_read & forbidden.keys()):
         child.add_doubled(forbidden[run_id], Why.PARENT_UNSUCCESSFUL(path=link.parent))
-    missing = required.keys() - link.first_read
+    missing = {heads for heads in required if link.first_read.isdisjoint(heads)}
     if not missing:
         return
     second_read = tick_rows.child_origins(session, child.job_id, bounds)
     purged_until = tick_rows.purged_until(session, child.job_id)
-    for run_id in sorted(missing - second_read):
-        if required[run_id] > purged_until:
-            child.add_lost(required[run_id], Why.PARENT_SUCCEEDED(path=link.parent))
+    for heads in sorted(missing):
+        if second_read.isdisjoint(heads) and required[heads] > purged_until:
+            child.add_lost(required[heads], Why.PARENT_SUCCEEDED(path=link.parent))
 
 
 def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, int]) -> _FirstRuns:
     first_runs = _FirstRuns({}, {})
     since_ms = parent.since_ms + LONGEST_TRANSACTION_MS
-    for tick, end, run_id in _ticks(session, parent.id, bounds):
-        if end is None or not end.succeeded:
-            first_runs.forbidden[run_id] = tick.scheduled_at
-        elif end.finished_at > since_ms:
-            first_runs.required[run_id] = tick.scheduled_at
+    rows = tick_rows.attempts(session, parent.id, after_ms=bounds[0], until_ms=bounds[1])
+    for scheduled_at, runs_of_time in groupby(rows, lambda run: run.scheduled_at):
+        runs = list(runs_of_time)
+        repeats = [run for run in runs if run.rerun_of is not None]
+        own = [run for run in runs if run.rerun_of is None]
+        for tick, runs_of_tick in groupby(own, tick_of):
+            _judge(tick, list(runs_of_tick), first_runs, since_ms, is_repeated=bool(repeats))
+        if repeats and (heads := _heads_of_mended(runs, since_ms)):
+            first_runs.required[heads] = scheduled_at
     return first_runs
 
 
-def _ticks(
-    session: Session, job_id: int, bounds: tuple[int, int]
-) -> Iterator[tuple[Tick, TickEnd | None, int]]:
-    """Yield a job's ticks whose first run still exists, their ends, and that run's id."""
-    rows = tick_rows.attempts(session, job_id, after_ms=bounds[0], until_ms=bounds[1])
-    for tick, runs_of_tick in groupby(rows, tick_of):
-        attempts = list(runs_of_tick)
-        if (attempts[0].shard_index, attempts[0].attempt) == (0, 0):
-            yield tick, tick_end(tick, attempts), attempts[0].id
+def _judge(
+    tick: Tick, runs: list[TickRun], found: _FirstRuns, since_ms: int, *, is_repeated: bool
+) -> None:
+    """Note whether the children of a tick must have run, judged without its re-runs."""
+    first, end = runs[0], tick_end(tick, runs)
+    if (first.shard_index, first.attempt) != (0, 0):
+        return
+    if end is None or not end.succeeded:
+        if not is_repeated:
+            found.forbidden[first.id] = tick.scheduled_at
+    # Of several shards, one that ran again may have ended after the others.
+    elif end.finished_at > since_ms and not (is_repeated and first.shard_total > 1):
+        found.required[first.id,] = tick.scheduled_at
+
+
+def _heads_of_mended(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:
+    """Return first runs of which one must have started children; none if re-runs started none."""
+    runs.sort(key=lambda run: (run.shard_index, run.origin_id, run.attempt))
+    newest = {run.shard_index: run for run in runs}.values()
+    end = tick_end(tick_of(runs[-1]), runs)
+    if end is None or not end.succeeded or end.finished_at <= since_ms:
+        return ()
+    last_end = max(run.finished_at or 0 for run in newest)
+    if all(run.without_children for run in newest if run.finished_at == last_end):
+        return ()
+    heads = {run.id for run in runs if (run.shard_index, run.attempt) == (0, 0)}
+    return tuple(sorted(heads | {run.origin_id for run in runs if run.rerun_of is not None}))

@@ -1,4 +1,4 @@
-"""Commands on runs: trigger, kill and clear.
+"""Commands on runs: trigger, run again, kill and clear.
 
 They only write rows; triggers and kills reach the broker through the scheduler's roles.
 """
@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
+from functools import partial
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -14,6 +16,8 @@ from warren.broker import trace_context
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.bulk import reruns
+from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
@@ -26,7 +30,7 @@ from warren.scheduler.retention.clearing import Clearing, clear_all
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import IdempotentRequest
-from warren.sql.ids import RunIds
+from warren.sql.ids import RunIds, take_block
 from warren.sql.instants import DAY_MS
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToTrigger
@@ -35,9 +39,12 @@ from warren.sql.models import App, Job
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import OPEN, Kind, RunStatus
 from warren.sql.runs import planning, transitions
+from warren.sql.runs.reruns import due_time_of
+from warren.sql.runs.run_rows import LockedRun
 
 #: How long an idempotency key is remembered.
 KEY_MS = DAY_MS
+_AS_THEY_WERE = RerunOptions()
 
 
 class KillOutcome(Enum):
@@ -127,6 +134,76 @@ class RunCommands:
         if job is None or not self._context.actor.knows_job(job.app_id, job.id):
             raise Problem(Code.NO_JOB, id=job_id)
         return job
+
+    def rerun(
+        self,
+        run_ids: Sequence[int],
+        options: RerunOptions = _AS_THEY_WERE,
+        *,
+        once: IdempotentRequest | None = None,
+    ) -> tuple[list[int], bool]:
+        """Run runs again, each for its due time; return the new runs, and whether they are new.
+
+        All of them run again or none. Of the attempts of one shard of a due time, the newest does.
+        If the same `once` was used within a day, only the first of the earlier runs is returned.
+
+        Raises:
+            Problem: there is no such run, it or a later one for its due time is open, its job or
+                its version of the script is gone, it is not said whether children that have
+                already run for its due time run again, or the key was used for a different request.
+
+        """
+        self._context.actor.demand(Right.OPERATE)
+        # Reserved before the transaction, so that a retry after a lost answer plans nothing twice;
+        # of the sequence itself, so that these ids are higher than those of all that is repeated.
+        first = self._context.database.write(partial(take_block, size=len(run_ids)))
+
+        def unit(session: Session) -> list[int]:
+            now_ms = self._context.now_ms()
+            if once is not None and (known := _claimed(session, once, first, now_ms)) != first:
+                return [known]
+            runs = self._repeatable(session, run_ids, options)
+            planned = [
+                reruns.repeat(
+                    run,
+                    session.get_one(Job, run.job_id),
+                    run_id=first + index,
+                    now_ms=now_ms,
+                    current=options.current,
+                )
+                for index, run in enumerate(runs)
+            ]
+            quiet = set(map(due_time_of, runs)) if options.children is False else ()
+            planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
+            new_ids = list(range(first, first + len(runs)))
+            after: dict[str, Any] = {"runs": [run.id for run in runs], "planned": new_ids}
+            if options.current:
+                after["current"] = True
+            if options.children is not None:
+                after["children"] = options.children
+            name = f"{len(runs)} runs" if len(runs) > 1 else f"{runs[0].id}"
+            self._context.note(session, Action.RUN_AGAIN, name, 0, now_ms, after=after)
+            return new_ids
+
+        planned = self._context.write(Right.OPERATE, unit)
+        return planned, planned[0] == first
+
+    def _repeatable(
+        self, session: Session, run_ids: Sequence[int], options: RerunOptions
+    ) -> list[LockedRun]:
+        """Lock runs and return those to repeat, the earliest due time first."""
+        rows = {run.id: run for run in reruns.lock(session, run_ids)}
+        for run_id in run_ids:
+            run = rows.get(run_id)
+            if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
+                raise Problem(Code.NO_RUN, id=run_id)
+        runs = list(reruns.newest_chosen(rows.values()).values())
+        known = reruns.Known.read(session, runs)
+        for run in runs:
+            reruns.check(run, known, options)
+        if options.children is None:
+            reruns.check_children(session, runs)
+        return runs
 
     def kill(self, run_id: int) -> KillOutcome:
         """Cancel a planned run, or request the kill of one in flight; return which.

@@ -1,6 +1,7 @@
 """Follow-ups of a finished tick: its job's children, a fixed delay's next tick, webhooks.
 
-They are planned in the transaction that ends the tick's last run. Two schedulers that end the last
+They are planned in the transaction that ends the tick's last run. A re-run ends its due time anew:
+each shard is judged by its newest run. Two schedulers that end the last
 two shards at the same time would each see the other's still open. So the tick's first run is locked
 before anything is counted: the second one then sees what the first one wrote.
 """
@@ -58,7 +59,9 @@ class FollowUps:
                 if last.run.job_id in followed and _leads_on(last, followed)
             ],
         )
-        planned = self._fire_children(session, ends, followed)
+        quiet = {tick_of(last.run) for last in last_attempts if last.run.without_children}
+        heard = [end for end in ends if end.tick not in quiet]
+        planned = self._fire_children(session, heard, followed)
         self._set_next_ticks(session, ends, followed)
         run_webhooks.keep(session, ends, followed, now_ms=self._now_ms())
         return planned
@@ -128,14 +131,15 @@ def _tick_ends(session: Session, last_attempts: Sequence[LastAttempt]) -> list[T
     sharded = {tick_of(last.run) for last in last_attempts if last.run.shard_total > 1}
     if sharded:
         transitions.lock(session, ticks.first_run_ids(session, sharded))
-    found = ticks.attempts(session, others)
+    reruns = {tick_of(last.run) for last in last_attempts if last.run.rerun_of is not None}
+    found = ticks.attempts(session, others, reruns)
     judged = (tick_end(tick, rows) for tick, rows in found.items())
     return [_end_alone(last) for last in alone] + [end for end in judged if end]
 
 
 def _is_alone(run: LockedRun) -> bool:
     """Whether a run is the only one of its tick, so that no others need to be read."""
-    return bool(run.shard_total <= 1 and run.attempt == 0)
+    return bool(run.shard_total <= 1 and run.attempt == 0 and run.rerun_of is None)
 
 
 def _end_alone(last: LastAttempt) -> TickEnd:

@@ -97,5 +97,7 @@ def _again(run: LockedRun, *, due_at: int, retries_left: int, redeliveries: int)
         redeliveries=redeliveries,
         wanted_addresses=run.wanted_addresses,
         script_version=run.script_version,
+        rerun_of=run.rerun_of,
+        without_children=bool(run.without_children),
         traceparent=run.traceparent,
     )

@@ -1,6 +1,6 @@
 """Idempotency keys of triggers: a unique row each, inserted in the transaction of the run."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select
@@ -80,6 +80,15 @@ def claim_many(
         IdempotencyKey.user_id == form.user_id, IdempotencyKey.key.in_(names)
     )
     return {names[key]: run_id for key, run_id in session.execute(stored)}
+
+
+def items_done(session: Session, form: FormKey, items: Collection[str]) -> set[str]:
+    """Return those of the items for which this form has stored a run."""
+    names = {f"{form.key}:{item}": item for item in items}
+    stored = select(IdempotencyKey.key).where(
+        IdempotencyKey.user_id == form.user_id, IdempotencyKey.key.in_(names)
+    )
+    return {names[key] for key in session.execute(stored).scalars()} if names else set()
 
 
 def clean(session: Session, *, before_ms: int) -> int:

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warren.sql.listings import newest_runs, run_lines
-from warren.sql.listings.newest_runs import RunSelection
+from warren.sql.listings import run_lines, run_search
 from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings.run_walks import RunSearch
 from warren.sql.models import App, Job, Registration, Run
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.run_status import FAILURES, RunStatus
@@ -47,7 +47,11 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
 def failed(
     session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int
 ) -> list[RunLine]:
-    """Return failed runs, the latest due first."""
-    failures = RunSelection(statuses=FAILURES, app_ids=app_ids, since_ms=since_ms)
-    newest = newest_runs.read(session, failures, limit=limit)
-    return run_lines.by_ids(session, [run.id for _, run in newest.rows[:limit]])
+    """Return failed runs that nothing has made good since, the latest due first.
+
+    There may be fewer than `limit`, if most of the newest failures were made good.
+    """
+    wanted = RunSearch(
+        statuses=FAILURES, unresolved=True, app_ids=app_ids, since_ms=since_ms, limit=limit
+    )
+    return run_search.page(session, wanted).runs

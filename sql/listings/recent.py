@@ -1,22 +1,27 @@
 """Lists of jobs and runs for command line, API and console, newest first."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, null, select
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, null, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from warren.sql.batch import chunks
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.jobs import job_names
+from warren.sql.listings import run_search
+from warren.sql.listings.run_walks import RunSearch
 from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.rows import Query, fetch, fetch_plain, query
-from warren.sql.run_status import IN_FLIGHT
+from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
 
 #: Runs of a tick that are listed at most, and the bytes of their texts.
 TICK_RUNS, TICK_BYTES = 1_000, 4_000_000
+#: Unresolved failures that are searched for at once.
+UNRESOLVED_PAGE = 500
 
 
 class ListedJob(NamedTuple):
@@ -70,6 +75,7 @@ class DetailedRun(NamedTuple):
     code_version: str | None
     param: str
     origin_id: int
+    rerun_of: int | None
     shard_index: int
     shard_total: int
     attempt: int
@@ -147,6 +153,34 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
     return fetch(session, DetailedRun, statement.order_by(*newest_first).limit(wanted.limit))
 
 
+def unresolved(session: Session, wanted: RunFilter) -> list[DetailedRun]:
+    """Return failures whose shard of the due time is failed now, in the order of `runs`.
+
+    `tick_of` is ignored.
+
+    Raises:
+        NotFound: there is no such job.
+        Ambiguous: several apps have a job of that name.
+
+    """
+    job_id = None if wanted.job is None else job_names.find(session, wanted.job).id
+    search = RunSearch(
+        job_id=job_id,
+        statuses=FAILURES if wanted.status is None else frozenset({RunStatus(wanted.status)}),
+        unresolved=True,
+        since_ms=wanted.since_ms,
+        limit=min(wanted.limit, UNRESOLVED_PAGE),
+    )
+    run_ids: list[int] = []
+    while len(run_ids) < wanted.limit:
+        page = run_search.page(session, search)
+        run_ids += [line.id for line in page.runs]
+        if page.older is None:
+            break
+        search = replace(search, before=page.older)
+    return [run for part in chunks(run_ids[: wanted.limit]) for run in by_ids(session, part)]
+
+
 def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -> DetailedRun:
     """Return one run of the given apps; None = all apps.
 
@@ -179,9 +213,10 @@ def count_in_flight(session: Session) -> int:
 
 
 def tick(session: Session, run_id: int) -> list[DetailedRun]:
-    """Return all shards and attempts of a run's tick, in order."""
+    """Return all shards and attempts of a run's tick, re-runs included, in order."""
     statement = _runs().where(*_same_tick(run(session, run_id)))
-    return fetch(session, DetailedRun, statement.order_by(Run.shard_index, Run.attempt))
+    in_order = statement.order_by(Run.shard_index, Run.origin_id, Run.attempt)
+    return fetch(session, DetailedRun, in_order)
 
 
 def last_of_tick(
@@ -194,11 +229,13 @@ def last_of_tick(
     sizes = (
         select(Run.id, _bytes(Run.param) + _bytes(Run.message) + _bytes(Run.trigger_message))
         .where(*_same_tick(of))
-        .order_by(Run.attempt.desc(), Run.shard_index)
+        .order_by(Run.origin_id.desc(), Run.attempt.desc(), Run.shard_index)
         .limit(most)
     )
     run_ids = list(_fitting(session.execute(sizes), most_bytes))
-    return sorted(by_ids(session, run_ids), key=lambda run: (run.shard_index, run.attempt))
+    return sorted(
+        by_ids(session, run_ids), key=lambda run: (run.shard_index, run.origin_id, run.attempt)
+    )
 
 
 def listed_jobs(now_ms: int) -> Query:
@@ -278,8 +315,7 @@ def _one_run() -> Query:
 
 
 def _same_tick(of: DetailedRun) -> tuple[Any, ...]:
-    return (
-        Run.job_id == of.job_id,
-        Run.scheduled_at == of.scheduled_at,
-        Run.origin_id == of.origin_id,
-    )
+    same_time = (Run.job_id == of.job_id, Run.scheduled_at == of.scheduled_at)
+    if of.rerun_of is not None:
+        return same_time
+    return *same_time, or_(Run.origin_id == of.origin_id, Run.rerun_of.is_not(None))

@@ -19,9 +19,13 @@ CHILDREN = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relations:
-    """The runs related to one run; `parent` is the first run of the tick that caused it."""
+    """The runs related to one run; `parent` is the first run of the tick that caused it.
+
+    `reruns` are all runs of any origin that repeat one of its due time, without their retries.
+    """
 
     tick: list[RunLine]
+    reruns: list[RunLine]
     parent: RunLine | None
     children: list[RunLine]
 
@@ -32,9 +36,21 @@ def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None
     head = tick[0].id if tick else of.id
     return Relations(
         tick=tick,
+        reruns=_reruns(session, of, app_ids),
         parent=_parent(session, of, app_ids),
         children=_children(session, of, head, app_ids),
     )
+
+
+def _reruns(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> list[RunLine]:
+    repeated = _lines(app_ids).where(
+        Run.job_id == of.job_id,
+        Run.scheduled_at == of.scheduled_at,
+        Run.attempt == 0,
+        Run.rerun_of.is_not(None),
+    )
+    in_order = repeated.order_by(Run.origin_id, Run.shard_index).limit(CHILDREN)
+    return fetch(session, RunLine, in_order)
 
 
 def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> RunLine | None:

@@ -1,7 +1,8 @@
 """The console's list of runs: newest first, page by page.
 
-`run_walks` reads along an index. Kind, address and message have none, so only a limited number of
-runs is examined for a page; if that does not fill it, the page says where to continue.
+`run_walks` reads along an index. Kind, address, message and whether a failure was made good have
+none, so only a limited number of runs is examined for a page; if that does not fill it, the page
+says where to continue.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from warren.sql.listings import newest_runs, run_lines, run_messages, run_walks
 from warren.sql.listings.newest_runs import IndexedRun
 from warren.sql.listings.run_lines import RunLine
 from warren.sql.listings.run_walks import DatedRun, ListedRun, Place, RunSearch
+from warren.sql.runs import reruns
 
 #: Runs read by one statement of a sweep.
 AT_ONCE = 2_000
@@ -94,9 +96,9 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
 def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> RunCount:
     """Count the runs that match, within the limits of `sweep`.
 
-    The database counts them, unless it has to search messages or read several jobs.
+    The database counts them, unless it has to search messages or later runs, or read several jobs.
     """
-    if wanted.text is not None or wanted.job_ids is not None:
+    if wanted.text is not None or wanted.job_ids is not None or wanted.unresolved:
         found = sweep(session, wanted, most=most, looked_at=looked_at)
         return RunCount(number=len(found.run_ids), is_all=found.is_all)
     is_known_to_index = wanted.job_id is None and not run_walks.has_rest(wanted)
@@ -126,6 +128,9 @@ def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ListedRun
 
 def _fitting(session: Session, rows: Sequence[ListedRun], wanted: RunSearch) -> list[ListedRun]:
     fitting = [row for row in rows if _fits(row, wanted)]
+    if wanted.unresolved:
+        resolved = reruns.superseded(session, [row.id for row in fitting])
+        fitting = [row for row in fitting if row.id not in resolved]
     if wanted.text is None:
         return fitting
     with_text = run_messages.with_text(session, [row.id for row in fitting], wanted.text)

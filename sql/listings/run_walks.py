@@ -50,6 +50,7 @@ class RunSearch:
         job_ids: a few jobs.
         text: a part of the message.
         since_ms: the earliest due time.
+        unresolved: only failures whose shard of the due time is failed now.
         until_ms: the due time before which runs are returned.
         before: the position where the previous page ended.
         limit: runs on a page.
@@ -64,6 +65,7 @@ class RunSearch:
     statuses: frozenset[RunStatus] = frozenset()
     kind: str | None = None
     address: str | None = None
+    unresolved: bool = False
     since_ms: int | None = None
     until_ms: int | None = None
     before: Place | None = None
@@ -264,7 +266,9 @@ def _before_of_job(place: Place | None, job_id: int) -> list[ColumnElement[bool]
 
 def has_rest(wanted: RunSearch) -> bool:
     """Whether the search has criteria that are in no index."""
-    return any(one is not None for one in (wanted.kind, wanted.address, wanted.text))
+    return wanted.unresolved or any(
+        one is not None for one in (wanted.kind, wanted.address, wanted.text)
+    )
 
 
 def _limit(wanted: RunSearch, *, has_rest: bool) -> int:

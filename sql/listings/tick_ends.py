@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
@@ -16,7 +16,8 @@ _Asked = aliased(Run)
 _SAME_TICK = and_(
     Run.job_id == _Asked.job_id,
     Run.scheduled_at == _Asked.scheduled_at,
-    Run.origin_id == _Asked.origin_id,
+    # The re-runs of its due time belong to a tick, and to a re-run all runs of its due time.
+    or_(Run.origin_id == _Asked.origin_id, Run.rerun_of.is_not(None), _Asked.rerun_of.is_not(None)),
 )
 
 
@@ -25,12 +26,12 @@ _OF_RUN = (
     query(TickRun, Run)
     .join(_Asked, _SAME_TICK)
     .where(_Asked.id == bindparam("its_id"))
-    .order_by(Run.shard_index, Run.attempt)
+    .order_by(Run.shard_index, Run.origin_id, Run.attempt)
 )
 
 
 def of_run(session: Session, run_id: int) -> list[TickRun]:
-    """Return all runs of a run's tick by shard and attempt; empty if the run was deleted."""
+    """Return all runs of a run's tick by shard, origin and attempt; empty if it was deleted."""
     return fetch_plain(session, TickRun, _OF_RUN, {"its_id": run_id})
 
 

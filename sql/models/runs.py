@@ -64,6 +64,10 @@ class Run(Model):
     redeliveries: Mapped[int] = mapped_column(SmallInteger, default=0)
     wanted_addresses: Mapped[str | None] = mapped_column(Text)
     script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
+    #: The run that a re-run repeats; its retries have it too.
+    rerun_of: Mapped[int | None] = mapped_column(BigInteger)
+    #: 1 = the success of this re-run starts no children.
+    without_children: Mapped[int | None] = mapped_column(SmallInteger)
     #: When it was decided that it runs although it is late; None if that was never asked.
     released_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)

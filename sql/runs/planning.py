@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import insert_or_ignore
+from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.errors import RunsNotPlanned
 from warren.sql.ids import RunIds
 from warren.sql.instants import at_as_text
 from warren.sql.models import Run
@@ -24,6 +26,8 @@ class NewRun:
         script_version: the version of the job's script to run; None = run the handler.
         run_id: an id taken in advance, for runs without a unique key of their own: their unit of
             work may be repeated after a commit whose answer was lost.
+        rerun_of: the run that it repeats, if it is a re-run or a retry of one.
+        without_children: whether the success of this re-run starts no children.
         traceparent: the trace in which the run was triggered.
         released_at: when it was decided that it runs although it is late.
 
@@ -45,6 +49,8 @@ class NewRun:
     wanted_addresses: str | None = None
     trigger_message: str = ""
     script_version: int | None = None
+    rerun_of: int | None = None
+    without_children: bool = False
     run_id: int | None = None
     traceparent: str | None = None
     released_at: int | None = None
@@ -62,6 +68,24 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
     run_ids = [next(new_ids) if run.run_id is None else run.run_id for run in runs]
     rows = [_row(run, run_id) for run, run_id in zip(runs, run_ids, strict=True)]
     insert_or_ignore(session, Run, rows)
+    return run_ids
+
+
+def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
+    """Insert PLANNED rows of runs that somebody asked for; each has its `run_id`.
+
+    Raises:
+        RunsNotPlanned: another run has the key of one of them, so not all were planned.
+
+    """
+    run_ids = plan(session, runs, ids)
+    kept = {
+        run_id
+        for chunk in chunks(run_ids)
+        for run_id in session.execute(select(Run.id).where(Run.id.in_(chunk))).scalars()
+    }
+    if missing := set(run_ids) - kept:
+        raise RunsNotPlanned(len(missing))
     return run_ids
 
 
@@ -88,6 +112,8 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "redeliveries": run.redeliveries,
         "wanted_addresses": run.wanted_addresses,
         "script_version": run.script_version,
+        "rerun_of": run.rerun_of,
+        "without_children": 1 if run.without_children else None,
         "traceparent": run.traceparent,
         "released_at": run.released_at,
     }

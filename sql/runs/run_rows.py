@@ -71,6 +71,8 @@ class LockedRun(NamedTuple):
     redeliveries: int
     wanted_addresses: str | None
     script_version: int | None
+    rerun_of: int | None
+    without_children: int | None
     traceparent: str | None
     boot_id: str | None
     routed_at: int | None
@@ -102,6 +104,8 @@ class TickRun(NamedTuple):
     shard_index: int
     shard_total: int
     attempt: int
+    rerun_of: int | None
+    without_children: int | None
     status: str
     finished_at: int | None
 

@@ -188,6 +188,8 @@ def broken_shards(
         .where(
             Run.job_id.between(*jobs),
             Run.shard_total > 1,
+            # Of a re-run only the shards that were to run again have a row.
+            Run.rerun_of.is_(None),
             Run.scheduled_at > after_ms,
             Run.scheduled_at <= until_ms,
         )

@@ -1,7 +1,7 @@
 """Queries about whole ticks: all shards and attempts of one due time of a job."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, and_, or_, select
@@ -47,24 +47,38 @@ def parts(ticks: Iterable[Tick]) -> Iterator[list[Tick]]:
 
 
 def first_run_ids(session: Session, ticks: Iterable[Tick]) -> list[int]:
-    """Return the ids of the first runs (shard 0, attempt 0) of ticks."""
+    """Return the ids of the first runs (shard 0, attempt 0) of ticks and of their re-runs."""
     return [
         run_id
         for part in parts(ticks)
         for run_id in session.execute(
-            select(Run.id).where(in_ticks(part), Run.shard_index == 0, Run.attempt == 0)
+            select(Run.id).where(_is_due_with(part), Run.shard_index == 0, Run.attempt == 0)
         ).scalars()
     ]
 
 
-def attempts(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[TickRun]]:
-    """Return all runs of each tick, by shard and attempt."""
-    by_tick: dict[Tick, list[TickRun]] = defaultdict(list)
+def attempts(
+    session: Session, ticks: Iterable[Tick], reruns: Collection[Tick] = ()
+) -> dict[Tick, list[TickRun]]:
+    """Return all runs of each tick by shard, origin and attempt, so that a shard's newest is last.
+
+    The re-runs of its due time belong to a tick; to those that are `reruns`, all runs of theirs.
+    """
+    by_tick: dict[Tick, list[TickRun]] = {}
+    in_order = query(TickRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
     for part in parts(ticks):
-        statement = query(TickRun, Run).where(in_ticks(part)).order_by(Run.shard_index, Run.attempt)
-        for run in fetch(session, TickRun, statement):
-            by_tick[tick_of(run)].append(run)
-    return by_tick
+        by_time: dict[tuple[int, int], list[TickRun]] = defaultdict(list)
+        for run in fetch(session, TickRun, in_order.where(_is_due_with(part))):
+            by_time[run.job_id, run.scheduled_at].append(run)
+        for tick in part:
+            runs = by_time[tick.job_id, tick.scheduled_at]
+            by_tick[tick] = runs if tick in reruns else own_runs(tick, runs)
+    return {tick: runs for tick, runs in by_tick.items() if runs}
+
+
+def own_runs(tick: Tick, runs: Iterable[TickRun]) -> list[TickRun]:
+    """Return those of the runs of a due time that belong to a tick: its own, and re-runs."""
+    return [run for run in runs if run.origin_id == tick.origin_id or run.rerun_of is not None]
 
 
 def failures_before(session: Session, runs: Iterable[LockedRun]) -> dict[int, FailedRun]:
@@ -109,3 +123,9 @@ def in_ticks(ticks: list[Tick]) -> ColumnElement[bool]:
             for tick in ticks
         )
     )
+
+
+def _is_due_with(ticks: list[Tick]) -> ColumnElement[bool]:
+    """Return the condition on runs of any origin with the due time of one of these ticks."""
+    times = sorted({(tick.job_id, tick.scheduled_at) for tick in ticks})
+    return or_(*(and_(Run.job_id == job_id, Run.scheduled_at == time) for job_id, time in times))

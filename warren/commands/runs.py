@@ -1,4 +1,4 @@
-"""`warren runs …`: show, read, kill and clear runs."""
+"""`warren runs …`: show, read, repeat, kill and clear runs."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -7,28 +7,32 @@ import click
 
 from warren.actions.clear import ClearOptions, clear_runs
 from warren.actions.local_client import open_client
+from warren.actions.rerun import rerun_runs
 from warren.actions.run_log import print_log
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.resolver import Resolver
 from warren.scheduler.views.run_view import run_json
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
-from warren.sql.run_status import RunStatus
+from warren.sql.run_status import FAILURES, RunStatus
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, run_facts, run_line
 from warren.views.skips import print_skips, skip_json
 from warren.views.terminal import print_facts, print_json, print_table, print_text
 
 _LARGEST_ID = 2**53 - 1
+#: Runs that one command repeats at most, in one transaction.
+MOST_RERUN = 500
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
 
 
 @click.group()
 def runs() -> None:
-    """List, show, kill and clear runs, read their logs."""
+    """List, show, repeat, kill and clear runs, read their logs."""
 
 
 @runs.command(
@@ -36,6 +40,7 @@ def runs() -> None:
     epilog=examples(
         "warren runs list --job nightly-report --since 2h",
         "warren runs list --status FAILED --json",
+        "warren runs list --unresolved --since 1d",
         "warren runs list --skips --since 1d",
     ),
 )
@@ -51,6 +56,11 @@ def runs() -> None:
     type=click.IntRange(1, _LARGEST_ID),
     metavar="ID",
     help="Only shards and attempts of the same tick as run ID.",
+)
+@click.option(
+    "--unresolved",
+    is_flag=True,
+    help="Only failures whose due time is failed now: nothing later succeeded or is open.",
 )
 @click.option("--skips", is_flag=True, help="List due times that were skipped instead, and why.")
 @click.option(
@@ -68,6 +78,7 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     status: str | None,
     since: str | None,
     tick: int | None,
+    unresolved: bool,
     skips: bool,
     limit: int,
     as_json: bool,
@@ -75,6 +86,9 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     """List runs, the latest due time first."""
     if skips and (status or tick):
         raise click.UsageError("expected --skips without --status and --tick")
+    if unresolved and (skips or tick or (status and status.upper() not in FAILURES)):
+        words = "expected --unresolved without --skips and --tick, and only with --status"
+        raise click.UsageError(f"{words} {', '.join(sorted(FAILURES))}")
     with open_database(settings) as database:
         now = now_ms(database)
         since_ms = None
@@ -90,7 +104,8 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
             tick_of=tick,
             limit=limit,
         )
-        rows = database.read(lambda session: recent.runs(session, wanted))
+        listed = recent.unresolved if unresolved else recent.runs
+        rows = database.read(lambda session: listed(session, wanted))
     if as_json:
         for row in rows:
             print_json(run_json(row))
@@ -143,6 +158,38 @@ def log(settings: Settings, run_id: int, follow: bool) -> None:
     """Print the log of a run."""
     with open_database(settings) as database:
         print_log(database, settings.log_dir, run_id, follow=follow)
+
+
+@runs.command(
+    epilog=examples("warren runs rerun 4711 4712", "warren runs rerun 4711 --current --no-children")
+)
+@click.argument(
+    "run_ids", metavar="ID...", type=click.IntRange(1, _LARGEST_ID), nargs=-1, required=True
+)
+@click.option("--current", is_flag=True, help="With the job's handler, param and script of now.")
+@click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")
+@click.option("--yes", is_flag=True, help="Start children again that ran for the due time.")
+@as_json
+@takes_settings("database_url")
+def rerun(  # noqa: PLR0917 - click passes its parameters by name
+    settings: Settings,
+    run_ids: tuple[int, ...],
+    current: bool,
+    no_children: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Run runs again for their due times, with their params and versions of the script.
+
+    All of them run again, or none. Shards of one due time run again together.
+    """
+    if no_children and yes:
+        raise click.UsageError("expected --no-children or --yes, got both")
+    if len(run_ids) > MOST_RERUN:
+        raise click.UsageError(f"expected up to {MOST_RERUN} runs, got: {len(run_ids)}")
+    children = False if no_children else True if yes else None
+    options = RerunOptions(current=current, children=children)
+    rerun_runs(settings, tuple(dict.fromkeys(run_ids)), options, as_json=as_json)
 
 
 @runs.command(epilog=examples("warren runs kill 4711"))

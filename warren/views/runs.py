@@ -54,6 +54,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "run": str(run.id),
         "job": f"{run.app}/{job_name(run)}",
         "kind": run.kind,
+        "repeats run": str(run.rerun_of or ""),
         "status": run.status,
         "reported later": run.late_status or "",
         "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",

@@ -1,4 +1,4 @@
-"""Triggers, lists, waits for and kills runs, and reads their logs."""
+"""Triggers, repeats, lists, waits for and kills runs, and reads their logs."""
 
 import hashlib
 import re
@@ -36,6 +36,7 @@ from warren.admin_web.api.runs.run_answers import (
 )
 from warren.admin_web.api.runs.wait import LONGEST_SECONDS, Wait, applied, preferred_wait_seconds
 from warren.admin_web.logs.log_source import log_source
+from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.completion.tick_end import Attempt
@@ -44,7 +45,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import recent, run_search, tick_ends
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_walks import RunSearch
-from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
+from warren.sql.run_status import FAILURES, FINAL, OPEN, Kind, RunStatus
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 _WAIT = {"Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."}
@@ -70,13 +71,28 @@ class TriggerBody(msgspec.Struct, kw_only=True):
     addresses: Annotated[list[str], msgspec.Meta(max_length=MOST_ADDRESSES)] = []
 
 
+class RerunBody(msgspec.Struct, kw_only=True):
+    """How to run a run again: as it was, or with the job's `current` handler, param and script.
+
+    `children`: whether the job's children run when the due time has succeeded. Without it they do,
+    but if they have already run for this due time, the request is refused.
+    """
+
+    current: bool = False
+    children: bool | None = None
+
+
 class RunsQuery(msgspec.Struct, kw_only=True):
-    """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME."""
+    """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME.
+
+    `unresolved`: only failures whose due time is failed now: nothing later succeeded or is open.
+    """
 
     app: Word | None = None
     job: Annotated[str, msgspec.Meta(max_length=330)] | None = None
     status: list[Statuses] = []  # type: ignore[valid-type]
     kind: Kinds | None = None  # type: ignore[valid-type]
+    unresolved: bool = False
     since: Instant | None = None
     until: Instant | None = None
     address: Word | None = None
@@ -132,7 +148,8 @@ class RunEndpoints:
     )
     def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
         """Run a job now, whether it is started or stopped."""
-        seconds, once = preferred_wait_seconds(), _once(call)
+        seconds = preferred_wait_seconds()
+        once = _once([call.body.param, call.body.addresses], call)
         job_id = job_id_of(self._services, call, app, name)
         self._services.run_ids.reserve()
         run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
@@ -155,7 +172,8 @@ class RunEndpoints:
         wanted = RunSearch(
             app_ids=asked_app_ids(self._services, call, call.query.app),
             job_id=self._job_id(call),
-            statuses=frozenset(map(RunStatus, query.status)),
+            statuses=_statuses(query),
+            unresolved=query.unresolved,
             kind=query.kind,
             address=query.address,
             since_ms=instant_ms("since", query.since),
@@ -196,6 +214,30 @@ class RunEndpoints:
 
         shown, tick = self._services.database.read(read)
         return TickAnswer(tick=tick, items=[run_answer(row) for row in shown])
+
+    @endpoint(
+        "POST",
+        "/runs/<id:run_id>/rerun",
+        Scope.TRIGGER,
+        RunWithTick,
+        status=202,
+        body=RerunBody,
+        other_answers={200: "the whole tick is over"},
+        headers=_KEY_HEADER | _WAIT,
+    )
+    def rerun(self, call: Call, run_id: int) -> Reply | Wait:
+        """Run a run again for its due time, with its param and version of the script."""
+        seconds, once = (
+            preferred_wait_seconds(),
+            _once([call.body.current, call.body.children], call),
+        )
+        options = RerunOptions(current=call.body.current, children=call.body.children)
+        runs = self._services.commands(call.actor).runs
+        planned, is_new = runs.rerun([run_id], options, once=once)
+        headers = {"Location": f"{BASE}/runs/{planned[0]}"}
+        if not is_new:
+            headers["Idempotent-Replayed"] = "true"
+        return self._held(call, planned[0], seconds, headers, if_open=202)
 
     @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
     def kill(self, call: Call, run_id: int) -> Killed:
@@ -275,6 +317,16 @@ class RunEndpoints:
         return job_id_of(self._services, call, app, name)
 
 
+def _statuses(query: RunsQuery) -> frozenset[RunStatus]:
+    """Return the wanted states; of unresolved runs, only failures."""
+    asked = frozenset(map(RunStatus, query.status))
+    if not query.unresolved:
+        return asked
+    if asked - FAILURES:
+        raise at_parameter("status", f"expected one of {', '.join(sorted(FAILURES))}")
+    return asked or FAILURES
+
+
 def _run(session: Session, call: Call, run_id: int) -> DetailedRun:
     """Return a run that the caller may see."""
     run = recent.run(session, run_id, call.actor.app_ids)
@@ -293,17 +345,18 @@ def _is_alone(run: DetailedRun) -> bool:
 
     A retry is planned in the transaction that ends the attempt before it.
     """
-    return run.status in OPEN and run.attempt == 0 and run.shard_total == 1
+    is_first = run.attempt == 0 and run.rerun_of is None
+    return run.status in OPEN and is_first and run.shard_total == 1
 
 
-def _once(call: Call) -> IdempotentRequest | None:
+def _once(asked: list[Any], call: Call) -> IdempotentRequest | None:
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
     if not _KEY.fullmatch(key):
         words = "expected 1 to 128 visible ASCII characters"
         raise at_parameter("Idempotency-Key", words)
-    asked = msgspec.json.encode([request.path, call.body.param, call.body.addresses])
+    body = msgspec.json.encode([request.path, *asked])
     return IdempotentRequest(
-        user_id=call.user_id, key=key, body_hash=hashlib.sha256(asked).hexdigest()
+        user_id=call.user_id, key=key, body_hash=hashlib.sha256(body).hexdigest()
     )

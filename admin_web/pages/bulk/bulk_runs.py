@@ -17,6 +17,7 @@ from warren.admin_web.views.run_finder import RunFinder
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.bulk_outcomes import Part
+from warren.scheduler.commands.bulk.bulk_runs import JobPreview
 from warren.scheduler.commands.commands import Commands
 
 ACTIONS = (BulkAction.RUN_AGAIN, BulkAction.KILL)
@@ -52,9 +53,13 @@ class BulkRunPages:
         if not chosen.run_ids:
             flash(gettext("No run was selected."), "error")
             return redirect(bulk.list_url("runs.index"), 303)
+        action = bulk.sent_action(ACTIONS)
+        preview = self._preview(chosen) if action is BulkAction.RUN_AGAIN else []
         return render_template(
             "pages/bulk_runs_ask.html",
-            action=bulk.sent_action(ACTIONS),
+            action=action,
+            preview=preview,
+            unknown=len(chosen.run_ids) - sum(one.counts.total() for one in preview),
             chosen=chosen,
             is_about_all=bulk.is_about_all(),
             filter=bulk.sent_filter(),
@@ -98,6 +103,12 @@ class BulkRunPages:
         key = bulk.sent_key()
         self._work.resume(key, visitor())
         return redirect(url_for("bulk_runs.show", key=key), 303)
+
+    def _preview(self, chosen: Chosen) -> list[JobPreview]:
+        commands = self._services.commands(visitor().actor).bulk_runs
+        return self._services.database.read(
+            lambda session: commands.preview(session, chosen.run_ids)
+        )
 
     def _chosen(self, asked_at: int) -> Chosen:
         if not bulk.is_about_all():

@@ -14,7 +14,6 @@ from warren.scheduler.actor import Right
 from warren.sql.listings import job_search, run_lines
 from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
 from warren.sql.listings.run_search import RunCount
-from warren.sql.run_status import FAILURES
 
 #: Groups on the page; a shorter period shows the rest.
 GROUPS = 100
@@ -37,7 +36,7 @@ class RunErrorPages:
         if not asked.is_valid:
             nothing = ErrorGroups(groups=[], runs=0, is_all=True)
             return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
-        found = self._finder.errors(asked, statuses=asked.form.statuses or FAILURES)
+        found = self._finder.errors(asked)
         if tables.is_asked():
             return self._file(found.groups)
         first = found.groups[:GROUPS]

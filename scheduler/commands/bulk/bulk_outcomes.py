@@ -11,10 +11,14 @@ class Outcome(StrEnum):
     """The outcome for one job or run."""
 
     DONE = "DONE"
-    #: The same form has done it before, or another attempt or shard of the same tick was chosen.
+    #: The same form has done it before, or a later attempt of the same shard was chosen.
     REPEATED = "REPEATED"
-    #: The run is still open, so it cannot run again.
+    #: The run, or a later one for its due time, is still open, so it cannot run again.
     OPEN = "OPEN"
+    #: It failed, and a later attempt or re-run for its due time succeeded.
+    RECOVERED = "RECOVERED"
+    #: The version of the script that it ran is no longer kept.
+    VERSION_GONE = "VERSION_GONE"
     #: Nothing to do: the run has ended, or the job is already started or stopped.
     NOTHING = "NOTHING"
     #: The run's job was deleted.

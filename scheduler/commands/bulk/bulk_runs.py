@@ -6,8 +6,9 @@ nothing twice.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count, groupby
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
@@ -15,35 +16,52 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.bulk import reruns
 from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.bulk.reruns import Shard, outcome_of, shard_of
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.jobs.new_run import run_of
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import FormKey
 from warren.sql.batch import chunks
 from warren.sql.ids import RunIds, take_block
-from warren.sql.jobs import jobs
+from warren.sql.listings import job_search
 from warren.sql.metrics import counts as run_counts
-from warren.sql.models import Job, Run
+from warren.sql.models import Run
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import OPEN, Kind, RunStatus
+from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs import planning, transitions
-from warren.sql.runs.ticks import Tick, tick_of
+from warren.sql.runs.reruns import DueTime, due_times
 
 #: Runs per transaction; fewer for kills, because they lock the rows.
 AGAIN_AT_ONCE, KILLED_AT_ONCE = 500, 100
 
 
 class _PastRun(NamedTuple):
+    """A run, with what decides whether it can run again."""
+
     id: int
     app_id: int
     job_id: int
     status: str
-    param: str | None
     scheduled_at: int
     origin_id: int
+    shard_index: int
+    attempt: int
+    script_version: int | None
+
+
+@dataclass(slots=True)
+class JobPreview:
+    """What running runs of a job again would do; `name` is APP/NAME, None if the job was deleted.
+
+    `counts` has DONE for what would run, and the reasons for what is left out.
+    """
+
+    job_id: int
+    name: str | None = None
+    counts: Counts = field(default_factory=Counter)
 
 
 class BulkRunCommands:
@@ -54,15 +72,54 @@ class BulkRunCommands:
         self._ids = context.run_ids or RunIds(context.database)
         self._completion = Completion(self._ids, context.now_ms)
 
-    def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
-        """Plan the jobs of runs again, each with the run's param.
+    def preview(self, session: Session, run_ids: Sequence[int]) -> list[JobPreview]:
+        """Return by job what `again` would do, in the order of names; unknown runs are left out."""
+        jobs_of: dict[int, JobPreview] = {}
+        for part in self._parts(session, run_ids):
+            runs = self._known_runs(session, part)
+            known = reruns.Known.read(session, runs)
+            chosen = reruns.newest_chosen(runs)
+            for run in runs:
+                one = jobs_of.setdefault(run.job_id, JobPreview(run.job_id))
+                is_chosen = chosen[shard_of(run)] is run
+                one.counts[outcome_of(run, known) if is_chosen else Outcome.REPEATED] += 1
+        for chunk in chunks(jobs_of):
+            for job_id, name in job_search.names(session, chunk, None).items():
+                jobs_of[job_id].name = name
+        return sorted(jobs_of.values(), key=lambda one: (one.name is None, one.name, one.job_id))
 
-        All attempts and shards of a tick become one run, like a trigger by hand.
+    def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
+        """Run runs again, each for its due time, with its param and its version of the script.
+
+        Of the attempts of one shard of a due time, only the newest runs again, and no failure that
+        was made good since. Children that have already run for a due time do not run again.
         """
-        for part in chunks(run_ids, AGAIN_AT_ONCE):
+        parts = self._context.database.read(lambda session: self._parts(session, run_ids))
+        for part in parts:
             # Reserved before the transaction, so that a retry after a lost answer is recognized.
             first = self._context.database.write(partial(take_block, size=len(part)))
             yield self._part(partial(self._again, run_ids=part, first=first, once=once))
+
+    def _parts(self, session: Session, run_ids: Sequence[int]) -> list[list[int]]:
+        """Return the ids in parts of about AGAIN_AT_ONCE, all of a due time in one of them."""
+        times = due_times(session, run_ids)
+        nowhere = DueTime(0, 0)
+        by_time = sorted(run_ids, key=lambda run_id: (times.get(run_id, nowhere)[::-1], run_id))
+        parts: list[list[int]] = [[]]
+        for _, group in groupby(by_time, lambda run_id: times.get(run_id, run_id)):
+            same_time = list(group)
+            if parts[-1] and len(parts[-1]) + len(same_time) > AGAIN_AT_ONCE:
+                parts.append([])
+            parts[-1] += same_time
+        return [part for part in parts if part]
+
+    def _known_runs(self, session: Session, run_ids: Sequence[int]) -> list[_PastRun]:
+        return [
+            run
+            for chunk in chunks(run_ids)
+            for run in fetch(session, _PastRun, query(_PastRun, Run).where(Run.id.in_(chunk)))
+            if self._context.actor.knows_job(run.app_id, run.job_id)
+        ]
 
     def kill(self, run_ids: Sequence[int]) -> Iterator[Part]:
         """Cancel runs that are planned, and request kills of those in flight."""
@@ -75,32 +132,36 @@ class BulkRunCommands:
     def _again(self, session: Session, run_ids: Sequence[int], first: int, once: FormKey) -> Counts:
         runs = [
             run
-            for run in fetch(session, _PastRun, query(_PastRun, Run).where(Run.id.in_(run_ids)))
+            for run in reruns.lock(session, run_ids)
             if self._context.actor.knows_job(run.app_id, run.job_id)
         ]
-        known = jobs.by_ids(session, {run.job_id for run in runs})
-        counts = Counter({Outcome.UNKNOWN: len(run_ids) - len(runs)})
-        wanted: dict[Tick, _PastRun] = {}
-        for run in runs:
-            if run.status in OPEN:
-                counts[Outcome.OPEN] += 1
-            elif run.job_id not in known:
-                counts[Outcome.JOB_GONE] += 1
-            elif wanted.setdefault(tick_of(run), run) is not run:
-                counts[Outcome.REPEATED] += 1
-        now_ms = self._context.now_ms()
-        new_ids = {tick: first + index for index, tick in enumerate(wanted)}
-        ticks = _claimed(session, once, new_ids, now_ms)
-        planned = [
-            _run_again(wanted[tick], known[tick.job_id], new_ids[tick], now_ms) for tick in ticks
-        ]
-        planning.plan(session, planned, self._ids)
-        counts += Counter({Outcome.DONE: len(ticks), Outcome.REPEATED: len(new_ids) - len(ticks)})
-        after = {
-            "runs": [wanted[tick].id for tick in ticks],
-            "planned": [new_ids[tick] for tick in ticks],
+        known = reruns.Known.read(session, runs)
+        chosen = reruns.newest_chosen(runs)
+        done = idempotency.items_done(session, once, [_key(shard) for shard in chosen])
+        outcomes = {
+            shard: Outcome.REPEATED if _key(shard) in done else outcome_of(run, known)
+            for shard, run in chosen.items()
         }
-        self._note(session, Action.RUN_AGAIN, len(ticks), now_ms, after)
+        wanted = [shard for shard, outcome in outcomes.items() if outcome is Outcome.DONE]
+        now_ms = self._context.now_ms()
+        new_ids = dict(zip(wanted, count(first), strict=False))
+        # The rows are locked, so that nobody else has planned them since.
+        keys = {_key(shard): run_id for shard, run_id in new_ids.items()}
+        idempotency.claim_many(session, once, keys, now_ms=now_ms)
+        planned = [
+            reruns.repeat(chosen[shard], known.jobs[shard.job_id], run_id=run_id, now_ms=now_ms)
+            for shard, run_id in new_ids.items()
+        ]
+        quiet = reruns.children_that_ran(session, [chosen[shard] for shard in wanted])
+        planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
+        counts: Counts = Counter(outcomes.values())
+        counts[Outcome.UNKNOWN] += len(run_ids) - len(runs)
+        counts[Outcome.REPEATED] += len(runs) - len(chosen)
+        after = {
+            "runs": [chosen[shard].id for shard in wanted],
+            "planned": list(new_ids.values()),
+        }
+        self._note(session, Action.RUN_AGAIN, len(wanted), now_ms, after)
         return counts
 
     def _kill(self, session: Session, run_ids: Sequence[int]) -> Counts:
@@ -132,23 +193,12 @@ class BulkRunCommands:
         )
 
     def _note(
-        self, session: Session, action: Action, count: int, now_ms: int, after: dict[str, list[int]]
+        self, session: Session, action: Action, many: int, now_ms: int, after: dict[str, list[int]]
     ) -> None:
-        if count:
-            self._context.note(session, action, f"{count} runs", 0, now_ms, after=after)
+        if many:
+            self._context.note(session, action, f"{many} runs", 0, now_ms, after=after)
 
 
-def _claimed(session: Session, once: FormKey, new_ids: dict[Tick, int], now_ms: int) -> list[Tick]:
-    """Return the ticks that this form has not planned before."""
-    keys = {"/".join(map(str, tick)): run_id for tick, run_id in new_ids.items()}
-    noted = idempotency.claim_many(session, once, keys, now_ms=now_ms)
-    return [
-        tick
-        for (tick, run_id), key in zip(new_ids.items(), keys, strict=True)
-        if noted.get(key) == run_id
-    ]
-
-
-def _run_again(run: _PastRun, job: Job, run_id: int, now_ms: int) -> planning.NewRun:
-    new = run_of(job, kind=Kind.MANUAL, scheduled_at=now_ms, due_at=now_ms)
-    return replace(new, param=run.param or "", origin_id=None, run_id=run_id)
+def _key(shard: Shard) -> str:
+    """Return the key of a shard in a form."""
+    return "/".join(map(str, shard))

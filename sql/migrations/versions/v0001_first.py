@@ -426,6 +426,8 @@ def _make_tables() -> None:
         sa.Column("redeliveries", sa.SmallInteger(), nullable=False),
         sa.Column("wanted_addresses", sa.Text(), nullable=True),
         sa.Column("glue_id", sa.Integer(), nullable=True),
+        sa.Column("rerun_of", sa.BigInteger(), nullable=True),
+        sa.Column("without_children", sa.SmallInteger(), nullable=True),
         sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("released_at", sa.BigInteger(), nullable=True),
         sa.Column("first_routed_at", sa.BigInteger(), nullable=True),

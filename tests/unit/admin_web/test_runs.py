@@ -351,6 +351,28 @@ class TestRights:
         assert "secret-parent" in signed_in(app, "admin").get(f"/runs/{child}").text
 
 
+class TestUnresolved:
+    def test_failures_that_recovered_are_one_click_away(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        mended, again, twice = (clock.now - n * 60_000 for n in (1, 2, 3))
+        first = rows.run(job_id, mended, status="FAILED")
+        rows.run(job_id, mended, status="SUCCEEDED", attempt=1, kind=Kind.RETRY)
+        second = rows.run(job_id, again, status="LOST")
+        rows.run(job_id, again, status="RUNNING", origin_id=10**9, rerun_of=second)
+        third = rows.run(job_id, twice, status="FAILED")
+        rows.run(job_id, twice, status="KILLED", origin_id=10**9, rerun_of=third)
+
+        now = admin.get("/runs?status=unresolved").text
+
+        assert shown(now) == [third]
+        assert shown(admin.get("/runs?status=failures").text) == [first, second, third]
+        assert "status=failures" in now
+        assert "status=unresolved" in admin.get("/runs").text
+        assert "1" in admin.get("/runs/total?status=unresolved").text
+
+
 class TestRun:
     def test_it_tells_cause_times_and_result_in_words(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -435,12 +457,12 @@ class TestRun:
         assert "The run has already ended." in admin.get(f"/runs/{run_id}").text
         assert stored(rows, run_id).status == RunStatus.SUCCEEDED
 
-    def test_run_again_is_a_run_by_hand_with_the_same_param(
+    def test_run_again_repeats_the_due_time_with_the_same_param(
         self, app: Flask, rows: Rows, clock: Clock
     ) -> None:
         run_id = rows.run(
             rows.job("nightly", param="the job's"),
-            clock.now,
+            clock.now - HOUR_MS,
             status="FAILED",
             param="this run's",
         )
@@ -448,12 +470,13 @@ class TestRun:
         answer = signed_in(app, "operator").post(f"/runs/{run_id}/again")
 
         fresh = stored(rows, int(answer.location.rpartition("/")[2]))
-        assert (fresh.kind, fresh.param) == (Kind.MANUAL, "this run's")
+        assert (fresh.kind, fresh.param) == (Kind.RERUN, "this run's")
+        assert (fresh.scheduled_at, fresh.rerun_of) == (clock.now - HOUR_MS, run_id)
         assert fresh.status == RunStatus.PLANNED
         noted = rows.database.read(
             lambda session: session.execute(select(AuditEntry.who, AuditEntry.action)).all()
         )
-        assert ("operator", "job.trigger") in noted
+        assert ("operator", "run.again") in noted
 
     def test_without_its_job_it_cannot_run_again(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -467,12 +490,12 @@ class TestRun:
         assert answer.location == f"/runs/{run_id}"
         assert rows.newest_run(777) == run_id
 
-    def test_a_broadcasts_second_time_is_explained(
+    def test_only_a_shard_of_a_broadcast_runs_again(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         run_id = rows.run(rows.job("nightly"), clock.now, status="FAILED", shard_total=3)
 
-        assert "Every executor gets a shard again" in admin.get(f"/runs/{run_id}").text
+        assert "Only this shard of the broadcast runs again." in admin.get(f"/runs/{run_id}").text
 
     def test_what_others_wrote_is_text_on_every_page(
         self, admin: Visit, rows: Rows, clock: Clock

@@ -33,6 +33,7 @@ COMMANDS = [
     "runs list",
     "runs show",
     "runs log",
+    "runs rerun",
     "runs kill",
     "runs clear",
     "executors list",

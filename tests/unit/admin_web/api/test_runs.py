@@ -25,6 +25,48 @@ def job_id(rows: Rows) -> int:
 RUNS = "/jobs/reports/nightly/runs"
 
 
+class TestRerun:
+    def test_a_run_is_repeated_for_its_due_time_once_for_a_key(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        at_ms = clock.now - 3_600_000
+        failed = rows.run(job_id, at_ms, status="FAILED", param="that night's")
+        key = {"Idempotency-Key": "again-1"}
+
+        first = admin.post(f"/runs/{failed}/rerun", {}, headers=key)
+        again = admin.post(f"/runs/{failed}/rerun", {}, headers=key)
+
+        run = first.get_json()
+        assert first.status_code == 202, first.text
+        assert (run["kind"], run["rerun_of"], run["param"]) == ("RERUN", failed, "that night's")
+        assert run["scheduled_at"] == admin.get(f"/runs/{failed}").get_json()["scheduled_at"]
+        assert run["tick"] == {"is_over": False, "status": None, "run_ids": [failed, run["id"]]}
+        assert again.get_json()["id"] == run["id"]
+        assert again.headers["Idempotent-Replayed"] == "true"
+
+    def test_what_stands_against_it_is_told(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        running = rows.run(job_id, clock.now, status="RUNNING")
+
+        answer = admin.post(f"/runs/{running}/rerun", {})
+
+        assert answer.status_code == 409
+        assert "is still RUNNING; wait for its end, or kill it" in answer.text
+
+    def test_only_what_is_failed_now_is_listed(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        mended = rows.run(job_id, clock.now - 1_000, status="FAILED")
+        rows.run(job_id, clock.now - 1_000, status="SUCCEEDED", origin_id=10**9, rerun_of=mended)
+        failed = rows.run(job_id, clock.now - 2_000, status="LOST")
+
+        found = admin.get("/runs?unresolved=true").get_json()["items"]
+
+        assert [run["id"] for run in found] == [failed]
+        assert admin.get("/runs?unresolved=true&status=RUNNING").status_code == 422
+
+
 @pytest.mark.usefixtures("job_id")
 class TestTrigger:
     def test_a_job_runs_now(self, admin: Program) -> None:

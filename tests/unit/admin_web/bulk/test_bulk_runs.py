@@ -14,6 +14,7 @@ from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.engine import Database
 from warren.sql.models import AuditEntry
+from warren.sql.run_status import Kind
 
 
 def hidden(page: str) -> dict[str, list[str]]:
@@ -45,8 +46,8 @@ def entries(database: Database, action: str) -> list[AuditEntry]:
     return list(database.read(lambda session: audit_log.listing(session, wanted)))
 
 
-def manual(database: Database) -> list[tuple[int, str | None]]:
-    return [(run.job_id, run.param) for run in all_runs(database) if run.kind == "MANUAL"]
+def repeated(database: Database) -> list[tuple[int, str | None]]:
+    return [(run.job_id, run.param) for run in all_runs(database) if run.kind == "RERUN"]
 
 
 def test_ticked_runs_run_again_with_their_parameters(
@@ -60,7 +61,7 @@ def test_ticked_runs_run_again_with_their_parameters(
     page = do(admin, action="again", id=ids[:2])
 
     assert "Queued again: 2" in page
-    assert sorted(manual(rows.database)) == [(job_id, "p0"), (job_id, "p1")]
+    assert sorted(repeated(rows.database)) == [(job_id, "p0"), (job_id, "p1")]
     [entry] = entries(rows.database, "run.again")
     assert entry.name == "2 runs"
     assert all(str(run_id) in (entry.after or "") for run_id in ids[:2])
@@ -78,8 +79,8 @@ def test_the_question_tells_how_many_fit_the_filter(admin: Visit, rows: Rows, cl
 
     assert "Run 120 runs again?" in question
     assert "120 of 120" in page
-    assert len(manual(rows.database)) == 120
-    assert {found for found, _ in manual(rows.database)} == {job_id}
+    assert len(repeated(rows.database)) == 120
+    assert {found for found, _ in repeated(rows.database)} == {job_id}
 
 
 def test_a_form_that_is_sent_twice_plans_nothing_twice(
@@ -96,8 +97,8 @@ def test_a_form_that_is_sent_twice_plans_nothing_twice(
     beside.get("/runs")
     page = finish(beside, beside.post("/runs/bulk/start", form).location)
 
-    assert "Already queued" in page
-    assert len(manual(rows.database)) == 1
+    assert "already by this form: 1" in page
+    assert len(repeated(rows.database)) == 1
 
 
 def test_each_new_run_tells_who_ran_it_again(admin: Visit, rows: Rows, clock: Clock) -> None:
@@ -106,13 +107,13 @@ def test_each_new_run_tells_who_ran_it_again(admin: Visit, rows: Rows, clock: Cl
 
     do(admin, action="again", id=ids)
 
-    again = [run.id for run in all_runs(rows.database) if run.kind == "MANUAL"]
+    again = [run.id for run in all_runs(rows.database) if run.kind == "RERUN"]
     assert len(again) == 2
     for run_id in again:
         assert "<dt>Triggered by user</dt><dd>admin</dd>" in admin.get(f"/runs/{run_id}").text
 
 
-def test_attempts_and_shards_of_a_tick_run_again_once(
+def test_of_a_ticks_attempts_each_shard_runs_again_once(
     admin: Visit, rows: Rows, clock: Clock
 ) -> None:
     job_id = rows.job("wide", route="SHARDING_BROADCAST")
@@ -125,8 +126,50 @@ def test_attempts_and_shards_of_a_tick_run_again_once(
 
     page = do(admin, action="again", id=ids)
 
-    assert "Queued again: 1" in page
-    assert len(manual(rows.database)) == 1
+    assert "Queued again: 3" in page
+    again = [run for run in all_runs(rows.database) if run.kind == "RERUN"]
+    assert sorted(run.shard_index for run in again) == [0, 1, 2]
+    assert {(run.scheduled_at, run.shard_total) for run in again} == {(at, 3)}
+    assert len({run.origin_id for run in again}) == 1
+
+
+def test_the_question_tells_by_job_what_runs_and_what_has_recovered(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id, other = rows.job("nightly"), rows.job("hourly")
+    mended = clock.now - 5_000
+    rows.run(job_id, mended, status="FAILED")
+    rows.run(job_id, mended, status="SUCCEEDED", attempt=1, kind=Kind.RETRY)
+    rows.run(job_id, clock.now - 9_000, status="FAILED")
+    rows.run(other, clock.now - 9_000, status="FAILED")
+    rows.run(999, clock.now - 9_000, status="FAILED")
+
+    question = admin.get(
+        "/runs/bulk/ask", query_string={"action": "again", "all": "1", "filter": "status=failures"}
+    ).text
+    page = do(admin, action="again", all="1", filter="status=failures")
+
+    assert "Run 2 runs again?" in question
+    for words in (
+        "reports/nightly",
+        "reports/hourly",
+        "Recovered: a later attempt succeeded: 1",
+        "Job deleted: 1",
+    ):
+        assert words in question
+    assert "Queued again: 2" in page
+    assert sorted(job for job, _ in repeated(rows.database)) == sorted([job_id, other])
+
+
+def test_nothing_is_offered_when_all_has_recovered(admin: Visit, rows: Rows, clock: Clock) -> None:
+    job_id, mended = rows.job("nightly"), clock.now - 5_000
+    failed = rows.run(job_id, mended, status="FAILED")
+    rows.run(job_id, mended, status="SUCCEEDED", attempt=1, kind=Kind.RETRY)
+
+    question = admin.get(f"/runs/bulk/ask?action=again&id={failed}").text
+
+    assert "Nothing to run again" in question
+    assert '<button class="button main"' not in question
 
 
 def test_what_cannot_run_again_is_counted_and_left_alone(
@@ -137,9 +180,13 @@ def test_what_cannot_run_again_is_counted_and_left_alone(
 
     page = do(admin, action="again", id=[gone, running, 123_456_789])
 
-    for line in ("Still open: 1", "Job deleted: 1", "Not found, or no permission: 1"):
+    for line in (
+        "Still open, or being repeated: 1",
+        "Job deleted: 1",
+        "Not found, or no permission: 1",
+    ):
         assert line in page
-    assert manual(rows.database) == []
+    assert repeated(rows.database) == []
     assert entries(rows.database, "run.again") == []
 
 
@@ -183,7 +230,7 @@ def test_runs_of_foreign_apps_are_not_there(app: Flask, rows: Rows, clock: Clock
     page = do(operator, action="again", id=theirs)
 
     assert "Not found, or no permission: 1" in page
-    assert manual(rows.database) == []
+    assert repeated(rows.database) == []
 
 
 def test_a_viewer_is_offered_nothing_and_may_nothing(app: Flask, rows: Rows, clock: Clock) -> None:
@@ -208,7 +255,7 @@ def test_more_runs_than_were_counted_are_asked_about_again(
 
     assert "More runs match now." in answer.text
     assert "Run 2 runs again?" in answer.text
-    assert manual(rows.database) == []
+    assert repeated(rows.database) == []
 
 
 def test_what_was_begun_is_shown_to_nobody_else(

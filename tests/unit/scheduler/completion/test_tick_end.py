@@ -19,6 +19,7 @@ def runs(*shards: list[RunStatus], total: int | None = None) -> list[Any]:
     return [
         SimpleNamespace(
             id=number,
+            origin_id=0,
             shard_index=index,
             attempt=attempt,
             status=status,

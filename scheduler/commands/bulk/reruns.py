@@ -1,0 +1,221 @@
+"""Which runs can run again, and the runs that repeat them: same due time, param and script version.
+
+A re-run has an origin of its own, one for all shards of a due time that are repeated together.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple, Protocol, TypeVar
+
+from sqlalchemy.orm import Session
+
+from warren.scheduler.commands.bulk.bulk_outcomes import Outcome
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.problems import Code, Problem
+from warren.sql.jobs import child_links, jobs
+from warren.sql.listings import job_search
+from warren.sql.models import Job
+from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
+from warren.sql.runs import reruns, transitions
+from warren.sql.runs.planning import NewRun
+from warren.sql.runs.reruns import DueTime, LaterRun, due_time_of
+from warren.sql.runs.run_rows import LockedRun
+
+
+class Repeatable(Protocol):
+    """A run, with what decides whether it can run again."""
+
+    @property
+    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    @property
+    def job_id(self) -> int: ...  # noqa: D102
+    @property
+    def status(self) -> str: ...  # noqa: D102
+    @property
+    def scheduled_at(self) -> int: ...  # noqa: D102
+    @property
+    def origin_id(self) -> int: ...  # noqa: D102
+    @property
+    def shard_index(self) -> int: ...  # noqa: D102
+    @property
+    def attempt(self) -> int: ...  # noqa: D102
+    @property
+    def script_version(self) -> int | None: ...  # noqa: D102
+
+
+R = TypeVar("R", bound=Repeatable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunOptions:
+    """How runs run again.
+
+    Attributes:
+        current: with the job's handler, param and script of now, not those of the run.
+        children: whether children run after success; None = yes, but it is a problem if they have
+            already run for the due time.
+
+    """
+
+    current: bool = False
+    children: bool | None = None
+
+
+class Shard(NamedTuple):
+    """A shard of a due time, of which one run runs again at most."""
+
+    job_id: int
+    scheduled_at: int
+    shard_index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known about runs: what came later, their jobs, and which script versions are kept."""
+
+    later: Mapping[int, Sequence[LaterRun]]
+    jobs: Mapping[int, Job]
+    versions: Collection[int]
+
+    @classmethod
+    def read(cls, session: Session, runs: Sequence[Repeatable]) -> "Known":
+        """Read it for these runs."""
+        versions = {run.script_version for run in runs if run.script_version is not None}
+        return cls(
+            later=reruns.later(session, [run.id for run in runs]),
+            jobs=jobs.by_ids(session, {run.job_id for run in runs}),
+            versions=reruns.kept_versions(session, versions),
+        )
+
+    def newest_status(self, run: Repeatable) -> RunStatus:
+        """Return the status of the newest run for a run's shard and due time."""
+        later = self.later.get(run.id)
+        return later[-1].status if later else RunStatus(run.status)
+
+    def open_run(self, run: Repeatable) -> LaterRun | None:
+        """Return a later run for the same shard that has not ended."""
+        return next((one for one in self.later.get(run.id, ()) if one.status in OPEN), None)
+
+
+def shard_of(run: Repeatable) -> Shard:
+    """Return the shard and due time of a run."""
+    return Shard(run.job_id, run.scheduled_at, run.shard_index)
+
+
+def newest_chosen(runs: Iterable[R]) -> dict[Shard, R]:
+    """Return the newest of the runs for each shard of each due time, the earliest times first."""
+    chosen: dict[Shard, R] = {}
+    in_order = sorted(
+        runs,
+        key=lambda run: (
+            run.scheduled_at,
+            run.job_id,
+            run.shard_index,
+            run.origin_id,
+            run.attempt,
+        ),
+    )
+    for run in in_order:
+        chosen[shard_of(run)] = run
+    return chosen
+
+
+def outcome_of(run: Repeatable, known: Known) -> Outcome:
+    """Return what becomes of a run that is to run again with others: DONE, or why it is left out.
+
+    A failure after which the same shard of its due time succeeded is left out, as recovered.
+    """
+    newest = known.newest_status(run)
+    if run.status in OPEN or newest in OPEN:
+        return Outcome.OPEN
+    if run.job_id not in known.jobs:
+        return Outcome.JOB_GONE
+    if run.status in FAILURES and newest is RunStatus.SUCCEEDED:
+        return Outcome.RECOVERED
+    if run.script_version is not None and run.script_version not in known.versions:
+        return Outcome.VERSION_GONE
+    return Outcome.DONE
+
+
+def check(run: Repeatable, known: Known, options: RerunOptions) -> None:
+    """Refuse a run that cannot run again.
+
+    Raises:
+        Problem: it or a later one is open, or its job or its version of the script is gone.
+
+    """
+    if run.status in OPEN:
+        raise Problem(Code.RERUN_OPEN, id=run.id, status=run.status)
+    if (other := known.open_run(run)) is not None:
+        raise Problem(Code.RERUN_UNDERWAY, id=run.id, other=other.id, status=other.status.value)
+    if run.job_id not in known.jobs:
+        raise Problem(Code.RERUN_JOB_GONE, id=run.id)
+    is_kept = run.script_version is None or run.script_version in known.versions
+    if not is_kept and not options.current:
+        raise Problem(Code.RERUN_VERSION_GONE, id=run.id)
+
+
+def check_children(session: Session, runs: Sequence[Repeatable]) -> None:
+    """Refuse runs for whose due times children have already run.
+
+    Raises:
+        Problem: children have run for the due time of one of them.
+
+    """
+    ran = children_that_ran(session, runs)
+    for run in runs:
+        if children := ran.get(due_time_of(run)):
+            names = job_search.names(session, children, None).values()
+            raise Problem(Code.RERUN_CHILDREN, id=run.id, children=", ".join(names))
+
+
+def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
+    """Lock runs, and what came after them, against others that run them again; return the runs."""
+    runs = transitions.lock(session, run_ids)
+    later = reruns.later(session, [run.id for run in runs])
+    transitions.lock(session, {one.id for found in later.values() for one in found})
+    return runs
+
+
+def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int, current: bool = False) -> NewRun:
+    """Return the run that repeats a run, in an origin of its own, with children."""
+    usual = run_of(job, kind=Kind.RERUN, scheduled_at=run.scheduled_at, due_at=now_ms)
+    if not current:
+        usual = replace(
+            usual,
+            handler=run.handler or "",
+            param=run.param or "",
+            script_version=run.script_version,
+            wanted_addresses=run.wanted_addresses,
+        )
+    return replace(
+        usual,
+        run_id=run_id,
+        origin_id=run_id,
+        rerun_of=run.id,
+        shard_index=run.shard_index,
+        shard_total=run.shard_total,
+    )
+
+
+def children_that_ran(
+    session: Session, runs: Iterable[Repeatable]
+) -> Mapping[DueTime, Collection[int]]:
+    """Return the children that have already run for the due times of these runs."""
+    times = {due_time_of(run) for run in runs}
+    children = child_links.children(session, {time.job_id for time in times})
+    return reruns.children_that_ran(session, times, children) if children else {}
+
+
+def with_origins(runs: Iterable[NewRun], quiet: Collection[DueTime]) -> list[NewRun]:
+    """Return re-runs, in the order of their due times, with one origin for each due time.
+
+    Those of due times that are `quiet` start no children.
+    """
+    return [
+        replace(run, origin_id=same_time[0].run_id, without_children=time in quiet)
+        for time, group in groupby(runs, due_time_of)
+        for same_time in [list(group)]
+        for run in same_time
+    ]

@@ -1,0 +1,143 @@
+"""Queries for re-runs: what came after a run for the same shard of the same due time.
+
+Of a shard's runs, those of a higher origin are newer, and of one origin those of a higher attempt:
+the origin of a re-run is a run id that was reserved after all that it repeats.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from sqlalchemy import ColumnElement, and_, or_, select, union_all
+from sqlalchemy.orm import Session, aliased
+
+from warren.sql.batch import chunks
+from warren.sql.models import Run, ScriptVersion
+from warren.sql.run_status import LEAVES_FAILED, RunStatus
+
+#: Conditions on due times in one statement.
+_AT_ONCE = 100
+
+
+class LaterRun(NamedTuple):
+    """A run after another one, for the same shard of the same due time."""
+
+    after_id: int
+    id: int
+    status: RunStatus
+    origin_id: int
+    attempt: int
+
+
+class DueTime(NamedTuple):
+    """A due time of a job, whatever caused its runs."""
+
+    job_id: int
+    scheduled_at: int
+
+
+class HasDueTime(Protocol):
+    """A row that has a job and a due time."""
+
+    @property
+    def job_id(self) -> int: ...  # noqa: D102 - as in DueTime
+    @property
+    def scheduled_at(self) -> int: ...  # noqa: D102
+
+
+def due_time_of(run: HasDueTime) -> DueTime:
+    """Return the due time of a run."""
+    return DueTime(run.job_id, run.scheduled_at)
+
+
+_Asked = aliased(Run)
+_SAME_SHARD = and_(
+    Run.job_id == _Asked.job_id,
+    Run.scheduled_at == _Asked.scheduled_at,
+    Run.shard_index == _Asked.shard_index,
+)
+_LATER = select(_Asked.id, Run.id, Run.status, Run.origin_id, Run.attempt)
+# Two statements, so that each is a short range of the index of ticks.
+_NEXT_ATTEMPTS = _LATER.join(
+    Run, and_(_SAME_SHARD, Run.origin_id == _Asked.origin_id, Run.attempt > _Asked.attempt)
+)
+_NEXT_ORIGINS = _LATER.join(Run, and_(_SAME_SHARD, Run.origin_id > _Asked.origin_id))
+
+
+def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]:
+    """Return what came after each of the runs, the newest last; runs that are newest are absent."""
+    found: dict[int, list[LaterRun]] = defaultdict(list)
+    for chunk in chunks(run_ids):
+        both = (one.where(_Asked.id.in_(chunk)) for one in (_NEXT_ATTEMPTS, _NEXT_ORIGINS))
+        for after_id, run_id, status, origin_id, attempt in session.execute(union_all(*both)):
+            one = LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt)
+            found[after_id].append(one)
+    for runs in found.values():
+        runs.sort(key=lambda run: (run.origin_id, run.attempt))
+    return dict(found)
+
+
+def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:
+    """Return those of failed runs of whose shard something later decides.
+
+    A later run that was killed, refused or cancelled decides nothing: the failure still stands.
+    """
+    return {
+        run_id
+        for run_id, runs in later(session, run_ids).items()
+        if any(run.status not in LEAVES_FAILED for run in runs)
+    }
+
+
+def due_times(session: Session, run_ids: Iterable[int]) -> dict[int, DueTime]:
+    """Return the due times of those of the runs that exist."""
+    columns = select(Run.id, Run.job_id, Run.scheduled_at)
+    return {
+        run_id: DueTime(job_id, scheduled_at)
+        for chunk in chunks(run_ids)
+        for run_id, job_id, scheduled_at in session.execute(columns.where(Run.id.in_(chunk)))
+    }
+
+
+def children_that_ran(
+    session: Session, times: Collection[DueTime], children: Mapping[int, Sequence[int]]
+) -> dict[DueTime, set[int]]:
+    """Return which of the jobs' present `children` have a run that one of these times caused."""
+    parents = [time for time in times if children.get(time.job_id)]
+    heads: dict[DueTime, list[int]] = defaultdict(list)
+    for some in chunks(parents, _AT_ONCE):
+        first = select(Run.job_id, Run.scheduled_at, Run.id).where(
+            or_(*map(_is_at, some)), Run.attempt == 0
+        )
+        for job_id, scheduled_at, run_id in session.execute(first):
+            heads[DueTime(job_id, scheduled_at)].append(run_id)
+    links = [(time, child) for time in heads for child in children[time.job_id]]
+    ran: dict[DueTime, set[int]] = defaultdict(set)
+    for pairs in chunks(links, _AT_ONCE):
+        causes = {cause: time for time, _ in pairs for cause in heads[time]}
+        caused = select(Run.job_id, Run.origin_id).where(
+            or_(
+                *(
+                    and_(_is_at(DueTime(child, time.scheduled_at)), Run.origin_id.in_(heads[time]))
+                    for time, child in pairs
+                )
+            )
+        )
+        for child, cause in session.execute(caused):
+            ran[causes[cause]].add(child)
+    return dict(ran)
+
+
+def kept_versions(session: Session, version_ids: Iterable[int]) -> set[int]:
+    """Return those of the versions of scripts that are still kept."""
+    return {
+        version_id
+        for chunk in chunks(sorted(set(version_ids)))
+        for version_id in session.execute(
+            select(ScriptVersion.id).where(ScriptVersion.id.in_(chunk))
+        ).scalars()
+    }
+
+
+def _is_at(time: DueTime) -> ColumnElement[bool]:
+    return and_(Run.job_id == time.job_id, Run.scheduled_at == time.scheduled_at)
