@@ -34,9 +34,10 @@ def of_run(known: Visitor, run: RunLine, words: str) -> Iterator[Choice]:
     if not known.may(Right.OPERATE):
         return
     kind, ask = gettext("Run"), partial(url_for, "bulk_runs.ask", id=run.id)
-    if run.job:
+    is_open = RunStatus(run.status) in OPEN
+    if run.job and not is_open:
         yield Choice("arrow", kind, gettext("Run %(name)s again", name=words), ask(action="again"))
-    if RunStatus(run.status) in OPEN:
+    if is_open:
         yield Choice("square", kind, gettext("Kill %(name)s", name=words), ask(action="kill"))
 
 

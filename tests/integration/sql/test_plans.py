@@ -40,6 +40,7 @@ from warren.sql.runs import (
     lateness,
     purges,
     queries,
+    reruns,
     successes,
     tick_rows,
     ticks,
@@ -340,8 +341,9 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     (
         "failed",
         lambda s: dashboard.failed(s, [1, 2, 3, 4, 5], since_ms=NOW_MS, limit=8),
-        {"i_status_due", "PRIMARY"},
+        {"i_status_due", "PRIMARY", "i_tick"},
     ),
+    ("what came later", lambda s: reruns.later(s, MINE), {"PRIMARY", "i_tick"}),
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
     (
         "lateness",

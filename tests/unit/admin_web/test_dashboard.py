@@ -180,15 +180,24 @@ class TestFailures:
     def test_failures_of_one_job_are_one_line(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         for name, count in (("flaky", 3), ("unlucky", 1)):
             job_id = rows.job(name)
-            for attempt in range(count):
-                rows.run(job_id, clock.now - 60_000, status="FAILED", attempt=attempt)
+            for number in range(count):
+                rows.run(job_id, clock.now - 60_000 - number, status="FAILED")
 
         page = admin.get("/").text
 
         assert page.count(">flaky</strong>") == 1
         assert "3 times" in page
         assert "1 times" not in page
-        assert "job=flaky&amp;app=reports&amp;status=failures" in page
+        assert "job=flaky&amp;app=reports&amp;status=unresolved" in page
+
+    def test_a_failure_that_a_retry_made_good_is_none(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("flaky")
+        rows.run(job_id, clock.now - 60_000, status="FAILED")
+        rows.run(job_id, clock.now - 60_000, status="SUCCEEDED", attempt=1)
+
+        assert "No failures in the last 7 days." in admin.get("/").text
 
 
 class TestOutlook:

@@ -282,8 +282,9 @@ def test_whoever_signs_in_on_the_way_is_back_at_the_same_question(
     app: Flask, rows: Rows, clock: Clock
 ) -> None:
     job_id = rows.job("nightly")
-    ids = [rows.run(job_id, clock.now - n * 1_000 - 1, status="FAILED") for n in range(3)]
-    rows.run(job_id, clock.now - 9_000, status="LOST")
+    ids = [rows.run(job_id, clock.now - n * 1_000 - 1, status="LOST") for n in range(3)]
+    for n in range(3):
+        rows.run(job_id, clock.now - 9_000 - n, status="FAILED")
     asked = [
         {"action": "again", "all": "1", "filter": "job=reports/nightly&status=FAILED"},
         {"action": "again", "id": ids},

@@ -123,7 +123,7 @@ def test_an_entry_about_many_runs_links_the_first_of_them_and_exports_all(
     admin: Visit, database: Database, rows: Rows, clock: Clock
 ) -> None:
     job_id = rows.job("nightly")
-    ids = [rows.run(job_id, clock.now - number, status="FAILED") for number in range(LISTED + 3)]
+    ids = [rows.run(job_id, clock.now + number, status="FAILED") for number in range(LISTED + 3)]
 
     list(acting(database, clock.now_ms).bulk_runs.again(ids, FormKey(user_id=1, key="form")))
 
