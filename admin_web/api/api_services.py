@@ -33,6 +33,8 @@ class Limits:
     heavy_of_user: int = 2
     #: Seconds between two polls for all waiting requests.
     poll_seconds: float = 0.2
+    #: How long a test alarm's outcome is waited for; GET /alarms has what comes later.
+    test_seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

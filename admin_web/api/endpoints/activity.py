@@ -2,7 +2,7 @@
 
 import json
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,17 +35,16 @@ from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 
 DAYS = 366
-#: How long a test's outcome is waited for; GET /alarms has what comes later.
-TEST_SECONDS = 5.0
 AlarmAnswer = answer_type("Alarm", AlarmView)
 AlarmPage = page_type(AlarmAnswer)
+States = Literal[tuple(state.value for state in AlarmState)]  # type: ignore[valid-type]
 
 
 class AlarmsQuery(msgspec.Struct, kw_only=True):
     """Which alarms to list: unsent ones, or all, or those in a state; of a job by its id."""
 
     all: bool = False
-    state: AlarmState | None = None
+    state: States | None = None  # type: ignore[valid-type]
     job_id: int | None = None
     limit: Limit = USUAL
     cursor: Cursor = None
@@ -144,7 +143,7 @@ class ActivityEndpoints:
         query, actor = call.query, call.actor
         wanted = AlarmFilter(
             statuses=() if query.all or query.state else UNSENT,
-            state=query.state,
+            state=AlarmState(query.state) if query.state else None,
             limit=query.limit + 1,
             app_ids=actor.app_ids,
             job_ids=actor.job_ids,
@@ -175,7 +174,7 @@ class ActivityEndpoints:
             ids = commands.test_app(body.app_id, targets, webhook)
         else:
             ids = commands.test(targets)
-        found = commands.await_tests(ids, TEST_SECONDS)
+        found = commands.await_tests(ids, self._services.limits.test_seconds)
         return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(one)) for one in found])
 
     @endpoint(

@@ -1,0 +1,40 @@
+"""Alarms by the API: a test of a target, and those that reached nobody."""
+
+import pytest
+
+from tests.support.api import Program, make_api, make_token
+from tests.support.console import Clock
+from tests.support.stored_rows import Rows
+from warren.admin_web.api.api_services import Limits
+from warren.sql.engine import Database
+
+
+@pytest.fixture
+def quick(database: Database, clock: Clock, rows: Rows) -> Program:
+    """A program whose API waits for no outcome, on a cluster whose scheduler sends e-mails."""
+    rows.scheduler("s1", clock.now_ms(), mails=True)
+    app = make_api(database, clock, limits=Limits(test_seconds=0))
+    return Program(app, make_token(database, clock, "operator"))
+
+
+def test_a_test_goes_to_the_targets_of_a_job_and_is_listed(quick: Program, rows: Rows) -> None:
+    job_id = rows.job("nightly", alarm_email="ops@example.com")
+
+    answer = quick.post("/alarms/test", {"job_id": job_id})
+    [sent] = answer.get_json()["items"]
+
+    assert (sent["cause"], sent["target"], sent["status"]) == ("test", "ops@example.com", "READY")
+    listed = quick.get(f"/alarms?state=waiting&job_id={job_id}").get_json()["items"]
+    assert [one["id"] for one in listed] == [sent["id"]]
+    assert quick.get("/alarms?state=undelivered").get_json()["items"] == []
+
+
+def test_what_cannot_be_sent_is_refused_with_its_reason(quick: Program, rows: Rows) -> None:
+    app_id, hidden = rows.app("reports"), rows.app("mails")
+
+    bad = quick.post("/alarms/test", {"app_id": app_id, "webhook": "http://169.254.169.254/"})
+    foreign = quick.post("/alarms/test", {"app_id": hidden, "emails": ["ops@example.com"]})
+    unbound = quick.post("/alarms/test", {"emails": ["ops@example.com"]})
+
+    assert (bad.status_code, foreign.status_code, unbound.status_code) == (422, 404, 403)
+    assert "link-local" in bad.get_json()["detail"]
