@@ -104,6 +104,23 @@ class Code(Enum):
     UNKNOWN_APP = "unknown app %(got)r"
     JOB_NAME_TAKEN = "app %(app)s already has a job named %(name)r", ProblemKind.CONFLICT
 
+    # What is expected of a job.
+    EXPECT_DURATION = "expected %(what)s to be a duration like 90s, 5m or 26h, got: %(got)r"
+    EXPECT_TIME = "expected %(what)s to be a time of day like '07:00', got: %(got)r"
+    EXPECT_LONGEST = (
+        "expected %(what)s to be a duration like 30m, or like '3 x usual' with a number over 1, "
+        "got: %(got)r"
+    )
+    EXPECT_RULE = "expected expect to be like 'start_within: 5m, finish_by: 07:00', got: %(got)r"
+    EXPECT_NO_SCHEDULE = "expected a schedule, because %(what)s is set"
+    EXPECT_OVER_TIMEOUT = (
+        "expected %(what)s to be under the timeout of %(most)s s, got: %(got)s; it would never tell"
+    )
+    EXPECT_UNDER_PERIOD = (
+        "expected %(what)s to be at least the schedule's %(least)s s, got: %(got)s; "
+        "it could not be kept"
+    )
+
     # Scripts.
     SOURCE_EMPTY = "expected source to be a script, got: nothing"
     SOURCE_NUL = "expected source to be text, got: a NUL in line %(line)s"

@@ -8,6 +8,7 @@ import msgspec
 
 from warren.admin_web.api.bodies import FieldErrors
 from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs.fields import Field, in_group
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules.no_schedule import NoSchedule
@@ -21,8 +22,32 @@ _KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
 _NAMES = ("name", "app")
 
 
+#: What is expected of a job, by rule.
+ExpectBody: Any = msgspec.defstruct(
+    "Expect",
+    [(name, str | None, None) for name in DECLARED],
+    kw_only=True,
+    omit_defaults=True,
+)
+_TYPES: Mapping[Any, Any] = {tuple[str, ...]: list[str], Expectations: ExpectBody}
+
+
 def _type(field: Field) -> Any:
-    return list[str] if field.type == tuple[str, ...] else field.type
+    return _TYPES.get(field.type, field.type)
+
+
+def _told(value: Any) -> Any:
+    """Return a field's value as the API shows it."""
+    if isinstance(value, Expectations):
+        return ExpectBody(**value.rules())
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _meant(value: Any) -> Any:
+    """Return the field's value that the API's value means."""
+    if isinstance(value, ExpectBody):
+        return Expectations.of(msgspec.to_builtins(value))
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _optional(fields: Mapping[str, Field]) -> list[tuple[str, Any, Any]]:
@@ -104,10 +129,7 @@ class BodyLocation:
 
 def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: bool) -> Any:
     """Return the answer about a job; without secrets, webhooks are cut down to their hosts."""
-    values: dict[str, Any] = {
-        key: list(value) if isinstance(value := getattr(spec, field.name), tuple) else value
-        for key, field in _TOP.items()
-    }
+    values: dict[str, Any] = {key: _told(getattr(spec, field.name)) for key, field in _TOP.items()}
     values |= {"enabled": enabled, "state": state}
     schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
     zone = {"timezone": spec.timezone} if spec.timezone else {}
@@ -133,14 +155,16 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(answer)
     del told["state"]
     usual = {key: field.default for key, field in _TOP.items()} | {"enabled": False}
-    return {name: value for name, value in told.items() if value not in (None, [], usual.get(name))}
+    return {
+        name: value for name, value in told.items() if value not in (None, [], {}, usual.get(name))
+    }
 
 
 def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | None:
     """Return the job that a body describes, or None and add what is wrong to `wrong`."""
     before = len(wrong)
     values: dict[str, Any] = {
-        field.name: tuple(value) if isinstance(value, list) else value
+        field.name: _meant(value)
         for key, field in _TOP.items()
         if (value := getattr(body, key)) is not None
     }

@@ -17,11 +17,12 @@ from warren.admin_web.language import job_labels
 from warren.admin_web.language.problem_text import problem_text
 from warren.admin_web.local_times import zones
 from warren.scheduler.alarms.channels.webhook_style import STYLES
-from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Texts, YesOrNo
+from warren.scheduler.expectations.expectations import NOTHING, Expectations
+from warren.scheduler.jobs.field_kinds import Choice, Expected, Line, Number, Texts, YesOrNo
 from warren.scheduler.jobs.fields import FIELDS
 from warren.scheduler.jobs.fields import Field as JobField
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.cron_schedule import CronSchedule
 from warren.scheduler.schedules.registry import shown_as
 from warren.scheduler.schedules.schedule import ValueForm
@@ -133,6 +134,14 @@ class JobForm(ConsoleForm):
         validate_choice=False,
         default="",
     )
+    expect = StringField(
+        lazy_gettext("Expectations"),
+        description=lazy_gettext(
+            "For example start_within: 5m, finish_by: 07:00, longest: 3 x usual, "
+            "success_every: 26h. Whatever is not kept opens an incident and raises an alarm."
+        ),
+        render_kw={"autocomplete": "off", "spellcheck": "false"},
+    )
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
@@ -140,6 +149,7 @@ class JobForm(ConsoleForm):
     execution_fields = ("route", "block", "concurrency", "timeout", "fresh_process")
     failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
     end_fields = ("webhook_url", "webhook_when")
+    expect_fields = ("expect",)
 
     def set_choices(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
         """Set what can be chosen; `zone` is that of jobs that name none."""
@@ -226,8 +236,9 @@ class JobForm(ConsoleForm):
             return _CHOSEN.get(field.data or "")
         if isinstance(declared.kind, Texts):
             return tuple(_parts(field, "\n" if isinstance(field, TextAreaField) else ","))
-        if isinstance(declared.kind, Number):
-            return self._number(field)
+        if isinstance(declared.kind, Number | Expected):
+            is_number = isinstance(declared.kind, Number)
+            return self._number(field) if is_number else _expectations(field)
         if isinstance(field, TextAreaField):
             # Browsers send CRLF.
             return (field.data or "").replace("\r\n", "\n")
@@ -246,9 +257,21 @@ class JobForm(ConsoleForm):
             return "language"
         if whole == "webhook":
             return f"{whole}_{part}"
+        if whole == "expect":
+            return whole
         if problem.field == "schedule":
             return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"
         return part or whole
+
+
+def _expectations(field: Field) -> Expectations:
+    """Return what a field expects; what is no rule is shown beside it."""
+    try:
+        return Expectations.from_text(_text(field))
+    except ValueError as error:
+        wrong = Problem(Code.EXPECT_RULE, "expect", got=str(error)[:100])
+        field.errors = (problem_text(wrong),)
+        return NOTHING
 
 
 def _shown(value: Any) -> object:

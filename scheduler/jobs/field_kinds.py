@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.expectations.expectations import Expectations
 
 #: Characters shown of a changed value, and how many of them before the first difference.
 SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15
@@ -135,6 +136,24 @@ class Number(Text):
     def change(self, before: int, after: int) -> tuple[str, str]:
         """Return both in digits."""
         return str(before), str(after)
+
+
+class Expected(Text):
+    """What is expected of the job: stored as JSON with the rules that are set, or NULL."""
+
+    __slots__ = ()
+
+    def stored(self, value: Expectations) -> str | None:
+        """Return the JSON, or NULL for nothing."""
+        return value.to_json()
+
+    def value(self, stored: str | None) -> Expectations:
+        """Return the expectations in a row."""
+        return Expectations.from_json(stored)
+
+    def change(self, before: Expectations, after: Expectations) -> tuple[str, str]:
+        """Return both as one line, without quotes."""
+        return str(before) or "nothing", str(after) or "nothing"
 
 
 class YesOrNo(Text):

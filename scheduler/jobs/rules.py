@@ -8,6 +8,7 @@ from typing import Any
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.expectations import expectation_rules
 from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Tags
 from warren.scheduler.jobs.fields import RULED, Field
 from warren.scheduler.jobs.param import check_param
@@ -42,6 +43,12 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *found(lambda: check_param(spec.param)),
         *target_rules.problems(spec.alarm),
         *target_rules.webhook_problems(spec.webhook),
+        *expectation_rules.problems(
+            spec.expect,
+            schedule_kind=spec.schedule_kind,
+            schedule_value=spec.schedule_value,
+            timeout_seconds=spec.timeout,
+        ),
         *_script(spec),
         *_children(spec),
         *found(lambda: check_app_name(spec.app)),

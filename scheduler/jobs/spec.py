@@ -5,8 +5,10 @@ from typing import Annotated
 
 from warren.broker.messages.values import Block
 from warren.scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
+from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.jobs.field_kinds import (
     Choice,
+    Expected,
     Line,
     Number,
     Tags,
@@ -97,6 +99,7 @@ class JobSpec:
     alarm_style: Annotated[str, Text(group="alarm")] = ""
     webhook_url: Annotated[str, Webhook(group="webhook", is_secret=True)] = ""
     webhook_when: Annotated[str, Text(group="webhook")] = ""
+    expect: Annotated[Expectations, Expected()] = NOTHING
     enabled: Annotated[bool | None, YesOrNo(column="is_enabled", custom=True)] = None
 
     @property

@@ -48,6 +48,8 @@ class Job(Model):
     alarm_style: Mapped[str | None] = mapped_column(String(16))
     webhook_url: Mapped[str | None] = mapped_column(String(512))
     webhook_when: Mapped[str | None] = mapped_column(String(16))
+    #: What is expected of it, as JSON; None = nothing.
+    expect: Mapped[str | None] = mapped_column(String(255))
     schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50), default=NO_SCHEDULE)
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
     timezone: Mapped[str | None] = mapped_column(String(64))

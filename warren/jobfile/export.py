@@ -10,6 +10,7 @@ from warren.jobfile.yaml_writer import INDENT, Inline, braces, inline, scalar, t
 from warren.route_plugins import route_names
 from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.fields import FIELDS
 from warren.scheduler.jobs.rules import sound_specs
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
@@ -122,7 +123,7 @@ def _script_lines(spec: JobSpec) -> Iterator[str]:
     yield from text_field("source", spec.script_source, deeper)
 
 
-def _target_lines(group: str, target: AlarmTargets | RunWebhook) -> Iterator[str]:
+def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) -> Iterator[str]:
     values: dict[str, Inline] = {
         field.name: value for field in fields(target) if (value := getattr(target, field.name))
     }
@@ -135,6 +136,7 @@ _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "script": _script_lines,
     "alarm": lambda spec: _target_lines("alarm", spec.alarm),
     "webhook": lambda spec: _target_lines("webhook", spec.webhook),
+    "expect": lambda spec: _target_lines("expect", spec.expect),
 }
 
 

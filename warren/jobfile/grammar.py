@@ -5,17 +5,21 @@ from typing import Any
 
 import yaml
 
-from warren.jobfile.yaml_reader import Read, YamlReader
+from warren.errors import InvalidEntry
+from warren.jobfile.yaml_reader import Read, YamlReader, did_you_mean
 from warren.jobfile.yaml_tree import (
     Entry,
     boolean,
+    entries,
     instant,
     is_null,
     items,
     line_of,
+    shown,
     text,
     whole_number,
 )
+from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.fields import Field, in_group
 from warren.scheduler.jobs.spec import JobSpec
@@ -29,12 +33,35 @@ def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
     return tuple(text(item, f"each of {what}") for item in items(node, what))
 
 
+def expectations(node: yaml.Node, what: str) -> Expectations:
+    """Return the rules of a mapping; YAML reads `07:00` and `300` as numbers, here they are texts.
+
+    Raises:
+        InvalidEntry: it is no mapping of such rules.
+
+    """
+    values = {}
+    for entry in entries(node, what):
+        if isinstance(entry, InvalidEntry):
+            raise entry
+        if entry.name not in DECLARED:
+            words = f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, DECLARED)}"
+            raise InvalidEntry(entry.line, words)
+        if not isinstance(entry.node, yaml.ScalarNode):
+            words = f"expected {entry.name} to be a text, got: {shown(entry.node)}"
+            raise InvalidEntry(entry.line, words)
+        if not is_null(entry.node):
+            values[entry.name] = str(entry.node.value)
+    return Expectations(**values)
+
+
 #: The reader of a field, by its type.
 _READS: dict[Any, Read] = {
     str: text,
     int: whole_number,
     bool | None: boolean,
     tuple[str, ...]: texts,
+    Expectations: expectations,
 }
 _NEEDED = ("name", "app")
 _SCHEDULE_VALUES: dict[ValueForm, Read] = {

@@ -350,6 +350,7 @@ def _make_tables() -> None:
         sa.Column("alarm_style", sa.String(length=16), nullable=True),
         sa.Column("webhook_url", sa.String(length=512), nullable=True),
         sa.Column("webhook_when", sa.String(length=16), nullable=True),
+        sa.Column("expect", sa.String(length=255), nullable=True),
         sa.Column("schedule_type", sa.String(length=50), nullable=False),
         sa.Column("schedule_conf", sa.String(length=128), nullable=True),
         sa.Column("timezone", sa.String(length=64), nullable=True),

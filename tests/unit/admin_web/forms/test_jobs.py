@@ -8,12 +8,19 @@ from flask import Flask
 
 from tests.support.console import signed_in
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.fields import FIELDS
 from warren.scheduler.jobs.spec import JobSpec
 
 PLAIN = JobSpec(name="nightly", app="reports", handler="report", enabled=False)
 #: Values that are no defaults, by type.
-OTHER: dict[Any, Any] = {str: "other", int: 7, bool | None: True, tuple[str, ...]: ("a", "b")}
+OTHER: dict[Any, Any] = {
+    str: "other",
+    int: 7,
+    bool | None: True,
+    tuple[str, ...]: ("a", "b"),
+    Expectations: Expectations(finish_by="07:00"),
+}
 #: A kind of schedule and its value are asked for together, and scripts have a page of their own.
 ELSEWHERE = {"schedule_kind", "schedule_value", "script_language", "script_source", "script_remark"}
 

@@ -5,6 +5,7 @@ from dataclasses import fields
 from flask import Flask
 
 from warren.admin_web.views.job_settings import read_settings
+from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 
 SECRET = "https://hooks.example.com/very-secret"
@@ -33,6 +34,7 @@ OTHERS = JobSpec(
     alarm_style="slack",
     webhook_url=f"{SECRET}/ended",
     webhook_when="success",
+    expect=Expectations(finish_by="07:00"),
 )
 #: What the page shows in another place: as its title, or beside its schedule.
 ELSEWHERE = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.fields import FIELDS, WRITTEN, Field, changed, columns_of
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.stored_spec import fingerprint, job_spec
@@ -24,7 +25,13 @@ STATE = {
 }
 PLAIN = JobSpec(name="nightly", app="reports")
 #: A value of each type that is no field's default.
-OTHER: dict[Any, Any] = {str: "other", int: 7, bool | None: True, tuple[str, ...]: ("a", "b")}
+OTHER: dict[Any, Any] = {
+    str: "other",
+    int: 7,
+    bool | None: True,
+    tuple[str, ...]: ("a", "b"),
+    Expectations: Expectations(finish_by="07:00"),
+}
 
 
 def row(spec: JobSpec) -> Job:

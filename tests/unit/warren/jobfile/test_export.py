@@ -15,6 +15,7 @@ from warren.jobfile.reader import JobFile, read_job_file
 from warren.jobfile.yaml_tree import read_tree, text
 from warren.jobfile.yaml_writer import scalar, text_field
 from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import BLOCKS, DELIVERIES, MISFIRES, ROUTES, AppSpec, JobSpec
 
@@ -123,6 +124,9 @@ FIELDS = st.fixed_dictionaries(
         ).map(tuple),
         "alarm_emails": EMAILS,
         "alarm_webhook": WEBHOOKS,
+        "expect": st.sampled_from(
+            [NOTHING, Expectations(longest="3 x usual", success_every="8000h")]
+        ),
         "enabled": st.sampled_from([None, True]),
     }
 )

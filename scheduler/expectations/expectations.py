@@ -1,0 +1,149 @@
+"""What is expected of a job, as its owner wrote it and in milliseconds. Pure."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import time
+from enum import StrEnum
+from typing import Self
+
+from warren.scheduler.expectations.durations import seconds_of, shown
+
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
+_USUAL = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s*x\s+usual", re.ASCII)
+
+
+class Rule(StrEnum):
+    """What may be broken; all but `waiting` are declared by the job's owner."""
+
+    START_WITHIN = "start_within"
+    FINISH_BY = "finish_by"
+    LONGEST = "longest"
+    SUCCESS_EVERY = "success_every"
+    #: Watched for every job: its runs wait although executors are online.
+    WAITING = "waiting"
+
+
+#: The rules that are fields of `Expectations`, in the order of a job file.
+DECLARED = tuple(rule.value for rule in Rule if rule is not Rule.WAITING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """What is expected of a job; empty = nothing. Valid values are kept in their canonical form.
+
+    Attributes:
+        start_within: how long after its due time a run starts at the latest.
+        finish_by: the time of day in the job's zone by which a due time has succeeded.
+        longest: how long a run may take, or `N x usual`.
+        success_every: how long it may be without a success.
+
+    """
+
+    start_within: str = ""
+    finish_by: str = ""
+    longest: str = ""
+    success_every: str = ""
+
+    def __post_init__(self) -> None:
+        for name in DECLARED:
+            text = " ".join(getattr(self, name).split())
+            object.__setattr__(self, name, _canonical(name, text))
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in DECLARED)
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """Return those of these values whose names are known."""
+        return cls(**{name: str(values[name]) for name in DECLARED if values.get(name)})
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return what `start_within: 5m, finish_by: 07:00` says.
+
+        Raises:
+            ValueError: with the first part that is no rule.
+
+        """
+        values: dict[str, str] = {}
+        for part in (one.strip() for one in re.split(r"[,;\n]", text)):
+            name, colon, value = (one.strip() for one in part.partition(":"))
+            if not part:
+                continue
+            if not (colon and value) or name not in DECLARED or name in values:
+                raise ValueError(part)
+            values[name] = value.strip("\"'")
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, stored: str | None) -> Self:
+        """Return what a column holds."""
+        return cls.of(json.loads(stored)) if stored else cls()
+
+    def to_json(self) -> str | None:
+        """Return the canonical form that is stored; None if nothing is expected."""
+        return json.dumps(self.rules(), separators=(",", ":")) if self else None
+
+    def rules(self) -> dict[str, str]:
+        """Return the rules that are set, by name."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.rules().items())
+
+    @property
+    def start_within_ms(self) -> int:
+        """How long a start may take; 0 = not watched."""
+        return (seconds_of(self.start_within) or 0) * 1_000
+
+    @property
+    def success_every_ms(self) -> int:
+        """How long it may be without a success; 0 = not watched."""
+        return (seconds_of(self.success_every) or 0) * 1_000
+
+    @property
+    def finish_by_time(self) -> time | None:
+        """The time of day; None = not watched."""
+        return time_of(self.finish_by)
+
+    def longest_ms(self, usual_ms: int | None) -> int:
+        """Return how long a run may take; 0 = not watched, or not known yet what is usual."""
+        if factor := usual_factor(self.longest):
+            return int(factor * usual_ms) if usual_ms else 0
+        return (seconds_of(self.longest) or 0) * 1_000
+
+    @property
+    def needs_usual(self) -> bool:
+        """Whether it must be known how long the job usually takes."""
+        return usual_factor(self.longest) is not None
+
+
+def time_of(text: str) -> time | None:
+    """Return a time of day, HH:MM or HH:MM:SS; None if it is no such time."""
+    found = _TIME.fullmatch(text)
+    if not found:
+        return None
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    return time(hour, minute, second)
+
+
+def usual_factor(text: str) -> float | None:
+    """Return the factor of `3 x usual`, over 1; None if it is not written so."""
+    found = _USUAL.fullmatch(text)
+    factor = float(found[1]) if found else 0.0
+    return factor if factor > 1 else None
+
+
+def _canonical(name: str, text: str) -> str:
+    if name == Rule.FINISH_BY:
+        at = time_of(text)
+        return at.isoformat("seconds" if at.second else "minutes") if at else text
+    if name == Rule.LONGEST and (factor := usual_factor(text)):
+        return f"{factor:g} x usual"
+    seconds = seconds_of(text)
+    return shown(seconds) if seconds else text
+
+
+NOTHING = Expectations()
