@@ -15,6 +15,7 @@ from warren.scheduler.metrics.recorder import FLUSH_SECONDS
 from warren.scheduler.retention import cleaner, reporter
 from warren.scheduler.roles import Roles
 from warren.scheduler.rounds import wake_conditions
+from warren.scheduler.watch import watcher
 from warren.sql.clock import SAMPLE_SECONDS
 
 #: How long all stopping roles together may take to finish their rounds.
@@ -105,5 +106,6 @@ class SchedulerNode:
         )
         loops.add("metrics", roles.metrics_recorder.tick, longest_seconds=FLUSH_SECONDS)
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=cleaner.POLL_SECONDS)
+        loops.add("watcher", roles.watcher.tick, longest_seconds=watcher.ROUND_SECONDS)
         if roles.run_spans is not None:
             loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)

@@ -4,7 +4,8 @@
 
 Around this circle: pending work wakes roles that have work; self health, presence and registrar
 know which processes are alive; missed runs, rescuer, reaper, reconciler and killer handle what goes
-wrong; load recorder and reporter keep statistics; cleaner deletes expired runs.
+wrong; load recorder and reporter keep statistics; cleaner deletes expired runs; the watcher opens
+incidents when jobs do not do what is expected of them.
 """
 
 import secrets
@@ -62,6 +63,7 @@ from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import with_added
 from warren.scheduler.triggers.messages import TriggerMessages
 from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.scheduler.watch.watcher import Watcher
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
@@ -164,6 +166,7 @@ class Roles:
         self.reporter.leave()
         self.cleaner.leave()
         self.metrics_recorder.flush()
+        self.watcher.leave()
         self.self_health.leave()
 
     def close(self) -> None:
@@ -342,4 +345,12 @@ class Roles:
             database=database,
             timezone=timezone,
             run_retention_days=self._options.run_retention_days,
+        )
+        self.watcher = Watcher(
+            node=self.name,
+            database=database,
+            roster=self.roster,
+            defaults=self._options.alarm_policy.defaults,
+            timezone=timezone,
+            clock=self.context.monotonic,
         )

@@ -51,6 +51,25 @@ class Missed(_News, frozen=True, kw_only=True):
     why: str
 
 
+class IncidentNews(_News, frozen=True, kw_only=True, tag="incident"):
+    """A job does not do what is expected of it, or does so again.
+
+    `state` is opened, reminder or closed. `due_at` is the due time or the instant that broke the
+    rule; instants are epoch milliseconds, 0 = not yet. `note` says why it closed.
+    """
+
+    job: str
+    timezone: str
+    incident_id: int
+    rule: str
+    expected: str
+    state: str
+    due_at: int
+    opened_at: int
+    closed_at: int = 0
+    note: str = ""
+
+
 class Absence(_News, frozen=True, kw_only=True):
     """No executor of an app has taken runs for `seconds`."""
 
@@ -109,7 +128,18 @@ class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     address: str
 
 
-News = Failure | Overdue | Missed | Absence | Return | Ailing | Summary | Trial | TickNews
+News = (
+    Failure
+    | Overdue
+    | Missed
+    | IncidentNews
+    | Absence
+    | Return
+    | Ailing
+    | Summary
+    | Trial
+    | TickNews
+)
 
 _decoder: msgspec.json.Decoder[News] = msgspec.json.Decoder(News)
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.alarms.events import (
     Failure,
+    IncidentNews,
     Missed,
     Overdue,
     Summary,
@@ -36,6 +37,9 @@ ROUND_SECONDS = 1.0
 TIDY_MS = 600_000
 #: Runs that a summary names.
 NAMED_RUNS = 10
+
+#: The events that name a job.
+_OF_JOB = (Failure, Overdue, Missed, IncidentNews)
 
 log = structlog.get_logger()
 
@@ -130,7 +134,7 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
     news = from_text(newest.content)
     summary = Summary(
         app=news.app,
-        job=news.job if isinstance(news, Failure | Overdue | Missed) else "",
+        job=news.job if isinstance(news, _OF_JOB) else "",
         count=held.number,
         first_at=held.first_at,
         last_at=held.last_at,

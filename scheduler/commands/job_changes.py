@@ -22,6 +22,7 @@ from warren.scheduler.jobs.fields import columns_of
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
 from warren.sql.accounts import preferences
+from warren.sql.alarms import watches
 from warren.sql.instants import at
 from warren.sql.jobs import changed_jobs, child_links, jobs, script_versions
 from warren.sql.metrics import counts, job_successes
@@ -169,6 +170,8 @@ class JobChanges:
                 self._carry_out(session, edit, record, now_ms)
             other_policies = [edit.job for edit in real if edit.changes_policy_only]
             self._schedules.record_policies(session, other_policies, now_ms)
+            expecting = [edit.job.id for edit in real if _is_watched_anew(edit)]
+            watches.look_soon(session, expecting, since_ms=now_ms)
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
@@ -238,6 +241,12 @@ def _naming(spec: JobSpec) -> Iterator[None]:
         yield
     except Problem as problem:
         raise problem.about(app=spec.app, job=spec.name) from None
+
+
+def _is_watched_anew(edit: Edit) -> bool:
+    """Whether something else is expected of an edited job, or of other due times."""
+    changes = edit.reschedules or any(one.name in ("expect", "timezone") for one in edit.fields)
+    return changes and bool(edit.job.expect or any(one.name == "expect" for one in edit.fields))
 
 
 def _payload(job: Job) -> planned_runs.Payload:

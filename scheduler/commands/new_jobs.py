@@ -17,6 +17,7 @@ from warren.scheduler.jobs.script_source import normal_source
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
 from warren.sql.accounts import audit_log
+from warren.sql.alarms import watches
 from warren.sql.batch import chunks
 from warren.sql.instants import at
 from warren.sql.jobs import history, jobs, script_versions
@@ -90,6 +91,8 @@ class NewJobs:
             if row["is_enabled"]
         ]
         history.record_starts(session, started, by=self._who, now_ms=now_ms)
+        expecting = [job_id for job_id, row in zip(ids, rows, strict=True) if row["expect"]]
+        watches.look_soon(session, expecting, since_ms=now_ms)
         scripts = {
             job_id: row for job_id, row in zip(ids, rows, strict=True) if row["script_updated"]
         }

@@ -19,6 +19,7 @@ from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.no_schedule import NoSchedule
 from warren.scheduler.schedules.registry import read_schedule
 from warren.scheduler.schedules.schedule import Schedule
+from warren.sql.alarms import watches
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import history
 from warren.sql.jobs.parked import PARKED_MS
@@ -51,6 +52,7 @@ class ScheduleChanges:
             return False
         self._begin(session, job, now_ms)
         self.record(session, job, now_ms)
+        _look_soon(session, [job], now_ms)
         return True
 
     def check_start(self, session: Session, spec: JobSpec, after_ms: int) -> tuple[int, int]:
@@ -93,6 +95,7 @@ class ScheduleChanges:
         job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
         job.last_tick_at, job.next_tick_at = watermark, tick
         self.record(session, job, now_ms)
+        _look_soon(session, [job], watermark)
 
     def _begin(self, session: Session, job: Job, now_ms: int) -> None:
         schedule = self._schedule(session, job)
@@ -128,6 +131,7 @@ class ScheduleChanges:
             self.record(session, job, now_ms)
         for job in ended:
             job.stop_reason, job.stop_why = reason.text, reason.why
+        _look_soon(session, jobs, now_ms)
         return cancelled | {job.id for job in (*enabled, *ended)}
 
     def clear_stop(self, job: Job) -> None:
@@ -283,6 +287,12 @@ def first_tick(
     if tick is None:
         raise Problem(Code.NEVER_FIRES, "schedule", job=job, schedule=value)
     return watermark, tick
+
+
+def _look_soon(session: Session, jobs: Iterable[Job], since_ms: int) -> None:
+    """Have those of the jobs watched anew of which something is expected."""
+    with session.no_autoflush:  # otherwise jobs would be written one by one
+        watches.look_soon(session, [job.id for job in jobs if job.expect], since_ms=since_ms)
 
 
 def _is_at_work(session: Session, job_id: int) -> bool:

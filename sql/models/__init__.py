@@ -16,6 +16,7 @@ from warren.sql.models.metrics import JobSuccess, MetricCount
 from warren.sql.models.preferences import Favourite, SavedFilter
 from warren.sql.models.runs import AppDay, DayReport, Purge, Run
 from warren.sql.models.schedules import History, SkippedTicks
+from warren.sql.models.watch import Incident, Watch
 
 __all__ = [
     "Alarm",
@@ -30,6 +31,7 @@ __all__ = [
     "History",
     "IdempotencyKey",
     "ImportOrigin",
+    "Incident",
     "Job",
     "JobChild",
     "JobSuccess",
@@ -50,4 +52,5 @@ __all__ = [
     "StoredCatalogue",
     "Uptime",
     "User",
+    "Watch",
 ]

@@ -65,6 +65,12 @@ def known(session: Session) -> list[PauseRow]:
     return fetch(session, PauseRow, query(PauseRow, Pause).where(IS_UNSETTLED).order_by(Pause.id))
 
 
+def recent(session: Session, now_ms: int) -> list[PauseRow]:
+    """Return the stored pauses that have begun, past ones too."""
+    begun = query(PauseRow, Pause).where(Pause.since_at <= now_ms).order_by(Pause.id)
+    return fetch(session, PauseRow, begun)
+
+
 def ended(session: Session, now_ms: int) -> list[Downtime]:
     """Return when apps were paused, for all stored pauses that are over."""
     over = query(PauseRow, Pause).where(Pause.until_at <= now_ms).order_by(Pause.id)

@@ -13,6 +13,7 @@ from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
     Failure,
+    IncidentNews,
     Missed,
     News,
     Overdue,
@@ -32,6 +33,22 @@ _ADVICE = {
     Ailment.DISK: "the logs of runs stop until more than WARREN_LOG_RESERVE is free",
     Ailment.CONTACT: "it starts nothing until the broker confirms its heartbeats",
     Ailment.REPORTS: "it starts nothing until the broker takes them",
+}
+
+
+#: What is wrong, by rule.
+_BROKEN = {
+    "start_within": "The job has not started in time.",
+    "finish_by": "The job has not succeeded in time.",
+    "longest": "A run takes longer than expected; it goes on.",
+    "success_every": "The job has had no success for longer than expected.",
+    "waiting": "Runs of the job wait for long although executors are online.",
+}
+#: The end of the subject and the lead, by the state of an incident.
+_INCIDENT_WORDS = {
+    "opened": ("is broken", "You get another message when it is over."),
+    "reminder": ("is still broken", "Nobody has acknowledged it: warren incidents ack."),
+    "closed": ("is kept again", "The incident is over."),
 }
 
 
@@ -140,6 +157,28 @@ def _missed(news: Missed, context: MessageContext) -> tuple[str, str]:
     }
     lead = f"{times} skipped: nothing ran. No further alarm follows about this outage."
     return f"{news.app}/{news.job}: due times were missed", "\n".join([lead, "", *_facts(facts)])
+
+
+@_words.register
+def _incident(news: IncidentNews, context: MessageContext) -> tuple[str, str]:
+    def when(at_ms: int) -> str:
+        return context.when(at_ms, news.timezone) if at_ms else ""
+
+    rule = f"{news.rule}: {news.expected}"
+    facts = {
+        "job": f"{news.app}/{news.job}",
+        "expected": rule,
+        "since": when(news.due_at),
+        "opened": when(news.opened_at),
+        "closed": when(news.closed_at),
+        "incident": str(news.incident_id),
+    }
+    end, lead = _INCIDENT_WORDS[news.state]
+    if news.state != "closed":
+        lead = f"{_BROKEN[news.rule]} {lead}"
+    elif news.note:
+        lead = f"{lead} {news.note}"
+    return f"{news.app}/{news.job}: {news.rule} {end}", "\n".join([lead, "", *_facts(facts)])
 
 
 @_words.register

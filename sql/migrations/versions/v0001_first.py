@@ -170,6 +170,28 @@ def _make_tables() -> None:
     )
     op.create_index("i_import_target", "warren_import", ["kind", "target_id"])
     op.create_table(
+        "warren_incident",
+        sa.Column("id", AUTO_ID, nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("app_id", sa.Integer(), nullable=False),
+        sa.Column("rule", sa.String(length=16), nullable=False),
+        sa.Column("due_at", sa.BigInteger(), nullable=False),
+        sa.Column("expected", sa.String(length=64), nullable=False),
+        sa.Column("opened_at", sa.BigInteger(), nullable=False),
+        sa.Column("is_open", sa.SmallInteger(), nullable=False),
+        sa.Column("closed_at", sa.BigInteger(), nullable=True),
+        sa.Column("closed_by", sa.String(length=16), nullable=True),
+        sa.Column("remind_at", sa.BigInteger(), nullable=False),
+        sa.Column("acked_at", sa.BigInteger(), nullable=True),
+        sa.Column("acked_by", sa.String(length=64), nullable=True),
+        sa.Column("ack_note", sa.String(length=255), nullable=True),
+        sa.Column("ack_until", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("job_id", "rule", "due_at", name="i_incident"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_incident_open", "warren_incident", ["is_open", "remind_at"])
+    op.create_table(
         "warren_job_child",
         sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("position", sa.SmallInteger(), autoincrement=False, nullable=False),
@@ -317,6 +339,20 @@ def _make_tables() -> None:
         **TABLE_OPTIONS,
     )
     op.create_index("i_uptime_open", "warren_uptime", ["is_settled"])
+    op.create_table(
+        "warren_watch",
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("next_look_at", sa.BigInteger(), nullable=False),
+        sa.Column("since_at", sa.BigInteger(), nullable=False),
+        sa.Column("started_until", sa.BigInteger(), nullable=False),
+        sa.Column("finished_until", sa.BigInteger(), nullable=False),
+        sa.Column("last_success_at", sa.BigInteger(), nullable=False),
+        sa.Column("usual_ms", sa.BigInteger(), nullable=False),
+        sa.Column("longest_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_watch_next", "warren_watch", ["next_look_at"])
     op.create_table(
         "xxl_job_group",
         sa.Column("id", sa.Integer(), nullable=False),

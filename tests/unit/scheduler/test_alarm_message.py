@@ -11,6 +11,7 @@ from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
     Failure,
+    IncidentNews,
     Missed,
     News,
     Overdue,
@@ -274,3 +275,40 @@ class TestBodies:
         assert complaint.startswith(("it answered ", "its answer "))
         assert "inner" not in complaint
         assert "123456789" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "line"),
+    [
+        ("opened", "is broken", "The job has not succeeded in time. You get another message"),
+        ("reminder", "is still broken", "Nobody has acknowledged it: warren incidents ack."),
+        ("closed", "is kept again", "The incident is over. The job was stopped."),
+    ],
+)
+def test_an_incident_tells_what_was_expected_and_since_when(
+    state: str, end: str, line: str
+) -> None:
+    news = IncidentNews(
+        app="reports",
+        job="nightly",
+        timezone="UTC",
+        incident_id=7,
+        rule="finish_by",
+        expected="07:00",
+        state=state,
+        due_at=NOON,
+        opened_at=NOON + 5_000,
+        note="The job was stopped." if state == "closed" else "",
+    )
+
+    got = message(from_text(to_text(news)), CONTEXT)
+
+    assert got.subject == f"[warren] reports/nightly: finish_by {end}"
+    assert line in got.text
+    assert "finish_by: 07:00" in got.text
+    assert "2026-11-20 12:00:00" in got.text
+    assert (got.facts["about"], got.facts["incident_id"], got.facts["state"]) == (
+        "incident",
+        7,
+        state,
+    )

@@ -1,0 +1,150 @@
+"""Judges what is expected of a job's due times by its runs. Pure; instants are milliseconds.
+
+due times ── deadline passed, not done ──> a breach ── it or a later one done ──> over
+    └─ deadline ahead ──> the next look
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from warren.sql.alarms.watches import SkippedSpan, WatchedRun
+from warren.sql.instants import moment
+from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.registry.pauses import PauseRow
+from warren.sql.run_status import RunStatus
+
+#: A day that is skipped or has no such time of day is followed by one that has.
+_DAYS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DueTime:
+    """A due time of a schedule: when its first run started, and when it had succeeded."""
+
+    due_at: int
+    started_at: int | None = None
+    succeeded_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule says of a job.
+
+    Attributes:
+        broken_at: the first due time that broke it; None = none did.
+        judged_until: the last due time that was judged.
+        next_look_at: the next deadline; None = none is known.
+
+    """
+
+    broken_at: int | None
+    judged_until: int
+    next_look_at: int | None
+
+
+def due_times(
+    runs: Iterable[WatchedRun],
+    skips: Iterable[SkippedSpan],
+    *,
+    after_ms: int,
+    next_tick_ms: int,
+) -> list[DueTime]:
+    """Return the due times of a schedule after an instant, in order, with the next one.
+
+    A run of another origin, such as a re-run, counts for the due time that it repeats. Planned
+    runs that were cancelled do not count: why nothing ran is told by a skip, if by anything.
+    """
+    of_due: dict[int, list[WatchedRun]] = defaultdict(list)
+    for run in runs:
+        of_due[run.scheduled_at].append(run)
+    found = {
+        due_at: _due_time(due_at, those)
+        for due_at, those in of_due.items()
+        if any(run.origin_id == 0 and run.status != RunStatus.CANCELLED for run in those)
+    }
+    skipped = {at for skip in skips for at in (skip.from_at, skip.to_at)}
+    further = {at for at in skipped if at > after_ms}
+    if after_ms < next_tick_ms < PARKED_MS:
+        further.add(next_tick_ms)
+    for due_at in further:
+        found.setdefault(due_at, DueTime(due_at))
+    return [found[due_at] for due_at in sorted(found)]
+
+
+def _due_time(due_at: int, runs: Sequence[WatchedRun]) -> DueTime:
+    started = [run.started_at for run in runs if run.started_at is not None]
+    ends: dict[int, int] = {}
+    for run in runs:
+        if run.status == RunStatus.SUCCEEDED and run.finished_at is not None:
+            ends[run.shard_index] = min(run.finished_at, ends.get(run.shard_index, PARKED_MS))
+    total = max(run.shard_total for run in runs) or 1
+    return DueTime(
+        due_at,
+        min(started) if started else None,
+        max(ends.values()) if len(ends) >= total else None,
+    )
+
+
+def judge(
+    times: Sequence[DueTime],
+    *,
+    deadline: Callable[[int], int],
+    done_at: Callable[[DueTime], int | None],
+    judged_until: int,
+    pauses: Sequence[PauseRow],
+    now_ms: int,
+) -> Verdict:
+    """Return which due time was not done by its deadline; what a pause held back is not asked."""
+    broken_at = next_look_at = None
+    for one in times:
+        if one.due_at <= judged_until:
+            continue
+        limit = deadline(one.due_at)
+        if limit > now_ms:
+            next_look_at = limit
+            break
+        judged_until = one.due_at
+        if is_held(pauses, one.due_at, limit):
+            continue
+        done = done_at(one)
+        if broken_at is None and (done is None or done > limit):
+            broken_at = one.due_at
+    return Verdict(broken_at, judged_until, next_look_at)
+
+
+def is_made_up(
+    times: Iterable[DueTime], due_at: int, done_at: Callable[[DueTime], int | None]
+) -> bool:
+    """Whether a due time, or one after it, was done."""
+    return any(one.due_at >= due_at and done_at(one) is not None for one in times)
+
+
+def is_held(pauses: Iterable[PauseRow], from_ms: int, to_ms: int) -> bool:
+    """Whether dispatch was paused at any time between two instants."""
+    return any(
+        one.since_at <= to_ms and (one.until_at is None or one.until_at >= from_ms)
+        for one in pauses
+    )
+
+
+def next_time(after_ms: int, at: time, zone: ZoneInfo) -> int:
+    """Return the first instant after another at which a zone's clock shows a time of day."""
+    day = moment(after_ms, zone).date()
+    instants = (
+        int(datetime.combine(day + timedelta(days=days), at, zone).replace(fold=fold).timestamp())
+        * 1_000
+        for days in range(_DAYS)
+        for fold in (0, 1)
+    )
+    return next(instant for instant in instants if instant > after_ms)
+
+
+def since_success(
+    last_success_ms: int, since_ms: int, pauses: Iterable[PauseRow], now_ms: int
+) -> int:
+    """Return from when on the next success is awaited: the last one, or when it could resume."""
+    ends = (one.until_at for one in pauses if one.until_at is not None and one.until_at <= now_ms)
+    return max(last_success_ms, since_ms, *ends, 0)

@@ -1,0 +1,169 @@
+"""Incidents: opened and closed by the watch, acknowledged by people."""
+
+from collections.abc import Collection, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from warren.sql.batch import insert_or_ignore
+from warren.sql.models import App, Incident, Job
+from warren.sql.rows import Query, fetch, query
+from warren.sql.updates import modify
+
+#: Most open incidents that one round of the watch considers.
+OPEN_READ = 5_000
+
+
+class ClosedBy(StrEnum):
+    """Why an incident closed."""
+
+    #: What was expected has come true.
+    KEPT = "KEPT"
+    STOPPED = "STOPPED"
+    #: It is no longer expected.
+    DROPPED = "DROPPED"
+    DELETED = "DELETED"
+
+
+class OpenIncident(NamedTuple):
+    """An incident that is open; `job` None = the job was deleted."""
+
+    id: int
+    job_id: int
+    app_id: int
+    job: str | None
+    rule: str
+    due_at: int
+    expected: str
+    opened_at: int
+    remind_at: int
+    acked_at: int | None
+    ack_until: int | None
+
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether somebody has acknowledged it, and not only until an instant that has passed."""
+        return self.acked_at is not None and (self.ack_until is None or self.ack_until > now_ms)
+
+
+class ListedIncident(NamedTuple):
+    """An incident as shown to users; `app` and `job` are None if deleted."""
+
+    id: int
+    app_id: int
+    job_id: int
+    app: str | None
+    job: str | None
+    rule: str
+    due_at: int
+    expected: str
+    opened_at: int
+    closed_at: int | None
+    closed_by: str | None
+    acked_at: int | None
+    acked_by: str | None
+    ack_note: str | None
+    ack_until: int | None
+
+
+def open_one(
+    session: Session,
+    *,
+    job_id: int,
+    app_id: int,
+    rule: str,
+    due_at: int,
+    expected: str,
+    now_ms: int,
+    remind_ms: int,
+) -> int | None:
+    """Open an incident and return its id; None if there was one of this due time already."""
+    key = {"job_id": job_id, "rule": rule, "due_at": due_at}
+    found = select(Incident.id).filter_by(**key)
+    if session.execute(found).first() is not None:
+        return None
+    row = {
+        **key,
+        "app_id": app_id,
+        "expected": expected,
+        "opened_at": now_ms,
+        "is_open": 1,
+        "remind_at": remind_ms,
+    }
+    insert_or_ignore(session, Incident, [row])
+    return session.execute(found).scalar_one()
+
+
+def close(session: Session, incident_id: int, why: ClosedBy, now_ms: int) -> bool:
+    """Close an incident; return False if it is closed already."""
+    closed = update(Incident).where(Incident.id == incident_id, Incident.is_open == 1)
+    values = {"is_open": 0, "closed_at": now_ms, "closed_by": why.value}
+    return modify(session, closed.values(**values)) > 0
+
+
+def all_open(session: Session) -> list[OpenIncident]:
+    """Return the open incidents, oldest first."""
+    still = query(OpenIncident, Incident, job=Job.name)
+    still = still.join(Job, Job.id == Incident.job_id, isouter=True).where(Incident.is_open == 1)
+    return fetch(session, OpenIncident, still.order_by(Incident.id).limit(OPEN_READ))
+
+
+def remind_later(session: Session, incident_id: int, remind_ms: int) -> None:
+    """Set when to remind of an incident again."""
+    modify(session, update(Incident).where(Incident.id == incident_id).values(remind_at=remind_ms))
+
+
+def acknowledge(
+    session: Session, incident_id: int, *, by: str, note: str, until_ms: int | None, now_ms: int
+) -> bool:
+    """Record who has seen an open incident; return False if it is closed."""
+    seen = update(Incident).where(Incident.id == incident_id, Incident.is_open == 1)
+    values = {"acked_at": now_ms, "acked_by": by, "ack_note": note or None, "ack_until": until_ms}
+    return modify(session, seen.values(**values)) > 0
+
+
+def listing(
+    session: Session,
+    *,
+    app_ids: Collection[int] | None = None,
+    job_ids: Collection[int] | None = None,
+    only_open: bool = False,
+    limit: int = 100,
+    before_id: int | None = None,
+) -> Sequence[ListedIncident]:
+    """Return incidents, newest first; None = of all apps and jobs."""
+    listed = _listed()
+    if app_ids is not None:
+        listed = listed.where(Incident.app_id.in_(app_ids))
+    if job_ids is not None:
+        listed = listed.where(Incident.job_id.in_(job_ids))
+    if only_open:
+        listed = listed.where(Incident.is_open == 1)
+    if before_id is not None:
+        listed = listed.where(Incident.id < before_id)
+    return fetch(session, ListedIncident, listed.order_by(Incident.id.desc()).limit(limit))
+
+
+def one(session: Session, incident_id: int) -> ListedIncident | None:
+    """Return an incident; None if there is none with this id."""
+    found = fetch(session, ListedIncident, _listed().where(Incident.id == incident_id))
+    return found[0] if found else None
+
+
+def count_unseen(session: Session, app_ids: Collection[int] | None, now_ms: int) -> int:
+    """Return how many open incidents nobody has acknowledged, up to OPEN_READ."""
+    unseen = select(Incident.id).where(
+        Incident.is_open == 1, or_(Incident.acked_at.is_(None), Incident.ack_until <= now_ms)
+    )
+    if app_ids is not None:
+        unseen = unseen.where(Incident.app_id.in_(app_ids))
+    return len(session.execute(unseen.limit(OPEN_READ)).all())
+
+
+def _listed() -> Query:
+    return (
+        query(ListedIncident, Incident, app=App.name, job=Job.name)
+        .join(App, App.id == Incident.app_id, isouter=True)
+        .join(Job, Job.id == Incident.job_id, isouter=True)
+    )
