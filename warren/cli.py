@@ -39,6 +39,11 @@ COMMANDS = {
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
     "alarms": ("warren.commands.alarms", "alarms", "List unsent alarms."),
+    "incidents": (
+        "warren.commands.incidents",
+        "incidents",
+        "List and acknowledge what is not as expected.",
+    ),
     "apps": ("warren.commands.apps", "apps", "Add apps."),
     "users": ("warren.commands.users", "users", "Add and disable users, change passwords."),
     "tokens": ("warren.commands.tokens", "tokens", "Create and revoke tokens for programs."),

@@ -42,6 +42,7 @@ class Action(StrEnum):
     USER_DELETE = "user.delete"
     APP_DELETE = audit_log.APP_DELETE
     EXECUTOR_DRAIN = "executor.drain"
+    INCIDENT_ACK = "incident.ack"
     GLUE_SAVE = "glue.save"
     TOKEN_ADD = "token.add"  # noqa: S105 - the name of an action
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 - as above

@@ -6,6 +6,7 @@ from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
 from warren.scheduler.commands.cluster import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.incidents import IncidentCommands
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.commands.runs import RunCommands
@@ -27,6 +28,7 @@ class Commands:
         self.bulk_jobs = BulkJobCommands(context)
         self.bulk_runs = BulkRunCommands(context)
         self.cluster = ClusterCommands(context)
+        self.incidents = IncidentCommands(context)
         self.job_files = JobFileCommands(context)
         self.jobs = JobCommands(context)
         self.runs = RunCommands(context)

@@ -5,6 +5,7 @@ from warren.admin_web.api.endpoint import Group
 from warren.admin_web.api.endpoints.activity import ActivityEndpoints
 from warren.admin_web.api.endpoints.apps import AppEndpoints
 from warren.admin_web.api.endpoints.cluster import ClusterEndpoints
+from warren.admin_web.api.endpoints.incidents import IncidentEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
 from warren.admin_web.api.endpoints.job_switches import JobSwitchEndpoints
 from warren.admin_web.api.endpoints.jobs import JobEndpoints
@@ -25,4 +26,5 @@ def groups(services: ApiServices) -> list[Group]:
         ClusterEndpoints(services),
         LedgerEndpoints(services),
         ActivityEndpoints(services),
+        IncidentEndpoints(services),
     ]
