@@ -15,7 +15,8 @@ from warren.scheduler.metrics.recorder import FLUSH_SECONDS
 from warren.scheduler.retention import cleaner, reporter
 from warren.scheduler.roles import Roles
 from warren.scheduler.rounds import wake_conditions
-from warren.scheduler.watch import watcher
+from warren.scheduler.watch import heartbeat, watcher
+from warren.scheduler.watch.heartbeat import HeartbeatCaller
 from warren.sql.clock import SAMPLE_SECONDS
 
 #: How long all stopping roles together may take to finish their rounds.
@@ -80,6 +81,11 @@ class SchedulerNode:
         except Exception as error:  # noqa: BLE001 - others send again what is not recorded
             log.warning("scheduler_left_untidy", error=str(error))
 
+    def _is_cluster_alive(self) -> bool:
+        """Whether this scheduler watches, and the roles without which nothing runs advance."""
+        advance = self._loops.all_advance(heartbeat.ROLES, heartbeat.FRESH_SECONDS)
+        return advance and self.roles.watcher.holds_lease
+
     def _add_loops(self) -> None:
         roles, loops = self.roles, self._loops
         loops.add("clock", lambda _now: roles.clock.tick(), longest_seconds=SAMPLE_SECONDS)
@@ -106,6 +112,9 @@ class SchedulerNode:
         )
         loops.add("metrics", roles.metrics_recorder.tick, longest_seconds=FLUSH_SECONDS)
         loops.add("cleaner", roles.cleaner.tick, longest_seconds=cleaner.POLL_SECONDS)
+        if url := roles.heartbeat_url:
+            caller = HeartbeatCaller(url, is_alive=self._is_cluster_alive)
+            loops.add("heartbeat url", caller.tick, longest_seconds=heartbeat.POLL_SECONDS)
         loops.add("watcher", roles.watcher.tick, longest_seconds=watcher.ROUND_SECONDS)
         if roles.run_spans is not None:
             loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)

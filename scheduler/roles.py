@@ -138,6 +138,7 @@ class Roles:
             clock=monotonic,
         )
         policy = options.alarm_policy
+        self.heartbeat_url = policy.heartbeat_url
         self.completion = Completion(self.context.ids, self.clock.now_ms, policy.defaults)
         note = self.run_spans.note if self.run_spans else None
         self._ender = RunEnder(self.context, self.completion, on_ended=note)

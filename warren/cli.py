@@ -40,7 +40,7 @@ COMMANDS = {
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
     "alarms": ("warren.commands.alarms", "alarms", "List unsent alarms."),
     "incidents": (
-        "warren.commands.incidents",
+        "warren.commands.alerts.incidents",
         "incidents",
         "List and acknowledge what is not as expected.",
     ),

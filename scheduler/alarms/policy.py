@@ -49,7 +49,7 @@ class AlarmPolicy:
     wait for a scheduler that has one. `per_hour` alarms of a job go to one target in an hour at
     most. An app with enabled jobs and without an executor for `absence_seconds` is an alarm.
     Webhooks go only where `webhook_allow` allows. `console_url` is the start of links to runs;
-    `timezone` is for jobs that name none.
+    `timezone` is for jobs that name none. `heartbeat_url` is called while the cluster works.
     """
 
     defaults: AlarmTargets = NOBODY
@@ -59,3 +59,4 @@ class AlarmPolicy:
     absence_seconds: float = 60.0
     console_url: str = ""
     timezone: str = "UTC"
+    heartbeat_url: str = ""

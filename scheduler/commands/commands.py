@@ -1,12 +1,12 @@
 """All commands, for console, command line and API alike."""
 
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
+from warren.scheduler.commands.alarms.incident_commands import IncidentCommands
 from warren.scheduler.commands.apps import AppCommands
 from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
 from warren.scheduler.commands.cluster import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.incidents import IncidentCommands
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.commands.runs import RunCommands

@@ -54,6 +54,8 @@ class Loop:
         self.name = name
         self._on_stop = on_stop
         self.failing = False
+        #: When the last round succeeded, by `time.monotonic`.
+        self.succeeded_at = float("-inf")
         self._tick = tick
         self._longest = longest_seconds
         self._awake = awake or WakeUp()
@@ -102,6 +104,7 @@ class Loop:
         if self.failing:
             log.info("role_recovered", role=self.name)
         self.failing = False
+        self.succeeded_at = time.monotonic()
         return wait_seconds
 
     def _report(self, error: Exception) -> None:

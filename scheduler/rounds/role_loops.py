@@ -1,7 +1,7 @@
 """The threads of roles: made one by one, started, stopped and waited for together."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, WakeUp
 from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
@@ -25,6 +25,14 @@ class RoleLoops:
     def failing(self) -> list[str]:
         """The roles whose last round failed."""
         return [loop.name for loop in self._loops if loop.failing]
+
+    def all_advance(self, names: Collection[str], within_seconds: float) -> bool:
+        """Whether the last rounds of these roles succeeded, and not long ago."""
+        since = time.monotonic() - within_seconds
+        loops = [loop for loop in self._loops if loop.name in names]
+        return len(loops) == len(names) and all(
+            not loop.failing and loop.succeeded_at >= since for loop in loops
+        )
 
     def add(
         self,

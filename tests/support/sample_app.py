@@ -17,6 +17,7 @@ from warren.sql.models import (
     AuditEntry,
     DayReport,
     History,
+    Incident,
     Job,
     Pause,
     Registration,
@@ -65,7 +66,30 @@ def add_sample_app(rows: Rows, app: str, text: Text, now_ms: int) -> SampleApp:
     _runs(rows, made, of, now_ms)
     _registry(rows, made, of, now_ms)
     _people(rows, made, of, now_ms)
+    _incident(rows, made, of, now_ms)
     return made
+
+
+def _incident(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
+    incident = Incident(
+        job_id=made.ids["job_id"],
+        app_id=made.ids["app_id"],
+        rule="finish_by",
+        due_at=now_ms - MINUTE_MS,
+        expected="07:00",
+        opened_at=now_ms,
+        remind_at=now_ms,
+        acked_at=now_ms,
+        acked_by=of("ack-by"),
+        ack_note=of("ack-note"),
+    )
+
+    def unit(session: Any) -> int:
+        session.add(incident)
+        session.flush()
+        return int(incident.id)
+
+    made.ids["incident_id"] = rows.database.write(unit)
 
 
 def _app(rows: Rows, app_id: int, of: Text) -> None:

@@ -133,6 +133,14 @@ def check_console_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def check_heartbeat_url(url: str) -> str:
+    """Return a URL that is called while the cluster works."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise ValueError("this is not one")
+    return url
+
+
 def check_timezone(name: str) -> str:
     """Return the name of an existing time zone."""
     try:

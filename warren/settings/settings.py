@@ -35,6 +35,7 @@ from warren.settings.setting_rules import (
     check_gateway_allow,
     check_gateway_tokens,
     check_glue,
+    check_heartbeat_url,
     check_job_limits,
     check_log_reserve,
     check_metrics_token,
@@ -134,6 +135,11 @@ class Settings:
     absence_seconds: float = setting(number(10, 86_400), "seconds from 10 to 86400", 60)
     no_executor_seconds: float = setting(number(1, 86_400), "seconds from 1 to 86400", 60)
     console_url: str | None = setting(text(check_console_url), "an http(s) URL")
+    heartbeat_url: str | None = setting(
+        text(check_heartbeat_url),
+        "an http(s) URL without a user name",
+        secret=True,
+    )
     run_retention_days: int = setting(
         whole(0, 36_500), "a number of days from 0 to 36500; 0 keeps all", 30
     )

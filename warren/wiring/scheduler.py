@@ -55,4 +55,5 @@ def alarm_policy(settings: Settings) -> AlarmPolicy:
         absence_seconds=settings.absence_seconds,
         console_url=settings.console_url or "",
         timezone=settings.timezone,
+        heartbeat_url=settings.heartbeat_url or "",
     )

@@ -102,6 +102,7 @@ def test_settings_cannot_be_changed() -> None:
             "WARREN_NO_EXECUTOR_SECONDS: expected seconds from 1 to 86400",
         ),
         ("CONSOLE_URL", "console", "WARREN_CONSOLE_URL: expected an http(s) URL, got: 'console'"),
+        ("HEARTBEAT_URL", "ftp://x", "WARREN_HEARTBEAT_URL: expected an http(s) URL"),
         ("SECRET_PREVIOUS", "short", "WARREN_SECRET_PREVIOUS: expected at least 32 characters"),
         ("APP_SECRET", "short", "APP_SECRET: expected what `warren secrets app NAME` prints (it"),
         ("BROKER_URL", "amqp://a:hush@h,amqp://b:hush@i", "the URLs name different users"),

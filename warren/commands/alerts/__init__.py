@@ -1,0 +1,1 @@
+"""`warren incidents`: commands about what is not as expected."""
