@@ -29,6 +29,7 @@ ENTRIES = (
     MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
     MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
     MenuEntry("ledger.index", "ledger", lazy_gettext("Reconciliation"), Right.VIEW),
+    MenuEntry("incidents.index", "incident", lazy_gettext("Incidents"), Right.VIEW),
     MenuEntry("tokens.index", "key", lazy_gettext("Tokens"), Right.VIEW),
     MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),
     MenuEntry("audit_log.show", "trail", lazy_gettext("Audit log"), Right.ADMINISTER),

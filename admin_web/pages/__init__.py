@@ -2,6 +2,7 @@
 
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.alarms.page import AlarmPages
+from warren.admin_web.alarms.incidents import IncidentPages
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.pages.account import AccountPages
 from warren.admin_web.pages.apps import AppPages
@@ -60,4 +61,5 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         AuditPages(services),
         LedgerPages(services),
         HealthPages(services),
+        IncidentPages(services),
     ]

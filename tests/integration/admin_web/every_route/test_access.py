@@ -99,6 +99,8 @@ TABLE: dict[str, Expected] = {
     "glue.compare": Expected(values={"job_id": 999}, admits=frozenset({404})),
     "glue.restore": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
     "glue.try_out": Expected(SCRIPTERS, values={"job_id": 999}, admits=frozenset({404})),
+    "incidents.index": Expected(),
+    "incidents.ack": Expected(OPERATORS, values={"incident_id": 999}, admits=frozenset({404})),
     "ledger.index": Expected(),
     "apps.index": Expected(),
     "apps.new": Expected(NOBODY_ELSE),
