@@ -1,8 +1,8 @@
 """The page groups of the console; add new ones to this list."""
 
 from warren.admin_web.access.sign_ins import SignIns
-from warren.admin_web.alarms.page import AlarmPages
 from warren.admin_web.alarms.incidents import IncidentPages
+from warren.admin_web.alarms.page import AlarmPages
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.pages.account import AccountPages
 from warren.admin_web.pages.apps import AppPages
