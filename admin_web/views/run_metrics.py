@@ -11,7 +11,7 @@ from prometheus_client.core import (
 )
 
 from warren.admin_web.console_services import ConsoleServices
-from warren.sql.metrics import counts, job_successes
+from warren.sql.metrics import counts, job_successes, open_incidents
 from warren.sql.metrics.counts import (
     ABOVE,
     DURATION_BOUNDS_MS,
@@ -74,12 +74,18 @@ def of_jobs(services: ConsoleServices) -> Iterator[Metric]:
         "When a run of the job last succeeded.",
         labels=["app", "job"],
     )
+    incidents = GaugeMetricFamily(
+        "warren_job_incidents", "Open incidents of the job.", labels=["app", "job", "rule"]
+    )
     if limit := services.metrics_jobs:
         read = services.database.read
         chosen = read(lambda session: job_successes.chosen_jobs(session, limit))
         for row in read(lambda session: job_successes.of_jobs(session, chosen)):
             successes.add_metric([row.app, row.job], row.succeeded_at / 1000)
+        for one in read(lambda session: open_incidents.of_jobs(session, chosen)):
+            incidents.add_metric([one.app, one.job, one.rule], one.number)
     yield successes
+    yield incidents
 
 
 def _runs(apps: Iterable[str], by_app: Mapping[str, _Numbers]) -> CounterMetricFamily:

@@ -33,7 +33,10 @@ class LastSuccess(NamedTuple):
 
 
 def chosen_jobs(session: Session, limit: int) -> list[int]:
-    """Return the ids of the jobs that have metrics of their own: enabled ones, oldest first."""
+    """Return the ids of the enabled jobs that have metrics of their own.
+
+    Those with expectations come first, then the oldest.
+    """
     chosen = select(Job.id).where(_IS_ELIGIBLE).order_by(*_FIRST).limit(limit)
     return list(session.execute(chosen).scalars())
 
@@ -92,4 +95,4 @@ def _newest(job_id: int) -> Subquery:
 
 
 _IS_ELIGIBLE: ColumnElement[bool] = Job.is_enabled == 1
-_FIRST = (Job.id,)
+_FIRST = (Job.expect.is_(None), Job.id)
