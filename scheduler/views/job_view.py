@@ -63,4 +63,5 @@ def job_json(view: JobView) -> dict[str, Any]:
     declared = {
         name: plain(name, getattr(view.spec, name)) for name in FIELDS if name not in _CUSTOM
     }
+    declared["expect"] = view.spec.expect.rules()
     return {"id": view.id} | declared | to_json(view, without=("spec",))

@@ -132,7 +132,9 @@ class TestListing:
         self, app: Flask, database: Database, clock: Clock
     ) -> None:
         rows = Rows(database.url.render_as_string(hide_password=False))
-        job_id = rows.job("nightly", is_enabled=1, route="FIRST", next_tick_at=2**61)
+        job_id = rows.job(
+            "nightly", is_enabled=1, handler="report.daily", route="FIRST", next_tick_at=2**61
+        )
         for address in ("host-1", "host-2"):
             beat(database, clock, "reports", address, "{}")
         beat(database, clock, presence.SCHEDULER, "node-1")

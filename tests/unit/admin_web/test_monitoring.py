@@ -15,6 +15,7 @@ from tests.support.stored_rows import Rows
 from warren.sql.engine import Database
 from warren.sql.metrics import counts, job_successes
 from warren.sql.metrics.counts import Counted, CountKey
+from warren.sql.models import Incident
 from warren.sql.registry import pauses
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -31,6 +32,9 @@ def metrics(visit: Visit, rows: Rows, database: Database, clock: Clock) -> str:
         lambda session: counts.add(session, {CountKey(one, app_id, "100"): 1 for one in histograms})
     )
     database.write(lambda session: job_successes.keep(session, {job_id: clock.now}))
+    told = {"expected": "5m", "opened_at": clock.now, "remind_at": clock.now}
+    incident = Incident(job_id=job_id, app_id=app_id, rule="longest", due_at=clock.now, **told)
+    database.write(lambda session: session.add(incident))
     pause = {"by": "alice", "reason": "", "now_ms": clock.now, "until_ms": None}
     database.write(lambda session: pauses.begin(session, app_id, **pause))
     allowed = {"Authorization": f"Bearer {METRICS_TOKEN}"}

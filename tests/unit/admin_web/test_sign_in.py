@@ -82,7 +82,7 @@ class TestWayIn:
             back = re.search(r'button main" href="([^"]+)"', admin.get(path).text)
 
             assert back is not None, path
-            assert opened.test(back[1], method="GET"), path
+            assert opened.test(back[1].partition("?")[0], method="GET"), path
 
     @pytest.mark.parametrize(
         "target",

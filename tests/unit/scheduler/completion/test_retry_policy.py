@@ -32,6 +32,8 @@ def run(**values: Any) -> Any:
         "script_version": 12,
         "traceparent": "00-trace",
         "kill_requested_at": None,
+        "rerun_of": None,
+        "without_children": 0,
     }
     return SimpleNamespace(**(facts | values))
 

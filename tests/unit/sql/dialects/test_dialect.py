@@ -44,6 +44,7 @@ PORT = {
     "index_hint": "how a statement is made to use an index",
     "insert_or_ignore": "INSERT unless there",
     "insert_or_replace": "INSERT or UPDATE",
+    "insert_or_add": "INSERT or add to what is there",
     "insert_rows": "INSERT of many rows unless there",
     "update_rows": "UPDATE of many rows, each with values of its own",
     "update_alike": "UPDATE of many rows to the same values",

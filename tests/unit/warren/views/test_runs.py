@@ -51,6 +51,7 @@ def run(**columns: Any) -> DetailedRun:
         "wanted_addresses": None,
         "timezone": "UTC",
         "route": "FIRST",
+        "rerun_of": None,
     }
     return DetailedRun(**row | columns)
 
