@@ -9,6 +9,7 @@ import pytest
 from tests.support.acting import NamedCommands, NamedUsers
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
 from warren.scheduler.jobs.fields import WRITTEN
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
@@ -115,6 +116,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "fresh_process": True,
         "alarm_style": "slack",
         "param": "p",
+        "expect": Expectations(start_within="5m"),
     }
     contacts = {
         "author": "ops",
