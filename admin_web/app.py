@@ -6,24 +6,21 @@ import hmac
 from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from warren.admin_web import local_times, menu, template_globals
+from warren.admin_web import links, local_times, template_globals
 from warren.admin_web.access.form_tokens import MaskedTokens
 from warren.admin_web.access.gate import Gate
 from warren.admin_web.access.security import Security
-from warren.admin_web.access.session_cookies import CookiePerPort
-from warren.admin_web.access.sign_ins import LONGEST_SECONDS, SignIns
+from warren.admin_web.access.sign_ins import LONGEST_SECONDS, CookiePerPort, SignIns
 from warren.admin_web.compression import Compression
-from warren.admin_web.conditions.banners import ConditionPages
-from warren.admin_web.conditions.cluster_conditions import ClusterConditions
+from warren.admin_web.conditions.cluster_conditions import ClusterConditions, ConditionPages
 from warren.admin_web.conditions.pausing import PausePages
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.downloads.places import DownloadPlaces
 from warren.admin_web.errors import ErrorPages
-from warren.admin_web.language import catalogues, reason_text
+from warren.admin_web.language import catalogues, labels
 from warren.admin_web.page_cache import PageCache
 from warren.admin_web.pages import page_groups
-from warren.admin_web.url_ids import IdConverter
-from warren.admin_web.url_routes import mount
+from warren.admin_web.url_routes import IdConverter, mount
 
 
 def create_app(services: ConsoleServices) -> Flask:
@@ -61,10 +58,10 @@ def create_app(services: ConsoleServices) -> Flask:
     page_cache.install(app)
     ErrorPages(page_cache).install(app)
     catalogues.install(app)
-    reason_text.install(app)
+    labels.install(app)
     local_times.install(app, services)
     template_globals.install(app)
-    menu.install(app)
+    links.install(app)
     if services.trusted_proxies:
         count = services.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]

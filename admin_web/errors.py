@@ -1,4 +1,7 @@
-"""Error pages: what went wrong, in plain words, without traces, queries or addresses."""
+"""Error pages: what went wrong, in plain words, without traces, queries or addresses.
+
+The HTTP status of what a command refuses, for pages and the API alike.
+"""
 
 import secrets
 from dataclasses import dataclass
@@ -11,9 +14,16 @@ from werkzeug.wrappers import Response
 
 from warren.admin_web.links import came_from
 from warren.admin_web.page_cache import PageCache
-from warren.admin_web.problem_status import HTTP_STATUS
-from warren.scheduler.problems import Refused
+from warren.scheduler.problems import ProblemKind, Refused
 from warren.sql.errors import DatabaseUnavailable, NotFound
+
+HTTP_STATUS = {
+    ProblemKind.INVALID: 422,
+    ProblemKind.UNKNOWN: 404,
+    ProblemKind.CONFLICT: 409,
+    ProblemKind.FORBIDDEN: 403,
+}
+
 
 #: Seconds after which the page about a lost database reloads.
 RETRY_SECONDS = 5

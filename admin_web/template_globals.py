@@ -9,9 +9,9 @@ from pathlib import Path
 from flask import Flask, request, url_for
 from markupsafe import Markup, escape
 
-from warren.admin_web.forms.once import fresh_key
+from warren.admin_web.forms.console_form import fresh_key
 from warren.admin_web.language import labels
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import link_to, query_string, same_list
 from warren.admin_web.visitors import known_visitor
 

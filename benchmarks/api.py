@@ -30,7 +30,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.accounts import users
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
-from warren.sql.listings import recent, tick_ends
+from warren.sql.listings import ledger, recent
 from warren.sql.models import Run
 from warren.sql.run_status import Kind
 
@@ -114,7 +114,7 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
 
 def _read(database: Database, run_id: int) -> None:
     database.read(
-        lambda session: (recent.run(session, run_id, None), tick_ends.of_run(session, run_id))
+        lambda session: (recent.run(session, run_id, None), ledger.of_run(session, run_id))
     )
 
 

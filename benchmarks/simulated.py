@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from warren.broker.codec import PACK_TRIGGERS, unpacked
 from warren.broker.messages.to_executor import Trigger, Triggers
 from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
 from warren.broker.messages.values import Message, Outcome
@@ -17,7 +18,6 @@ from warren.broker.rabbitmq import transport as amqp
 from warren.broker.signing import Direction, Sealer
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, run_queue
 from warren.broker.transport import BrokerSettings, Delivery, Outgoing
-from warren.broker.trigger_packs import PACK_TRIGGERS, unpacked
 
 APP = "simulated"
 BEAT_SECONDS = 3.0

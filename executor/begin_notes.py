@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from warren.executor.regular_files import open_regular
+from warren.executor.disk import open_regular
 
 #: The file: the run that was begun last, written by the job process, and the last batch that was
 #: withdrawn, written by the executor.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason
 from warren.executor.messaging.signed_sender import Identity
 
 NAME = "alive"

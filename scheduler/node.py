@@ -14,7 +14,7 @@ from warren.scheduler.membership import load_recorder
 from warren.scheduler.metrics.recorder import FLUSH_SECONDS
 from warren.scheduler.retention import cleaner, reporter
 from warren.scheduler.roles import Roles
-from warren.scheduler.rounds import wake_conditions
+from warren.scheduler.rounds import pending_work
 from warren.scheduler.watch import heartbeat, watcher
 from warren.scheduler.watch.heartbeat import HeartbeatCaller
 from warren.sql.clock import SAMPLE_SECONDS
@@ -93,7 +93,7 @@ class SchedulerNode:
         loops.add_waiting("registrar", roles.registrar.tick, roles.registrar.awake)
         loops.add("presence", roles.presence.tick, on_stop=roles.presence.wake)
         loops.add("pending work", roles.work.tick)
-        loops.add_resting("planner", roles.planner.tick, wake_conditions.planner(BEGIN_MS))
+        loops.add_resting("planner", roles.planner.tick, pending_work.planner(BEGIN_MS))
         loops.add("missed runs", roles.missed_runs.tick)
         loops.add_waiting("dispatcher", roles.dispatching, roles.dispatching.awake)
         confirmations, callbacks = roles.confirmations, roles.callbacks
@@ -101,11 +101,11 @@ class SchedulerNode:
             "confirmations", confirmations.tick, confirmations.awake
         )
         loops.add("callbacks", callbacks.tick, on_stop=callbacks.wake)
-        loops.add_resting("rescuer", roles.rescuer.tick, wake_conditions.rescuer)
+        loops.add_resting("rescuer", roles.rescuer.tick, pending_work.rescuer)
         for name, tick in (("reaper", roles.reaper.tick), ("reconciler", roles.reconciler.tick)):
-            loops.add_resting(name, tick, wake_conditions.settlers, longest_seconds=SETTLE_SECONDS)
-        loops.add_resting("killer", roles.killer.tick, wake_conditions.killer)
-        loops.add_resting("drainer", roles.drainer.tick, wake_conditions.drainer)
+            loops.add_resting(name, tick, pending_work.settlers, longest_seconds=SETTLE_SECONDS)
+        loops.add_resting("killer", roles.killer.tick, pending_work.killer)
+        loops.add_resting("drainer", roles.drainer.tick, pending_work.drainer)
         loops.add("reporter", roles.reporter.tick, longest_seconds=reporter.POLL_SECONDS)
         loops.add(
             "load recorder", roles.load_recorder.tick, longest_seconds=load_recorder.POLL_SECONDS

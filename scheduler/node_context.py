@@ -1,21 +1,116 @@
-"""What nearly all roles of a scheduler need, as one value."""
+"""What nearly all roles of a scheduler need, as one value.
+
+A scheduler's connections to the broker: opened together, closed together.
+"""
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
+from warren.broker import topology
+from warren.broker.rpc import Requester
+from warren.broker.signing import Sealer
+from warren.broker.transport import Transport
 from warren.scheduler.app_names import AppNames
-from warren.scheduler.claim_limits import ClaimLimits
 from warren.scheduler.counters import Counters
 from warren.scheduler.metrics.run_counts import RunMetrics
 from warren.scheduler.rounds.loop import WakeUp
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+
+#: Callbacks in hand at once; each carries up to 100 reports.
+CALLBACK_PREFETCH = 100
+HEARTBEAT_PREFETCH = 1_000
+#: How long RabbitMQ may confirm nothing before no more runs are claimed. A run that was claimed is
+#: sent however late; one that was not follows its job's misfire policy.
+SILENT_SECONDS = 1.0
+#: How long RabbitMQ may take to declare a queue. While its disk stalls, that is over the five
+#: seconds of a connection, and a scheduler that gave up then would not start.
+DECLARE_SECONDS = 30.0
+
+
+class Connections:
+    """Publishers, consumers and admins of one scheduler.
+
+    Triggers have a connection of their own, so that nothing delays them. The roles that settle runs
+    have their own admin, so that draining a queue does not delay new executors.
+
+    Args:
+        transport: makes the connections.
+        sealer: signs and verifies messages.
+        node: the scheduler's name; its queues contain it.
+        quorum: whether the callback queue is a quorum queue.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer.
+        TopologyError: an exchange or queue exists with different arguments.
+
+    """
+
+    def __init__(self, transport: Transport, sealer: Sealer, node: str, *, quorum: bool) -> None:
+        reports = topology.callback_queue(quorum=quorum)
+        with ExitStack() as opened:
+            self.admin = transport.admin("admin", answer_seconds=DECLARE_SECONDS)
+            opened.callback(self.admin.close)
+            self._reports = reports
+            self._declare()
+            self.settling_admin = transport.admin("settling")
+            opened.callback(self.settling_admin.close)
+            self.triggers = transport.publisher("triggers", silent_seconds=SILENT_SECONDS)
+            opened.callback(self.triggers.close)
+            self.commands = transport.publisher("commands")
+            opened.callback(self.commands.close)
+            self.heartbeats = transport.consumer(
+                "heartbeats", [topology.heartbeat_queue(node)], prefetch=HEARTBEAT_PREFETCH
+            )
+            opened.callback(self.heartbeats.close)
+            self.reports = transport.consumer("callbacks", [reports], prefetch=CALLBACK_PREFETCH)
+            opened.callback(self.reports.close)
+            answers = transport.consumer(
+                "answers", [topology.answer_queue(node)], prefetch=HEARTBEAT_PREFETCH
+            )
+            self.requester = Requester(self.commands, answers, sealer, node)
+            opened.callback(self.requester.close)
+            self._opened = opened.pop_all()
+
+    @property
+    def losses(self) -> tuple[int, ...]:
+        """A value that changes whenever exchanges, queues or bindings may be gone.
+
+        A new connection may be one to a broker that has lost its data. A message that reached no
+        exchange says that somebody has deleted it, with all bindings of its queues.
+        """
+        return (
+            self.heartbeats.generation,
+            self.triggers.missing_exchanges,
+            self.commands.missing_exchanges,
+        )
+
+    def restore(self) -> None:
+        """Declare the exchanges again, and the queues that this scheduler reads.
+
+        Raises:
+            BrokerUnavailable: the broker does not answer; call this again.
+
+        """
+        self._declare()
+        self.heartbeats.declare_again()
+        self.requester.declare_again()
+
+    def _declare(self) -> None:
+        self.admin.declare_exchanges()
+        self.admin.declare_queues([self._reports])
+
+    def close(self) -> None:
+        """Close all connections in reverse order; closing again does nothing."""
+        self._opened.close()
+
 
 T = TypeVar("T")
 

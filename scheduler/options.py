@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from warren.scheduler.alarms.policy import AlarmPolicy
-from warren.scheduler.claim_limits import ClaimLimits
+from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.completion.run_spans import SpanExporter
 from warren.scheduler.dispatch.workload import LIMIT
 from warren.scheduler.metrics.recorder import METRICS_JOBS
 from warren.scheduler.routing.choice import Router
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.timeouts import ClaimLimits, Timeouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ incidents when jobs do not do what is expected of them.
 import secrets
 from collections.abc import Callable
 
-from warren.broker.boot_time import boot_seconds
+from warren.broker.boot import boot_seconds
 from warren.broker.keys import ClusterKeys
 from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
-from warren.scheduler.alarms.policy import AlarmPolicy
+from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.roles import AlarmRoles
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.command_sender import CommandSender
@@ -23,18 +23,14 @@ from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.completion.run_spans import RunSpans
-from warren.scheduler.connections import Connections
 from warren.scheduler.counters import Counters
 from warren.scheduler.dispatch.claimer import Claimer
-from warren.scheduler.dispatch.confirmations import Confirmations
-from warren.scheduler.dispatch.destinations import Destinations
+from warren.scheduler.dispatch.confirmations import Confirmations, TriggerSender
 from warren.scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
 from warren.scheduler.dispatch.planner import Planner
-from warren.scheduler.dispatch.route_resolver import RouteResolver
-from warren.scheduler.dispatch.trigger_sender import TriggerSender
+from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
 from warren.scheduler.dispatch.workload import Workload
-from warren.scheduler.membership.app_settings import AppSettings
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.drainer import Drainer
@@ -42,12 +38,12 @@ from warren.scheduler.membership.executor_queues import ExecutorQueues
 from warren.scheduler.membership.load_recorder import LoadRecorder
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY, Presence
 from warren.scheduler.membership.registrar import Registrar
+from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.membership.schedulers_zone import ZONE_KEY
-from warren.scheduler.membership.self_health import SelfHealth
+from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics.recorder import MetricsRecorder
-from warren.scheduler.node_context import NodeContext
+from warren.scheduler.node_context import Connections, NodeContext
 from warren.scheduler.options import NodeOptions
 from warren.scheduler.recovery.killer import Killer
 from warren.scheduler.recovery.reaper import Reaper
@@ -55,7 +51,7 @@ from warren.scheduler.recovery.reconciler import Reconciler
 from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.cleaner import Cleaner
 from warren.scheduler.retention.reporter import Reporter
-from warren.scheduler.rounds import wake_conditions
+from warren.scheduler.rounds import pending_work
 from warren.scheduler.rounds.loop import WakeUp
 from warren.scheduler.rounds.pending_work import PendingWork
 from warren.scheduler.rounds.role_loops import RoleLoops
@@ -68,7 +64,7 @@ from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.registry import cluster
-from warren.sql.registry.process_names import process_name
+from warren.sql.registry.presence import process_name
 from warren.sql.schema import version
 
 
@@ -284,7 +280,7 @@ class Roles:
         )
         self.dispatching = self.work.resting(
             self.dispatcher.tick,
-            wake_conditions.dispatcher,
+            pending_work.dispatcher,
             awake=self.context.wake_dispatcher,
             rest=self.dispatcher.rest,
             rest_seconds=SWEEP_MS / 1000,

@@ -1,8 +1,28 @@
-"""The timeouts of a scheduler, as one value, so that tests can shorten them."""
+"""The timeouts of a scheduler, as one value, so that tests can shorten them.
+
+The limits of one claim, as one value, so that tests can lower them.
+"""
 
 from dataclasses import dataclass
 
-from warren.sql.registry.liveness import EXECUTOR_ALIVE_MS
+from warren.sql.registry.presence import EXECUTOR_ALIVE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLimits:
+    """Limits of one transaction that routes runs.
+
+    Attributes:
+        runs: most runs claimed.
+        shards: once a claim has this many triggers, further broadcasts wait for the next claim.
+        script_characters: once a claim has this many characters of scripts, further scripts wait
+            for the next claim.
+
+    """
+
+    runs: int = 500
+    shards: int = 2_000
+    script_characters: int = 8_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,15 +2,19 @@
 
 These are hot paths, so they bypass the ORM. Models, attributes and guards are constants of the
 calling module; only values come from outside, and they are always parameters.
+
+Executes UPDATE and DELETE statements; objects that the session has loaded do not follow.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
+from sqlalchemy import CursorResult, Delete, Update
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from warren.sql.dialects.dialect import Locking, UpdateRule
+from warren.sql.dialects.hints import PRIMARY_KEY, update_by_index
 from warren.sql.dialects.supported import of
 from warren.sql.models import Model
 from warren.sql.rows import column_names
@@ -161,3 +165,17 @@ def _statements(rows: Iterable[Values]) -> Iterator[Sequence[Values]]:
 
 def _length(row: Values) -> int:
     return sum(len(value) for value in row.values() if isinstance(value, str))
+
+
+def modify(session: Session, statement: Update | Delete) -> int:
+    """Execute a statement; return how many rows it matched."""
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return cast("CursorResult[Any]", result).rowcount
+
+
+def modify_by_ids(
+    session: Session, model: type[Model], ids: Iterable[int], statement: Update
+) -> int:
+    """Execute an UPDATE for the rows with these ids; return how many it matched."""
+    column, by_id = model.__mapper__.columns["id"], update_by_index(statement, PRIMARY_KEY)
+    return sum(modify(session, by_id.where(column.in_(chunk))) for chunk in chunks(ids))

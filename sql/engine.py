@@ -4,27 +4,144 @@ A unit of work is a function of a session. It runs in one transaction, and is re
 after a deadlock or a lost connection. So it must have no effect outside the session: no message, no
 user code. It may also run again after a commit whose answer was lost, so what it inserts needs a
 unique key.
+
+A lock that threads get in the order in which they requested it.
+
+Remembers that a database is unavailable, so that callers fail at once instead of waiting.
+
+The session of a unit of work that writes: rows of the records are inserted together.
+
+MySQL has no INSERT … RETURNING, so the ORM would send it one statement for each row, to learn its
+id. Nobody asks for the ids of these rows.
 """
 
 import random
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Update
+from sqlalchemy import Select, Update, event, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects import failures
-from warren.sql.dialects.database_url import parse
+from warren.sql.dialects import dialect
 from warren.sql.dialects.dialect import Connecting
 from warren.sql.dialects.supported import named
-from warren.sql.fair_lock import FairLock
-from warren.sql.outage import Outage
-from warren.sql.writing_session import WritingSession
+from warren.sql.dialects.url_forms import parse
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.models import AuditEntry, History
+
+_RECORDS = (AuditEntry, History)
+
+
+class WritingSession(Session):
+    """A session that inserts all rows of a record by one statement for each flush."""
+
+
+@event.listens_for(WritingSession, "before_flush")
+def _insert_together(session: WritingSession, _context: object, _instances: object) -> None:
+    for record in _RECORDS:
+        rows = [row for row in session.new if isinstance(row, record)]
+        for row in rows:
+            session.expunge(row)
+        if rows:
+            session.execute(insert(record), [_values(row) for row in rows])
+
+
+def _values(row: AuditEntry | History) -> dict[str, Any]:
+    names = row.__mapper__.column_attrs.keys()
+    return {name: getattr(row, name) for name in names if name in row.__dict__}
+
+
+#: Time between two attempts to reach an unavailable database.
+ASK_SECONDS = 0.5
+
+
+class Outage:
+    """After the first failure, callers fail at once, while one thread tries to reach the database.
+
+    Args:
+        ask: executes any query; raises if the database does not answer.
+
+    """
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._words: str | None = None
+
+    def check(self) -> None:
+        """Do nothing while the database is available.
+
+        Raises:
+            DatabaseUnavailable: it is not; the message is that of the first failure.
+
+        """
+        words = self._words
+        if words is not None:
+            raise DatabaseUnavailable(words)
+
+    def begin(self, error: DatabaseUnavailable) -> None:
+        """Consider the database unavailable until it answers again."""
+        with self._lock:
+            if self._words is not None or self._closing.is_set():
+                return
+            self._words = str(error)
+            threading.Thread(target=self._watch, name="lost database", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop the thread that tries to reach the database."""
+        self._closing.set()
+
+    def _watch(self) -> None:
+        while not self._closing.wait(ASK_SECONDS):
+            try:
+                self._ask()
+            except Exception:  # noqa: BLE001, S112 - any error means that there was no answer
+                continue
+            break
+        self._words = None
+
+
+class FairLock:
+    """A first-come, first-served lock; `threading.Lock` picks any waiting thread.
+
+    A thread that releases it and requests it again queues behind those that already wait.
+    """
+
+    def __init__(self) -> None:
+        self._door = threading.Lock()
+        self._taken = False
+        self._waiting: deque[threading.Lock] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many threads wait for it."""
+        return len(self._waiting)
+
+    def __enter__(self) -> None:
+        with self._door:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        mine.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        with self._door:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
 
 T = TypeVar("T")
 
@@ -198,10 +315,10 @@ class Database:
                 return work()
             except (DBAPIError, PoolTimeout) as error:
                 again = attempt < TRIES and time.monotonic() < give_up_at
-                if not again or not failures.is_retryable(error, self.dialect):
-                    failure = failures.unavailable(error, self.url, self.dialect)
+                if not again or not dialect.is_retryable(error, self.dialect):
+                    failure = dialect.unavailable(error, self.url, self.dialect)
                     if failure is not None:
-                        if self._outage is not None and failures.is_loss(error, self.dialect):
+                        if self._outage is not None and dialect.is_loss(error, self.dialect):
                             self._outage.begin(failure)
                         raise failure from error
                     raise

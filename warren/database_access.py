@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from warren.settings.settings import Settings
 from warren.sql.clock import database_now_ms
-from warren.sql.dialects.failures import is_schema_fault
+from warren.sql.dialects.dialect import is_schema_fault
 from warren.sql.engine import Database
 from warren.sql.schema import version
 

@@ -1,12 +1,18 @@
-"""Signing in and out: rows in the database, so they apply to every console at once."""
+"""Signing in and out: rows in the database, so they apply to every console at once.
+
+Adds the port to the name of the session cookie: one host may serve two consoles.
+"""
 
 import hashlib
 import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import structlog
+from flask import Flask, request
+from flask.sessions import SecureCookieSessionInterface
 from sqlalchemy.orm import Session
 
 from warren.admin_web.visitors import Visitor
@@ -15,6 +21,20 @@ from warren.scheduler.commands.passwords import dummy_hash, is_password
 from warren.sql.accounts import sessions, sign_in_attempts, users
 from warren.sql.engine import Database
 from warren.sql.models import User
+
+
+class CookiePerPort(SecureCookieSessionInterface):
+    """Keeps the sessions of two consoles on one host apart."""
+
+    def get_cookie_name(self, app: Flask) -> str:
+        """Return the configured name, with the port of the Host header if it has one."""
+        name = super().get_cookie_name(app)
+        try:
+            port = urlsplit(f"//{request.host}").port
+        except ValueError:
+            return name
+        return f"{name}-{port}" if port else name
+
 
 #: A sign-in ends after this long without a click, and after this long in any case.
 IDLE_SECONDS = 30 * 60

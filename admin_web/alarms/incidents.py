@@ -5,10 +5,9 @@ from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
 from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import came_from
-from warren.admin_web.url_ids import id_argument
-from warren.admin_web.url_routes import route
+from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.expectations.expectations import Rule

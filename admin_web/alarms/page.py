@@ -12,24 +12,21 @@ from werkzeug.wrappers import Response
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from warren.admin_web.alarms.alarm_tests import AlarmTests
-from warren.admin_web.alarms.job_targets import JobTarget, read_targets
+from warren.admin_web.alarms.alarm_tests import AlarmTests, JobTarget, read_targets
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
-from warren.admin_web.forms.choices import ALL, select_choices
-from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.admin_web.language import alarm_labels
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import came_from
-from warren.admin_web.url_ids import id_argument, read_id
-from warren.admin_web.url_routes import route
+from warren.admin_web.url_routes import id_argument, read_id, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.events import from_text
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.problems import Refused
-from warren.scheduler.views.alarm_view import AlarmView, alarm_view
+from warren.scheduler.views.to_json import AlarmView, alarm_view
 from warren.sql.alarms import alarm_listing
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.registry.apps import ids_by_name

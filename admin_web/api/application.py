@@ -14,13 +14,11 @@ from warren.admin_web.api.bodies import parsed, read_body, read_query
 from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from warren.admin_web.api.endpoints import groups
 from warren.admin_web.api.openapi import document
-from warren.admin_web.api.problem_answers import ProblemAnswers
+from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
 from warren.admin_web.api.rate_limits import ConcurrencyLimits
-from warren.admin_web.api.refusals import Refusal
-from warren.admin_web.api.runs.held_request import ApiRequest, HeldRequest
-from warren.admin_web.api.runs.long_polling import LongPolling
-from warren.admin_web.api.runs.wait import Wait
-from warren.admin_web.url_ids import IdConverter
+from warren.admin_web.api.runs.long_polling import ApiRequest, HeldRequest, LongPolling
+from warren.admin_web.api.runs.run_answers import Wait
+from warren.admin_web.url_routes import IdConverter
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from werkzeug.datastructures import MultiDict
 
-from warren.admin_web.api.refusals import Refusal
+from warren.admin_web.api.problem_answers import Refusal
 
 T = TypeVar("T")
 #: Problems in one answer at most.

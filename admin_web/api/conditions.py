@@ -6,9 +6,9 @@ import msgspec
 from flask import request
 from werkzeug.datastructures import ETags
 
-from warren.admin_web.api.refusals import Refusal
+from warren.admin_web.api.problem_answers import Refusal
+from warren.scheduler.jobs.past_spec import fingerprint
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import fingerprint
 from warren.scheduler.problems import Code, Problem
 
 #: Characters of an entity tag after the job's version.

@@ -9,10 +9,8 @@ import msgspec
 from warren.admin_web.api.bodies import FieldErrors
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
-from warren.scheduler.jobs.fields import Field, in_group
-from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.schedules.no_schedule import NoSchedule
-from warren.scheduler.schedules.registry import KINDS, shown_as
+from warren.scheduler.jobs.spec import Field, JobSpec, in_group
+from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")

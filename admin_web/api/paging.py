@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from warren.admin_web.api.refusals import at_parameter
+from warren.admin_web.api.problem_answers import at_parameter
 
 T = TypeVar("T")
 #: Items of a page by default and at most.

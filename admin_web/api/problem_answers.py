@@ -1,4 +1,7 @@
-"""Answers errors as `application/problem+json` (RFC 9457), without traces, queries or secrets."""
+"""Answers errors as `application/problem+json` (RFC 9457), without traces, queries or secrets.
+
+Requests that are refused before any command runs.
+"""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -11,10 +14,41 @@ from flask import Flask, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
-from warren.admin_web.api.refusals import PreconditionFailed, Refusal
-from warren.admin_web.problem_status import HTTP_STATUS
+from warren.admin_web.errors import HTTP_STATUS
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
 from warren.sql.errors import DatabaseUnavailable, LookupFailed
+
+
+class Refusal(Exception):
+    """A refused request: the status, the reason, and every single problem.
+
+    A problem has `detail`, and `pointer`, a JSON pointer into the body, `line` of a YAML body, or
+    `parameter`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        errors: Sequence[Mapping[str, Any]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+
+
+class PreconditionFailed(Refused):
+    """What is stored does not match the request's If-Match or If-None-Match."""
+
+
+def at_parameter(name: str, detail: str, status: int = 422) -> Refusal:
+    """Return the refusal of a query parameter or header."""
+    return Refusal(status, detail, errors=[{"parameter": name, "detail": detail}])
+
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = 2

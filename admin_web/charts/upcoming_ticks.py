@@ -10,7 +10,7 @@ from functools import lru_cache
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import read_schedule
 from warren.sql.instants import HOUR_MS, MINUTE_MS
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.next_ticks import DueJob
 
 #: Ticks of a job that are computed exactly; further ones are spread evenly.

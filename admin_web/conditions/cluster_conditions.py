@@ -1,15 +1,21 @@
 """What currently keeps the cluster from working: pauses, no scheduler, no broker.
 
 And what keeps people from hearing of it: alarms that reach nobody.
+
+The banners, which pages reload regularly.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
+from flask import Flask, g, render_template
 from sqlalchemy.orm import Session
 
 from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
 from warren.scheduler.views.process_view import node_view
 from warren.sql.alarms import alarm_listing
 from warren.sql.registry import pauses, presence
@@ -84,3 +90,28 @@ def _paused(one: ShownPause) -> Condition:
         one.app_id,
         one.app or "",
     )
+
+
+class ConditionPages:
+    """Banners for everybody who has signed in, on every page."""
+
+    name = "conditions"
+
+    def __init__(self, conditions: ClusterConditions) -> None:
+        self._conditions = conditions
+
+    @route("/conditions", Right.VIEW)
+    def show(self) -> str:
+        """Show what is wrong with the cluster; empty if nothing is."""
+        return render_template("conditions.html", viewer=visitor())
+
+    def install(self, app: Flask) -> None:
+        """Provide the conditions to the layout."""
+        app.jinja_env.globals["conditions"] = self._read
+
+    def _read(self) -> list[Condition]:
+        """Return the conditions that the visitor may see; read once a request."""
+        if "conditions" not in g:
+            g.conditions = self._conditions.read(visitor().app_ids)
+        found: list[Condition] = g.conditions
+        return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from flask import Response, request
 
-from warren.admin_web.downloads.file_requests import FORMAT, FORMATS
+from warren.admin_web.downloads.places import FORMAT, FORMATS
 from warren.scheduler.views.to_json import plain
 
 #: Rows of a file at most, rows read before the first is sent, and rows read at a time after that.

@@ -6,14 +6,13 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import Field, RadioField, SelectField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, Optional, Regexp, ValidationError
 
-from warren.admin_web.forms.choices import select_choices
-from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, select_choices
 from warren.admin_web.language import job_labels
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from warren.scheduler.alarms.channels.webhook_style import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.jobs.rules import check_addresses, check_title
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.routing.built_in_routes import Route

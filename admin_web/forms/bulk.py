@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from flask import abort, request, url_for
 
-from warren.admin_web.url_ids import LARGEST, read_id
+from warren.admin_web.url_routes import LARGEST, read_id
 
 #: Rows that can be ticked on one page at most.
 MOST_TICKED = 200

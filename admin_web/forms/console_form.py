@@ -1,12 +1,61 @@
 """The base form, with messages in the viewer's language.
 
 The CSRF token is not a field: it is checked for every POST before a view is called.
+
+Choices for select fields.
+
+Makes forms that trigger runs idempotent: browsers may send them twice.
+
+A filter whose first field is an app, chosen from those that the visitor may see.
 """
 
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
 from typing import Any
 
+from flask import request
 from flask_babel import lazy_gettext
-from wtforms import DateField, DateTimeLocalField, Form
+from wtforms import DateField, DateTimeLocalField, Form, SelectField
+from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
+
+from warren.sql.accounts.idempotency import IdempotentRequest
+
+FIELD = "once"
+_KEY = re.compile(r"[\w-]{16,64}")
+
+
+def fresh_key() -> str:
+    """Return a new random key for a form."""
+    return secrets.token_urlsafe(16)
+
+
+def sent_once(user_id: int) -> IdempotentRequest | None:
+    """Return the idempotency key and content of the submitted form; None without a valid key."""
+    key = request.form.get(FIELD, "")
+    if not _KEY.fullmatch(key):
+        return None
+    fields = sorted(
+        (name, value)
+        for name, value in request.form.items(multi=True)
+        if name not in (FIELD, "csrf_token")
+    )
+    asked = repr((request.path, fields)).encode("utf-8", "replace")
+    # The prefix separates it from the keys of the user's API calls.
+    return IdempotentRequest(
+        user_id=user_id, key=f"form:{key}", body_hash=hashlib.sha256(asked).hexdigest()
+    )
+
+
+#: The choice of a filter that filters nothing.
+ALL = ("", lazy_gettext("all"))
+
+
+def select_choices(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Return the choices of a field from pairs of value and label, in this order."""
+    return [SelectChoice(value, words) for value, words in pairs]
+
 
 REQUIRED = lazy_gettext("Required.")
 NO_TIME = lazy_gettext("Enter a time like 2026-01-31 08:00.")
@@ -44,3 +93,15 @@ class TimeField(DateTimeLocalField):
             super().process_formdata(valuelist)
         except ValueError:
             raise ValueError(NO_TIME) from None
+
+
+class AppFilterForm(ConsoleForm):
+    """Filters by app; a deleted app stays selected and matches nothing."""
+
+    app = SelectField(lazy_gettext("App"), default="", validate_choice=False)
+
+    def set_apps(self, names: Iterable[str]) -> None:
+        """Set the apps to choose from."""
+        asked = {self.app.data} - {"", None}
+        names = sorted({*names, *asked})
+        self.app.choices = select_choices([ALL, *((name, name) for name in names)])

@@ -11,22 +11,27 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, TextAreaField
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
-from warren.admin_web.forms.choices import select_choices
-from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.console_form import ConsoleForm, select_choices
 from warren.admin_web.language import job_labels
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
 from warren.scheduler.alarms.channels.webhook_style import STYLES
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
-from warren.scheduler.jobs.field_kinds import Choice, Expected, Line, Number, Texts, YesOrNo
-from warren.scheduler.jobs.fields import FIELDS
-from warren.scheduler.jobs.fields import Field as JobField
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import (
+    FIELDS,
+    Choice,
+    Expected,
+    JobSpec,
+    Line,
+    Number,
+    Texts,
+    YesOrNo,
+)
+from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.cron_schedule import CronSchedule
-from warren.scheduler.schedules.registry import shown_as
+from warren.scheduler.schedules.registry import CronSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
-from warren.sql.job_choices import NO_SCHEDULE
+from warren.sql.models.jobs import NO_SCHEDULE
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _NO_NUMBER = lazy_gettext("Enter a whole number.")

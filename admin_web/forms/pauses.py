@@ -8,8 +8,7 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import InputRequired, Length, Optional
 
-from warren.admin_web.forms.choices import select_choices
-from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, TimeField
+from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, TimeField, select_choices
 from warren.scheduler.commands.cluster import LONGEST_REASON, NEVER, check_reason
 from warren.sql.instants import MINUTE_MS
 from warren.sql.registry.pauses import PauseRow

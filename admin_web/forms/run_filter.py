@@ -1,4 +1,7 @@
-"""The filter form for runs, and the database search it stands for."""
+"""The filter form for runs, and the database search it stands for.
+
+The filter form above the list of jobs.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,21 +10,78 @@ from typing import Any
 from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
 
+from flask import request
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.datastructures import MultiDict
 from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import Length, Optional
 
-from warren.admin_web.forms.choices import ALL, select_choices
-from warren.admin_web.forms.console_form import NO_TIME, TimeField
+from warren.admin_web.forms.console_form import ALL, NO_TIME, ConsoleForm, TimeField, select_choices
 from warren.admin_web.forms.runs import TOO_LONG, RunScopeForm
 from warren.admin_web.language import labels
-from warren.admin_web.url_ids import LARGEST
+from warren.admin_web.url_routes import LARGEST
+from warren.admin_web.visitors import Visitor
 from warren.sql.instants import HOUR_MS, moment
 from warren.sql.listings import run_choices
+from warren.sql.listings.job_search import JobFilter, Order
 from warren.sql.listings.run_walks import LOOKED_AT, Place, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
+
+#: Jobs per page.
+LINES = 50
+_STATES = (ALL, ("enabled", lazy_gettext("enabled")), ("stopped", lazy_gettext("stopped")))
+_ORDERS = (
+    (Order.NAME, lazy_gettext("app and name")),
+    (Order.DUE, lazy_gettext("next run")),
+    (Order.NEWEST, lazy_gettext("newest first")),
+)
+_SHORT = [Optional(), Length(max=255, message=lazy_gettext("Too long."))]
+
+
+class JobFilterForm(ConsoleForm):
+    """Asks which jobs to show."""
+
+    app = SelectField(lazy_gettext("App"), default="")
+    state = SelectField(lazy_gettext("State"), choices=select_choices(_STATES), default="")
+    name = StringField(lazy_gettext("Name"), _SHORT)
+    handler = StringField(lazy_gettext("Handler"), _SHORT)
+    author = StringField(lazy_gettext("Author"), _SHORT)
+    tag = StringField(lazy_gettext("Tag"), _SHORT)
+    favourites = SelectField(
+        lazy_gettext("Favourites"),
+        choices=select_choices([ALL, ("1", lazy_gettext("favourites only"))]),
+        default="",
+    )
+    order = SelectField(
+        lazy_gettext("Sort by"), choices=select_choices(_ORDERS), default=Order.NAME.value
+    )
+
+    def set_choices(self, apps: Sequence[str]) -> None:
+        """Set the apps to choose from."""
+        self.app.choices = select_choices([ALL, *((app, app) for app in apps)])
+
+
+def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:
+    """Return the filter of a valid form; its limit is one more than a page has."""
+    return JobFilter(
+        app_ids=known.app_ids,
+        app=form.app.data or None,
+        is_enabled={"enabled": True, "stopped": False}.get(form.state.data or ""),
+        name=_text(form.name),
+        handler=_text(form.handler),
+        author=_text(form.author),
+        tag=_text(form.tag),
+        favourites_of=known.user_id if form.favourites.data else None,
+        order=Order(form.order.data),
+        after=request.args.get("after"),
+        limit=LINES + 1,
+    )
+
+
+def _text(field: StringField) -> str | None:
+    return (field.data or "").strip() or None
+
 
 #: Jobs that a part of a name may match at most.
 FEW_JOBS = 50

@@ -18,8 +18,7 @@ from wtforms import (
 from wtforms.validators import InputRequired, Length, Optional
 
 from warren.admin_web.access.gate import LIVE_HEADER
-from warren.admin_web.forms.choices import ALL, select_choices
-from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.scheduler.retention.clearing_criteria import ClearingPreset
 from warren.sql.listings import run_choices
 from warren.sql.registry.apps import ids_by_name

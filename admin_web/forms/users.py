@@ -1,14 +1,54 @@
-"""The forms of users, and the rules of their fields."""
+"""The forms of users, and the rules of their fields.
+
+The form of a new token.
+"""
 
 from flask_babel import lazy_gettext
-from wtforms import BooleanField, PasswordField, SelectField, SelectMultipleField, StringField
-from wtforms.validators import InputRequired, Length, Optional
+from wtforms import (
+    BooleanField,
+    IntegerField,
+    PasswordField,
+    SelectField,
+    SelectMultipleField,
+    StringField,
+)
+from wtforms.validators import InputRequired, Length, NumberRange, Optional, Regexp
 
 from warren.admin_web.forms.account import PASSWORD_LENGTH, USER_NAME
-from warren.admin_web.forms.choices import ALL, select_choices
-from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm
+from warren.admin_web.forms.console_form import ALL, REQUIRED, ConsoleForm, select_choices
 from warren.admin_web.language import labels
+from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, NAME_PATTERN, USUAL_DAYS
 from warren.sql.accounts.users import Role
+
+
+class TokenForm(ConsoleForm):
+    """A new token; the scopes and apps to choose from are those of its owner."""
+
+    token_name = StringField(
+        lazy_gettext("Name"),
+        [
+            InputRequired(REQUIRED),
+            Regexp(
+                rf"^{NAME_PATTERN}\Z",
+                message=lazy_gettext(
+                    "A name has up to 50 letters, digits, dots, hyphens or underscores."
+                ),
+            ),
+        ],
+    )
+    scopes = SelectMultipleField(
+        lazy_gettext("Scopes"), [InputRequired(lazy_gettext("Choose at least one."))], choices=[]
+    )
+    apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
+    days = IntegerField(
+        lazy_gettext("Days"),
+        [
+            InputRequired(REQUIRED),
+            NumberRange(1, MOST_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),
+        ],
+        default=USUAL_DAYS,
+    )
+
 
 #: Viewer first, so that a careless click grants little.
 _ROLES = [

@@ -13,8 +13,7 @@ from warren.admin_web.history import record_fields
 from warren.admin_web.history.record_fields import Names, Shown
 from warren.admin_web.language.job_labels import OPTIONS, label_of
 from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN
-from warren.scheduler.jobs.field_kinds import Choice, YesOrNo
-from warren.scheduler.jobs.fields import Field
+from warren.scheduler.jobs.spec import Choice, Field, YesOrNo
 from warren.sql.models import AuditEntry
 
 

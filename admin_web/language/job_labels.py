@@ -9,13 +9,13 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import State
 from warren.broker.messages.values import Block, ScriptLanguage
-from warren.scheduler.alarms.policy import FAILURE, SUCCESS
+from warren.scheduler.alarms.events import FAILURE, SUCCESS
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import KINDS, has_schedule
-from warren.sql.job_choices import DeliveryGuarantee
 from warren.sql.listings.recent import ListedJob
+from warren.sql.models.jobs import DeliveryGuarantee
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,96 @@
 """Labels of stored values, and the colour and icon of each state.
 
 States differ in icon as well as colour, so that people who cannot tell colours apart can read them.
+
+Shows problems in the viewer's language.
+
+Shows reasons in the viewer's language.
+
+Reasons are stored before anybody knows who will read them. A page translates the sentence and
+inserts the facts; output of jobs, and texts without a reason, are shown unchanged.
+
+Sentences about why a run exists and how it ended.
 """
 
 from dataclasses import dataclass
 
-from flask_babel import LazyString, lazy_gettext
+from flask import Flask
+from flask_babel import LazyString, gettext, lazy_gettext
 
 from warren.broker.messages.to_scheduler import Ailment
-from warren.scheduler.commands.bulk.bulk_outcomes import Outcome
-from warren.scheduler.problems import Code
+from warren.broker.reasons.codes import Fact, Reason, Words
+from warren.broker.reasons.stored import from_json
+from warren.scheduler.commands.bulk.reruns import Outcome
+from warren.scheduler.problems import Code, FieldName, Problem, Word
 from warren.sql.accounts.users import Role
-from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import Kind, RunStatus
+
+CAUSE = {
+    Kind.SCHEDULE: lazy_gettext("Triggered by its schedule."),
+    Kind.MISFIRE: lazy_gettext("Makes up for missed runs."),
+    Kind.MANUAL: lazy_gettext("Triggered by a user."),
+    Kind.API: lazy_gettext("Triggered through the API."),
+    Kind.RETRY: lazy_gettext("The previous attempt did not succeed."),
+    Kind.PARENT: lazy_gettext("Its parent job succeeded."),
+    Kind.RERUN: lazy_gettext("Repeats an earlier run for its due time."),
+}
+RESULT = {
+    RunStatus.PLANNED: lazy_gettext("Waiting for its due time or for a free executor."),
+    RunStatus.ROUTED: lazy_gettext("An executor was chosen. The trigger is being sent."),
+    RunStatus.SENT: lazy_gettext("Waiting at the executor."),
+    RunStatus.RUNNING: lazy_gettext("The job is running."),
+    RunStatus.SUCCEEDED: lazy_gettext("Finished without errors."),
+    RunStatus.FAILED: lazy_gettext("Failed. See the message."),
+    RunStatus.TIMED_OUT: lazy_gettext("Stopped because it exceeded its timeout."),
+    RunStatus.KILLED: lazy_gettext("Killed. None of its processes is left running."),
+    RunStatus.REFUSED: lazy_gettext("The executor refused it. See the message."),
+    RunStatus.LOST: lazy_gettext(
+        "Its executor was lost. The run may have started; how far it got is unknown."
+    ),
+    RunStatus.UNDELIVERED: lazy_gettext("Never started: no executor accepted it."),
+    RunStatus.CANCELLED: lazy_gettext("Cancelled before it was dispatched."),
+}
+
+
+def install(app: Flask) -> None:
+    """Provide `stored_text`, for texts in rows, and `reason_text` to an app's templates."""
+    app.jinja_env.globals.update(stored_text=stored_text, reason_text=reason_text)
+
+
+def stored_text(text: str | None, why: str | None) -> str:
+    """Return a stored text, or the beginning of one, in the viewer's language.
+
+    `why` is the reason stored beside it; it is used only if its sentence begins with the text.
+    """
+    reason = from_json(why) if text else None
+    if reason is None or not str(reason).startswith(text or ""):
+        return text or ""
+    return reason_text(reason)
+
+
+def reason_text(words: Words) -> str:
+    """Return a reason in the viewer's language; plain texts are returned unchanged."""
+    if not isinstance(words, Reason):
+        return words
+    facts = {name: _fact(fact) for name, fact in words.facts.items()}
+    return str(gettext(words.code.sentence)) % facts
+
+
+def _fact(fact: Fact) -> str | int | float:
+    if isinstance(fact, tuple):
+        sign: str = gettext("; ")
+        return sign.join(map(reason_text, fact))
+    return reason_text(fact) if isinstance(fact, Reason) else fact
+
+
+def problem_text(problem: Problem) -> str:
+    """Return a problem as a sentence in the viewer's language."""
+    facts = {
+        name: gettext(str(fact)) if isinstance(fact, Word | FieldName) else fact
+        for name, fact in problem.facts.items()
+    }
+    return str(gettext(problem.code.sentence, **facts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,13 @@
 
 A request occupies a thread of the console until its answer arrives. So only few run at a time,
 fewer to one executor, and an executor that did not answer is not asked again for a while.
+
+Makes log lines safe to show: whatever a job printed is only text.
+
+Finds the executor that has a run's log, from the run's row and the registry.
 """
 
+import re
 import threading
 import time
 from collections import Counter
@@ -12,12 +17,91 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from warren.admin_web.logs.log_source import Source
+from sqlalchemy.orm import Session
+
 from warren.broker.boot import Boot
 from warren.broker.messages.to_executor import ReadLog
 from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.messages.values import LOG_TAIL_BYTES
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.sql.instants import moment
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.registry import presence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Which log to read and where it is; an empty `boot_id` = no executor has it.
+
+    `heard_at_ms` is the executor's last heartbeat, in epoch milliseconds; 0 = it is not registered.
+    """
+
+    run_id: int
+    app: str
+    address: str
+    boot_id: str
+    scheduled_at_ms: int
+    heard_at_ms: int
+
+
+def log_source(session: Session, run: DetailedRun) -> Source:
+    """Return where a run's log is.
+
+    After a restart, the new boot at the same address serves the old logs.
+    """
+    app, address = run.app or "", run.address or ""
+    boot_id, heard_at_ms = "", 0
+    if app and address:
+        last = presence.last_beat(session, presence.EXECUTOR, app, address)
+        boot_id, heard_at_ms = last or (run.boot_id or "", 0)
+    return Source(
+        run_id=run.id,
+        app=app,
+        address=address,
+        boot_id=boot_id,
+        scheduled_at_ms=run.scheduled_at,
+        heard_at_ms=heard_at_ms,
+    )
+
+
+#: Escape sequences of terminals: `ESC [ … letter`, `ESC ] … BEL`.
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+#: Visible replacements for control characters, and for characters that change text direction.
+_SIGNS = (
+    {code: chr(0x2400 + code) for code in range(32) if chr(code) != "\t"}
+    | {0x7F: "\u2421"}
+    | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+    | {
+        code: f"\\u{code:04x}"
+        for code in (0x200E, 0x200F, 0x061C, 0x2028, 0x2029, *range(0x202A, 0x202F))
+    }
+    | {code: f"\\u{code:04x}" for code in range(0x2066, 0x206A)}
+    | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+)
+
+
+def shown(line: str) -> str:
+    """Return a line without escape sequences, with visible control characters."""
+    plain = _TERMINAL.sub("", line) if "\x1b" in line else line
+    return last_state(plain).translate(_SIGNS)
+
+
+def shown_text(text: str) -> str:
+    """Return several lines, each as `shown` returns it."""
+    return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def whole_lines(tail: str) -> str:
+    """Return the end of a log without an incomplete first line."""
+    is_cut = len(tail.encode(errors="replace")) >= LOG_TAIL_BYTES
+    return (tail.partition("\n")[2] if is_cut else "") or tail
+
+
+def last_state(line: str) -> str:
+    """Return the final text of a line that overwrites itself, as progress bars do."""
+    text = line.rstrip("\r")
+    return text.rpartition("\r")[2] + line[len(text) :]
+
 
 #: How many of the console's six threads may wait for executors, and for one executor.
 AT_A_TIME, OF_ONE = 3, 2

@@ -11,7 +11,7 @@ from warren.admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
 from warren.admin_web.pages.bulk.bulk_runs import BulkRunPages
 from warren.admin_web.pages.clearing import ClearingPages
 from warren.admin_web.pages.dashboard import DashboardPages
-from warren.admin_web.pages.executors import ExecutorPages
+from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
 from warren.admin_web.pages.finding.find import FindPages
 from warren.admin_web.pages.finding.job_history import JobHistoryPages
 from warren.admin_web.pages.finding.preferences import PreferencePages
@@ -23,7 +23,6 @@ from warren.admin_web.pages.jobs.job_form import JobFormPages
 from warren.admin_web.pages.jobs.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.runs import RunPages
-from warren.admin_web.pages.schedulers import SchedulerPages
 from warren.admin_web.pages.sign_in import SignInPages
 from warren.admin_web.pages.tokens import TokenPages
 from warren.admin_web.pages.users import UserPages

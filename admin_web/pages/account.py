@@ -9,7 +9,7 @@ from warren.admin_web.access.gate import TOKEN, local_path
 from warren.admin_web.access.sign_ins import SignIns, TooManyAttempts
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.account import PasswordForm, PreferencesForm
-from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import select_choices
 from warren.admin_web.language import labels
 from warren.admin_web.language.catalogues import LANGUAGES
 from warren.admin_web.local_times import zones

@@ -14,7 +14,7 @@ from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
 from warren.admin_web.exports.lists import ListFiles
 from warren.admin_web.forms.apps import AppForm, NewAppForm, form_of
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
@@ -23,8 +23,8 @@ from warren.sql.listings import app_listing, dashboard
 from warren.sql.listings.app_listing import ListedApp
 from warren.sql.models import App
 from warren.sql.registry import apps, pauses
-from warren.sql.registry.liveness import state
 from warren.sql.registry.pauses import ShownPause
+from warren.sql.registry.presence import state
 
 LINES = 50
 

@@ -14,15 +14,13 @@ from wtforms.validators import Length, Optional
 
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
-from warren.admin_web.forms.choices import ALL, select_choices
-from warren.admin_web.forms.console_form import ConsoleForm, DayField
+from warren.admin_web.forms.console_form import ALL, ConsoleForm, DayField, select_choices
 from warren.admin_web.history import changes
 from warren.admin_web.history.changes import values_of
 from warren.admin_web.history.record_fields import Names, names_in
 from warren.admin_web.language import labels
 from warren.admin_web.local_times import LocalTimes
-from warren.admin_web.url_ids import id_argument
-from warren.admin_web.url_routes import route
+from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.sql.accounts import audit_log

@@ -1,4 +1,7 @@
-"""The executors page: state and load of each, and draining."""
+"""The executors page: state and load of each, and draining.
+
+The schedulers page: schedulers and consoles.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,21 +18,62 @@ from warren.admin_web.charts import load_history
 from warren.admin_web.charts.load_history import LoadChart
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import lists, tables
-from warren.admin_web.forms.app_filter import AppFilterForm
-from warren.admin_web.forms.choices import ALL, select_choices
+from warren.admin_web.forms.console_form import ALL, AppFilterForm, select_choices
 from warren.admin_web.language import labels
 from warren.admin_web.links import came_from
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.actor import Right
-from warren.scheduler.resolver import Resolver
+from warren.scheduler.app_names import Resolver
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
-from warren.scheduler.views.process_view import ExecutorView, executor_views, read_catalogues
+from warren.scheduler.views.process_view import (
+    ExecutorView,
+    NodeView,
+    executor_views,
+    node_view,
+    read_catalogues,
+)
 from warren.sql.listings import app_listing, dashboard
-from warren.sql.registry import apps
+from warren.sql.registry import apps, pauses, presence
+from warren.sql.registry.pauses import EVERY_APP
+
+
+class SchedulerPages:
+    """For everybody."""
+
+    name = "schedulers"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/schedulers", Right.VIEW)
+    def index(self) -> str | Response:
+        """Show schedulers and consoles, and whether the broker is connected."""
+        now_ms = self._services.now_ms()
+        rows, paused = self._services.database.read(
+            lambda session: (
+                presence.listing(session, presence.ADMIN),
+                pauses.of(session, EVERY_APP, now_ms),
+            )
+        )
+
+        def nodes(app: str) -> list[NodeView]:
+            return [node_view(row, now_ms) for row in rows if row.app == app]
+
+        if tables.is_asked():
+            found = [node_view(row, now_ms) for row in rows]
+            return lists.views("schedulers", NodeView, found)
+        return render_template(
+            "pages/schedulers.html",
+            schedulers=nodes(presence.SCHEDULER),
+            consoles=nodes(presence.CONSOLE),
+            is_paused=paused is not None,
+            is_broker_up=self._services.is_broker_up(),
+        )
+
 
 LINES = 100
 

@@ -8,28 +8,25 @@ from wtforms import Field, HiddenField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, ValidationError
 
 from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.forms.console_form import ConsoleForm
-from warren.admin_web.forms.once import sent_once
-from warren.admin_web.url_ids import id_argument
-from warren.admin_web.url_routes import route
+from warren.admin_web.forms.console_form import ConsoleForm, sent_once
+from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.views.script_diff import difference, side_by_side
 from warren.admin_web.visitors import visitor
 from warren.broker.messages.values import ScriptLanguage
 from warren.scheduler.actor import Right
-from warren.scheduler.jobs.script_cache import language_of
-from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source
-from warren.scheduler.one_line import is_line
+from warren.scheduler.app_names import is_line
+from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source, language_of
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.process_view import ExecutorView, executor_views
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms
-from warren.sql.jobs import current_scripts, script_versions
+from warren.sql.jobs import script_versions
 from warren.sql.jobs.script_versions import ListedVersion, VersionSource
 from warren.sql.listings import app_listing, recent
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.models import Job
 from warren.sql.registry import apps
-from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.presence import ProcessState
 
 #: Short messages about problems with a script.
 _FLAWS = {
@@ -192,7 +189,7 @@ class GluePages:
 
         """
         read = self._services.database.read
-        job, app = read(lambda session: current_scripts.of_job(session, job_id))
+        job, app = read(lambda session: script_versions.of_job(session, job_id))
         app_ids = visitor().app_ids
         if app_ids is not None and job.app_id not in app_ids:
             raise NotFound(LookupFailure.NO_SCRIPT, id=job_id)

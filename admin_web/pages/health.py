@@ -10,7 +10,7 @@ from warren.admin_web.views.metrics import MetricsCollector
 from warren.scheduler.actor import Right
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 
 
 class HealthPages:

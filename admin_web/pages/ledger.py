@@ -14,11 +14,8 @@ from wtforms.validators import Length, Optional
 
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
-from warren.admin_web.forms.app_filter import AppFilterForm
-from warren.admin_web.forms.choices import select_choices
-from warren.admin_web.forms.console_form import DayField
-from warren.admin_web.url_ids import id_argument
-from warren.admin_web.url_routes import route
+from warren.admin_web.forms.console_form import AppFilterForm, DayField, select_choices
+from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right

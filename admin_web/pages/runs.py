@@ -10,13 +10,12 @@ from werkzeug.wrappers import Response as AnyResponse
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
 from warren.admin_web.exports.lists import ListFiles
-from warren.admin_web.forms.once import sent_once
+from warren.admin_web.forms.console_form import sent_once
 from warren.admin_web.forms.run_filter import PERIODS, place_of
-from warren.admin_web.language import run_labels
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language import labels
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.logs.log_pages import LogPages
-from warren.admin_web.logs.log_reader import LogReader
-from warren.admin_web.logs.text import shown_text, whole_lines
+from warren.admin_web.logs.log_reader import LogReader, shown_text, whole_lines
 from warren.admin_web.url_routes import route
 from warren.admin_web.views import run_timeline
 from warren.admin_web.views.run_finder import Asked, RunFinder
@@ -94,8 +93,8 @@ class RunPages:
             is_open=run.status in OPEN,
             steps=run_timeline.steps(run, now_ms),
             shares=run_timeline.shares(run, now_ms),
-            cause=run_labels.CAUSE.get(run.kind, ""),
-            result=run_labels.RESULT[run.status],
+            cause=labels.CAUSE.get(run.kind, ""),
+            result=labels.RESULT[run.status],
             tail=shown_text(whole_lines(run.log_tail or "")),
             job_url=_job_url(run),
         )

@@ -9,16 +9,16 @@ from werkzeug.wrappers import Response
 
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import lists, tables
-from warren.admin_web.forms.tokens import TokenForm
+from warren.admin_web.forms.users import TokenForm
 from warren.admin_web.language import labels
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.problems import Problem
-from warren.scheduler.views.token_view import TokenView, token_view
+from warren.scheduler.views.to_json import TokenView, token_view
 from warren.sql.accounts import tokens
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name

@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
 from warren.admin_web.exports.lists import ListFiles
-from warren.admin_web.forms.choices import select_choices
+from warren.admin_web.forms.console_form import select_choices
 from warren.admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
 from warren.admin_web.language import labels
 from warren.admin_web.url_routes import route

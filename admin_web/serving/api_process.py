@@ -11,7 +11,7 @@ from warren.admin_web.serving import idempotency_keys
 from warren.admin_web.serving.http_connections import ConnectionLimits
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
-from warren.scheduler.membership.schedulers_zone import ClusterZone
+from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop
 from warren.sql.accounts import sign_in_attempts
 from warren.sql.clock import DatabaseClock

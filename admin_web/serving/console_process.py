@@ -13,11 +13,11 @@ from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.serving import idempotency_keys
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.scheduler.actor import Actor
-from warren.scheduler.membership.schedulers_zone import ClusterZone
+from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop
 from warren.sql.clock import DatabaseClock
 from warren.sql.registry import presence
-from warren.sql.registry.process_names import process_name
+from warren.sql.registry.presence import process_name
 
 #: How often a console renews its registration, and how often it deletes expired sign-ins and keys.
 BEAT_SECONDS = 5.0

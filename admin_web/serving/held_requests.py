@@ -14,7 +14,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.task import WSGITask
 
-from warren.admin_web.api.runs.held_request import HELD, HOLD, HeldRequest
+from warren.admin_web.api.runs.long_polling import HELD, HOLD, HeldRequest
 
 
 class HoldableRequest(HTTPRequestParser):

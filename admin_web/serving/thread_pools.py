@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from waitress.task import ThreadedTaskDispatcher
 
-from warren.admin_web.downloads.file_requests import is_for_file
+from warren.admin_web.downloads.places import is_for_file
 
 #: Requests at a time in each pool; more are queued.
 PAGE_THREADS, FILE_THREADS, HEALTH_THREADS = 6, 8, 2

@@ -10,8 +10,7 @@ from flask_babel import lazy_gettext
 from wtforms import SelectField
 
 from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.forms.choices import ALL, select_choices
-from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.timeline.bars import WIDTH, Bar, Window
 from warren.admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineReader

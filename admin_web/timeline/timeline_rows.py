@@ -20,7 +20,7 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import read_schedule
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.jobs import skips
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import next_ticks
 from warren.sql.run_status import RunStatus

@@ -12,7 +12,7 @@ from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.visitors import Visitor, has_rights_of
 from warren.scheduler.actor import Actor
-from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.problems import Problem
 from warren.sql.accounts.idempotency import FormKey

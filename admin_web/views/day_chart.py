@@ -10,9 +10,8 @@ from werkzeug.datastructures import MultiDict
 from wtforms import Form, SelectField
 from wtforms.validators import Optional
 
-from warren.admin_web.forms.choices import select_choices
-from warren.admin_web.forms.console_form import DayField
-from warren.scheduler.retention.calendar_days import days_between
+from warren.admin_web.forms.console_form import DayField, select_choices
+from warren.scheduler.retention.clearing_criteria import days_between
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 

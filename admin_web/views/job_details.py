@@ -1,30 +1,200 @@
-"""Everything that a job's page shows, read at once."""
+"""Everything that a job's page shows, read at once.
 
-from collections.abc import Sequence
+A job's settings as its page lists them: each declared field with its label in the form.
+
+Lays out a job's family as a graph, one column per generation, for a template to draw.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from flask_babel import gettext
 from sqlalchemy.orm import Session
 
-from warren.admin_web.alarms.job_targets import JobTarget, read_targets
+from warren.admin_web.alarms.alarm_tests import JobTarget, read_targets
 from warren.admin_web.charts import heat_map
 from warren.admin_web.charts.heat_map import HeatMap
 from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
+from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
-from warren.admin_web.views.family_graph import FamilyGraph, draw
 from warren.admin_web.visitors import Visitor
-from warren.broker.reasons.reason import Reason
-from warren.scheduler.jobs.spec import JobSpec
+from warren.broker.reasons.codes import Reason
+from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook, YesOrNo
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules import upcoming
+from warren.scheduler.schedules import registry
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
 from warren.sql.jobs import skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
-from warren.sql.listings import job_family, job_search
+from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.recent import ListedJob
-from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings.run_messages import RunLine
+from warren.sql.listings.run_relations import Family
 from warren.sql.run_status import OPEN, RunStatus
+
+BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
+#: Characters of a name that fit into a box, and boxes in a column at most.
+FITTING, MOST = 23, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One job; `job_id` 0 stands for all that do not fit."""
+
+    job_id: int
+    name: str
+    x: int
+    y: int
+    width: int = BOX_WIDTH
+    height: int = BOX_HEIGHT
+
+    @property
+    def short_name(self) -> str:
+        """The end of the name, shortened to fit."""
+        return self.name if len(self.name) <= FITTING else f"…{self.name[1 - FITTING :]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyGraph:
+    """A drawing of `width` by `height` pixels; each arrow is an SVG path between two boxes.
+
+    `relatives` are all boxes but the job's own. `is_cut`: the family is larger.
+    """
+
+    width: int
+    height: int
+    relatives: tuple[Box, ...]
+    job: Box
+    arrows: tuple[str, ...]
+    is_cut: bool
+
+
+def draw(job_id: int, family: Family) -> FamilyGraph | None:
+    """Return the drawing of a job's family; None if it has no relatives."""
+    if len(family.names) <= 1:
+        return None
+    ranks = generations(job_id, family.links)
+    columns: dict[int, list[int]] = defaultdict(list)
+    for each in sorted(family.names, key=lambda one: family.names[one]):
+        columns[ranks.get(each, 0)].append(each)
+    shown = [_few(columns[rank], family.names, job_id) for rank in sorted(columns)]
+    height = max(len(column) for column in shown) * (BOX_HEIGHT + GAP) + GAP
+    boxes = [
+        box
+        for place, column in enumerate(shown)
+        for box in _column(column, 1 + place * (BOX_WIDTH + COLUMN_GAP), height)
+    ]
+    by_id = {box.job_id: box for box in boxes if box.job_id}
+    return FamilyGraph(
+        width=len(shown) * (BOX_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2,
+        height=height,
+        relatives=tuple(box for box in boxes if box.job_id != job_id),
+        job=by_id[job_id],
+        arrows=tuple(
+            _arrow(by_id[parent], by_id[child])
+            for parent, child in family.links
+            if parent in by_id and child in by_id and parent != child
+        ),
+        is_cut=family.is_cut,
+    )
+
+
+def generations(job_id: int, links: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Return each relative's longest distance from the job: children 1, parents -1."""
+    down = _distances(job_id, links)
+    up = _distances(job_id, [(child, parent) for parent, child in links])
+    return {each: -steps for each, steps in up.items()} | down
+
+
+def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return the longest path to each job; ends even if there is a cycle, which no rule allows."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for parent, child in links:
+        children[parent].append(child)
+    found, edge = {start: 0}, {start}
+    for steps in range(1, len(children) + 1):
+        edge = {child for parent in edge for child in children[parent]} - {start}
+        found |= dict.fromkeys(edge, steps)
+    return found
+
+
+def _few(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
+    """Return the jobs of a column; of too many, the first ones, and always the job itself."""
+    first = sorted(job_ids, key=lambda one: one != job_id)
+    if len(job_ids) <= MOST:
+        return [(one, names[one]) for one in job_ids]
+    kept = [(one, names[one]) for one in first[: MOST - 1]]
+    return [*kept, (0, f"+ {len(job_ids) - MOST + 1}")]
+
+
+def _column(jobs: Sequence[tuple[int, str]], x: int, height: int) -> tuple[Box, ...]:
+    top = (height - len(jobs) * (BOX_HEIGHT + GAP) + GAP) // 2
+    return tuple(
+        Box(job_id, name, x, top + rank * (BOX_HEIGHT + GAP))
+        for rank, (job_id, name) in enumerate(jobs)
+    )
+
+
+def _arrow(start: Box, end: Box) -> str:
+    x1, y1 = start.x + BOX_WIDTH, start.y + BOX_HEIGHT // 2
+    x2, y2 = end.x - 7, end.y + BOX_HEIGHT // 2
+    middle = (x1 + x2) // 2
+    return f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"
+
+
+#: Fields that the page shows elsewhere.
+_ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled"})
+
+
+class Setting(NamedTuple):
+    """A row of the list; `look` are its CSS classes."""
+
+    label: str
+    value: str
+    look: str
+
+
+def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
+    """Return a job's settings in the order of the form, without empty ones.
+
+    Of a secret the visitor may not see, only that it is set.
+    """
+    form = JobForm()
+    found = [
+        Setting(
+            str(form[name].label.text),
+            _shown(field, getattr(spec, field.name), may_see_secrets=may_see_secrets),
+            _look(field),
+        )
+        for name, field in FORM_FIELDS.items()
+        if name not in _ELSEWHERE
+    ]
+    return [one for one in found if one.value]
+
+
+def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
+    kind = field.kind
+    if isinstance(kind, YesOrNo):
+        return "" if value is None else str(gettext("yes") if value else gettext("no"))
+    if isinstance(kind, Number):
+        return str(value or "")
+    if field.name == "webhook_when":
+        return str(CALL_WHEN.get(value, value)) if value else ""
+    if kind.is_secret and value and not may_see_secrets:
+        return str(gettext("yes"))
+    return label_of(OPTIONS[field.name], value) if isinstance(kind, Choice) else kind.shown(value)
+
+
+def _look(field: Field) -> str:
+    if isinstance(field.kind, Webhook):
+        return "wrap"
+    is_code = field.name in ("handler", "param") and not isinstance(field.kind, Choice | Texts)
+    return "mono wrap" if is_code else ""
+
 
 #: Runs in the list, and runs that the statistics and the chart include.
 LISTED, LOOKED_AT = 10, 100
@@ -99,7 +269,7 @@ def read_details(
     fires: Sequence[int] = ()
     wrong = ""
     try:
-        fires = upcoming.next_fires(stored, now_ms=now_ms, count=FIRES, timezone=services.timezone)
+        fires = registry.next_fires(stored, now_ms=now_ms, count=FIRES, timezone=services.timezone)
     except Problem as problem:
         wrong = problem_text(problem)
     return JobDetails(
@@ -107,12 +277,12 @@ def read_details(
         spec=spec,
         zone=spec.timezone or services.timezone,
         fires=fires,
-        is_waiting=upcoming.is_waiting(stored),
+        is_waiting=registry.is_waiting(stored),
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
         skips=skips.lines(session, SkipFilter(job_id=job_id, limit=LISTED)),
         days=heat_map.read(session, job_id, now_ms=now_ms, zone=services.timezone),
-        family=draw(job_id, job_family.read(session, job_id, visitor.app_ids)),
+        family=draw(job_id, run_relations.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
         blockers=_blockers(session, services, stored.app_id, spec),

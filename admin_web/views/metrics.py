@@ -15,8 +15,8 @@ from warren.scheduler.views.process_view import ExecutorView, NodeView, executor
 from warren.sql.alarms import alarm_listing
 from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
-from warren.sql.registry.liveness import ProcessState
 from warren.sql.registry.pauses import ShownPause
+from warren.sql.registry.presence import ProcessState
 from warren.sql.runs.queries import in_flight
 
 

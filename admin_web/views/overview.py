@@ -1,25 +1,73 @@
-"""Everything that the dashboard shows except the chart of days."""
+"""Everything that the dashboard shows except the chart of days.
 
+Caches counts that take long, such as those of 100,000 jobs.
+"""
+
+import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
 from warren.admin_web.charts import upcoming_ticks
 from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.views.cached_counts import CachedCounts
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.listings import dashboard, next_ticks
 from warren.sql.listings.next_ticks import NextTicks
-from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings.run_messages import RunLine
 from warren.sql.registry import presence
 from warren.sql.runs import day_reports, lateness
 from warren.sql.runs.day_reports import Counts
+
+#: How long a count is used.
+FRESH_SECONDS = 5.0
+#: Sets of apps in the cache at most.
+REMEMBERED = 200
+
+Apps = frozenset[int] | None
+Counted = TypeVar("Counted")
+
+
+class CachedCounts(Generic[Counted]):
+    """Caches the last count for each set of apps; thread-safe.
+
+    Args:
+        count: counts for a set of apps, None = all.
+        monotonic: monotonic seconds.
+
+    """
+
+    def __init__(
+        self,
+        count: Callable[[Session, Apps], Counted],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._monotonic = monotonic
+        self._known: dict[Apps, tuple[float, Counted]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, session: Session, app_ids: Apps) -> Counted:
+        """Return the count for a set of apps; at most FRESH_SECONDS old."""
+        # Under the lock, so that only one of many simultaneous requests counts.
+        with self._lock:
+            now = self._monotonic()
+            known = self._known.get(app_ids)
+            if known is not None and now - known[0] < FRESH_SECONDS:
+                return known[1]
+            counted = self._count(session, app_ids)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[app_ids] = now, counted
+            return counted
+
 
 LINES = 8
 #: Failures that are read; several may be of the same job.

@@ -1,27 +1,79 @@
 """Shows what a trigger would do now: its parameter, possible executors, what happens there.
 
 Nothing is sent or stored. Other runs may start and end before the run is sent.
+
+Previews a schedule while it is being typed: in words, with its next times.
 """
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
+from warren.admin_web.language import job_labels
+from warren.admin_web.language.catalogues import language
+from warren.admin_web.language.labels import problem_text
 from warren.broker.messages.values import Block
-from warren.scheduler.jobs.param import check_param
+from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.jobs.new_run import check_param
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.registry import first_fires, has_schedule, hint
 from warren.scheduler.views.process_view import ExecutorView, executor_views
+from warren.sql.instants import moment
 from warren.sql.listings import dashboard
 from warren.sql.listings.recent import ListedJob
 from warren.sql.models import App
 from warren.sql.registry import apps
-from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.presence import ProcessState
 from warren.sql.runs import queries
+
+#: Times shown at most.
+FIRES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A schedule in words and its first times, or what is wrong with it.
+
+    `hint` says what in it is easily misread.
+    """
+
+    words: str = ""
+    hint: str = ""
+    fires: tuple[int, ...] = ()
+    zone: str = ""
+    wrong: str = ""
+
+    @property
+    def shifts(self) -> dict[int, str]:
+        """The first time after each clock change of the job's zone, with its new UTC offset."""
+        offsets = {at: moment(at, ZoneInfo(self.zone)).isoformat()[-6:] for at in self.fires}
+        return {
+            after: offsets[after]
+            for before, after in pairwise(self.fires)
+            if offsets[before] != offsets[after]
+        }
+
+
+def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
+    """Return the preview of a schedule; None if nothing is typed."""
+    if not value and has_schedule(kind):
+        return None
+    try:
+        load_zone(zone)
+        fires = first_fires(kind, value[:1_000], now_ms=now_ms, count=FIRES, timezone=zone)
+    except Problem as problem:
+        return Preview(wrong=problem_text(problem))
+    if not fires and has_schedule(kind):
+        return Preview(wrong=gettext("It will not run again."))
+    words = job_labels.schedule_words(kind, value)
+    return Preview(words=words, hint=hint(kind, value, language()), fires=tuple(fires), zone=zone)
 
 
 class Effect(StrEnum):

@@ -43,7 +43,7 @@ class Trigger(Message, frozen=True, kw_only=True):
 class Triggers(Message, frozen=True, kw_only=True):
     """Several triggers for one boot; only for boots that declared how many they accept.
 
-    Each is decoded separately, see `warren.broker.trigger_packs`.
+    Each is decoded separately, see `warren.broker.codec`.
     """
 
     triggers: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(min_length=1, max_length=1_000)]

@@ -7,6 +7,8 @@ a probe that must come back first, as a broker that is short of memory accepts c
 blocks only those that publish. More probes follow while no confirm comes by itself. So a publisher
 with nothing to send notices a broker's silence as soon as a busy one, and a silent broker is told
 from a queue that confirms nothing, such as a quorum queue that has lost its majority.
+
+The confirms of a batch, collected in the link's thread and awaited in another.
 """
 
 import threading
@@ -19,10 +21,40 @@ import structlog
 
 from warren.broker.rabbitmq.link import Link
 from warren.broker.rabbitmq.properties import properties_of
-from warren.broker.rabbitmq.publish_batch import AmqpBatch
 from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing
+
+
+class AmqpBatch:
+    """Messages given to a publisher. Confirms come only from the link's thread."""
+
+    def __init__(self, size: int) -> None:
+        self.is_given_up = False
+        self._fates: list[Confirm | None] = [None] * size
+        self._left = size
+        self._done = threading.Event()
+        if not size:
+            self._done.set()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every confirm is known."""
+        return self._done.is_set()
+
+    def settle(self, index: int, fate: Confirm) -> None:
+        """Record one message's confirm."""
+        self._fates[index] = fate
+        self._left -= 1
+        if not self._left:
+            self._done.set()
+
+    def wait(self, timeout_seconds: float) -> list[Confirm]:
+        """Return each message's confirm; on timeout UNKNOWN, and the rest is not sent any more."""
+        if not self._done.wait(timeout_seconds):
+            self.is_given_up = True
+        return [fate or Confirm.UNKNOWN for fate in self._fates]
+
 
 log = structlog.get_logger()
 

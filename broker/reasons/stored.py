@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Fact, Reason, Sentence, Words
+from warren.broker.reasons.codes import Fact, Reason, Sentence, Why, Words
 
 #: Longest reason, in characters of JSON, and how many reasons may be within each other.
 LIMIT = 8_000

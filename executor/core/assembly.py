@@ -13,9 +13,8 @@ from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Readiness
 from warren.executor.lanes.reporting import Reporting
 from warren.executor.messaging.contact import Contact
-from warren.executor.messaging.heartbeat import HeartbeatThread
+from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter
 from warren.executor.messaging.inbox import Arrival, Inbox
-from warren.executor.messaging.load import LoadMeter
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool

@@ -26,9 +26,8 @@ from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm
 from warren.executor.boot_context import BootContext
 from warren.executor.core.assembly import assemble, make_inbox
-from warren.executor.core.heartbeat_composer import HeartbeatComposer
 from warren.executor.core.startup import Startup
-from warren.executor.core.watch import Watch
+from warren.executor.core.watch import HeartbeatComposer, Watch
 from warren.executor.errors import JournalFailed
 from warren.executor.messaging.inbox import Arrival, deliveries_of
 

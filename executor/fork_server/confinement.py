@@ -4,17 +4,125 @@ The zygote becomes that user before it imports a handler. Handlers, scripts and 
 start then belong to that user, and the kernel keeps them away from the executor's files and
 processes. Only logs are written by both: the executor owns each day's folder, the user's group may
 write to it.
+
+Resource limits of each job process and of each process it starts, enforced by the kernel.
+
+Job processes import this module.
+
+Keeps this process's settings secret from job processes and everything they start.
+
+The zygote is a new program: it inherits no memory and no descriptor but its control socket. That
+leaves the environment, which it would inherit, and /proc, where processes of one user can read each
+other's environment and memory.
 """
 
 import contextlib
+import math
 import os
 import pwd
+import re
+import resource
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Self
 
 from warren.executor.errors import UserUnusable
-from warren.executor.fork_server.job_limits import JobLimits
+from warren.executor.fork_server import linux
+
+#: The settings. Job processes get WARREN_RUN_ID and the like later.
+_PREFIX = "WARREN_"
+#: Where systemd puts our credential files, and where it is told that we live.
+_OF_SYSTEMD = frozenset({"CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
+
+
+def keep_settings_secret() -> None:
+    """Hide this process from its user's other processes; remove the settings from the environment.
+
+    Read settings from the environment before this. It affects the whole process, so several
+    executors of one process may all call it.
+    """
+    linux.hide_from_others()
+    linux.wipe_variables([n for n in os.environ if n.startswith(_PREFIX) or n in _OF_SYSTEMD])
+
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_ITEM = re.compile(r"([a-z_]+)=([0-9]{1,12})([KMG]?)", re.ASCII)
+#: Below these a Python program does not start, or cannot report what went wrong.
+_MINIMUMS = {"memory": 64 * 2**20, "cpu": 1, "file_size": 65_536, "open_files": 32, "processes": 1}
+_RESOURCES = {
+    "memory": resource.RLIMIT_AS,
+    "file_size": resource.RLIMIT_FSIZE,
+    "open_files": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+}
+#: How much CPU time a script has from SIGXCPU to SIGKILL.
+KILL_AFTER_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimits:
+    """Bytes of address space, CPU seconds per run, bytes per file, descriptors, processes.
+
+    0 sets no limit. The kernel counts all processes of a user and never limits root.
+    """
+
+    memory: int = 0
+    cpu: int = 0
+    file_size: int = 0
+    open_files: int = 0
+    processes: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a text like `memory=2G, cpu=600`; raises ValueError with what is wrong."""
+        limits: dict[str, int] = {}
+        for item in filter(None, map(str.strip, text.split(","))):
+            name, amount = _parse_item(item)
+            if name in limits:
+                raise ValueError(f"{name} is set twice")
+            limits[name] = amount
+        return cls(**limits)
+
+    def apply(self, *, to_script: bool = False) -> None:
+        """Apply the limits to this process for good; a lower existing limit stays.
+
+        A script, and each process that it starts, is killed if it computes on after SIGXCPU. A
+        handler's process may need the time for another run, so only SIGXCPU ends it.
+        """
+        for name, number in _RESOURCES.items():
+            if wanted := getattr(self, name):
+                least = _lesser(wanted, resource.getrlimit(number)[1])
+                resource.setrlimit(number, (least, least))
+        self.renew()
+        if to_script and self.cpu:
+            soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            hard = _lesser(soft + KILL_AFTER_SECONDS, hard)
+            resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+    def renew(self) -> None:
+        """Grant this process the CPU time of another run."""
+        if self.cpu:
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            soft = _lesser(math.ceil(used.ru_utime + used.ru_stime) + self.cpu, hard)
+            resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+def _parse_item(item: str) -> tuple[str, int]:
+    found = _ITEM.fullmatch(item)
+    known = [each.name for each in fields(JobLimits)]
+    if not found or found[1] not in known:
+        raise ValueError(f"cannot read {item[:100]!r}; the limits are {', '.join(known)}")
+    name, amount = found[1], int(found[2]) * _UNITS[found[3]]
+    if amount < _MINIMUMS[name]:
+        raise ValueError(f"{name} is at least {_MINIMUMS[name]}")
+    return name, amount
+
+
+def _lesser(wanted: int, hard: int) -> int:
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
 
 _ROOT = 0
 _PASSABLE = 0o711

@@ -10,7 +10,7 @@ import msgspec
 from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
 from warren.executor.handlers.outcomes import clean, cut, headline
 

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from warren.broker.messages.values import LOG_TAIL_BYTES
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
-from warren.executor.disk import space_of, stop_mark
+from warren.broker.reasons.codes import Why, Words
+from warren.executor.disk import open_regular, space_of, stop_mark
 from warren.executor.handlers.context import log_line
-from warren.executor.regular_files import open_regular
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.fork_server.interpreter import environment, get_signal_handler
-from warren.executor.fork_server.job_limits import JobLimits
 
 #: Holds the run's id in its environment, so that /proc/*/environ shows what the run has started.
 RUN_MARK = "WARREN_RUN_ID"

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.broker.reasons.stored import to_json
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.output import Output

@@ -62,7 +62,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
         _become_user(confinement)
         handlers = load_handlers(sources, lambda source: _tell_source(control, source))
         if handlers.are_awaited:
-            importlib.import_module("warren.executor.fork_server.coroutines")
+            importlib.import_module("warren.executor.fork_server.job_main")
         _check_threads()
     except HandlersError as error:
         line, trace = clean(error.line[:_LINE_CHARS]), clean(error.traceback[-_TRACE_CHARS:])

@@ -1,17 +1,175 @@
-"""The gateway as a whole: its port, its thread, its orderly shutdown."""
+"""The gateway as a whole: its port, its thread, its orderly shutdown.
+
+The API that executors of XXL-JOB call to register, sign off and report results.
+"""
 
 import asyncio
 import contextlib
+import logging
 import socket
 import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
 
-from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway import protocol
+from warren.executor.gateway.allow_list import DEFAULT_TOKEN, AccessTokens
+from warren.executor.gateway.protocol import AddressRefused, BadRequest, NotRecorded
+from warren.executor.gateway.remote_client import APPNAME_HEADER
 from warren.executor.gateway.remotes import Remotes
-from warren.executor.gateway.server import BODY_SECONDS, Server, refusal_logger
+
+#: Where executors expect the admin: at the root, or below its web application's path.
+PREFIXES = ("/api", "/xxl-job-admin/api")
+REGISTRATION_BYTES = 65_536
+#: A callback may contain long messages of many runs.
+CALLBACK_BYTES = 67_108_864
+#: What an executor of 3.5 may call its app; it is sent back with every call.
+APPNAME_LENGTH = 255
+#: How long a request may take to arrive.
+BODY_SECONDS = 30.0
+TOKEN_HEADER = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 - its name
+_FAULTS_OF_TOKENS = {
+    "": f"expected the header {TOKEN_HEADER} to have the app's access token, it is empty",
+    DEFAULT_TOKEN: f"{DEFAULT_TOKEN} is refused: everybody knows it",
+}
+_SHOWN_CHARACTERS = 200
+
+
+_Serve = Callable[["_Caller", bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Who calls: the apps of its token, and what it calls its app (3.5 only)."""
+
+    apps: frozenset[str]
+    appname: str
+
+    def app_of(self, registration: protocol.Registration) -> str:
+        """Return the app that is registered; raises BadRequest for that of another token."""
+        if registration.app not in self.apps:
+            raise BadRequest(f"the access token is not that of app {registration.app}")
+        return registration.app
+
+
+class Server:
+    """Answers executors: HTTP status 200 always, and the protocol's own code.
+
+    A result that is not recorded is not answered: the connection ends instead.
+    """
+
+    def __init__(self, tokens: AccessTokens, remotes: Remotes, body_seconds: float) -> None:
+        self._tokens = tokens
+        self._remotes = remotes
+        self._body_seconds = body_seconds
+
+    def application(self) -> web.Application:
+        """Return the application that serves the protocol's paths."""
+        application = web.Application(client_max_size=CALLBACK_BYTES)
+        for prefix in PREFIXES:
+            for name, serve, most_bytes in (
+                ("registry", self._register, REGISTRATION_BYTES),
+                ("registryRemove", self._sign_off, REGISTRATION_BYTES),
+                ("callback", self._call_back, CALLBACK_BYTES),
+                # The last, so that it stands for all other calls.
+                ("{name}", _refuse_call, REGISTRATION_BYTES),
+            ):
+                handler = self._handler(name, serve, most_bytes)
+                application.router.add_post(f"{prefix}/{name}", handler)
+        return application
+
+    def _handler(
+        self, name: str, serve: _Serve, most_bytes: int
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                caller = self._caller_of(request)
+                await serve(caller, await _body_of(request, most_bytes, self._body_seconds))
+            except (BadRequest, NotRecorded, AddressRefused) as error:
+                asked = request.match_info.get("name", name)[:_SHOWN_CHARACTERS]
+                log.warning(
+                    "remote_request_refused", call=asked, sender=request.remote, why=str(error)
+                )
+                if isinstance(error, NotRecorded) and request.transport is not None:
+                    # Any answer makes some clients give a result up; without, they send it again.
+                    request.transport.abort()
+                return _response(str(error))
+            except (ConnectionError, asyncio.CancelledError):
+                raise
+            except Exception:
+                log.exception("remote_request_failed", call=name)
+                return _response("it failed here")
+            return _response()
+
+        return handle
+
+    def _caller_of(self, request: web.Request) -> _Caller:
+        token = request.headers.get(TOKEN_HEADER, "")
+        apps = self._tokens.apps_of(token)
+        if not apps:
+            raise BadRequest(_FAULTS_OF_TOKENS.get(token, "the access token is wrong"))
+        return _Caller(apps, request.headers.get(APPNAME_HEADER, ""))
+
+    async def _register(self, caller: _Caller, body: bytes) -> None:
+        registration = protocol.read_registration(body)
+        app = caller.app_of(registration)
+        if len(caller.appname) > APPNAME_LENGTH or not caller.appname.isprintable():
+            raise BadRequest(f"expected the header {APPNAME_HEADER} to be an app's name")
+        await self._remotes.register(app, registration.registry_value, caller.appname)
+
+    async def _sign_off(self, caller: _Caller, body: bytes) -> None:
+        registration = protocol.read_registration(body)
+        self._remotes.sign_off(caller.app_of(registration), registration.registry_value)
+
+    async def _call_back(self, caller: _Caller, body: bytes) -> None:
+        await self._remotes.call_back(caller.apps, protocol.read_results(body))
+
+
+async def _refuse_call(_caller: _Caller, _body: bytes) -> None:
+    raise BadRequest("there is no such call; expected registry, registryRemove or callback")
+
+
+async def _body_of(request: web.Request, most_bytes: int, seconds: float) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.content.iter_chunked(65_536):
+                body += piece
+                if len(body) > most_bytes:
+                    raise BadRequest(f"the request is larger than {most_bytes:,} bytes")
+    except TimeoutError:
+        raise BadRequest(f"the request took longer than {seconds:g} s") from None
+    except web.RequestPayloadError as error:
+        raise BadRequest(f"cannot read the request: {_words_of(error)}") from error
+    return bytes(body)
+
+
+def refusal_logger() -> logging.Logger:
+    """Return the logger for what aiohttp refuses by itself: a line each instead of a trace."""
+    logger = logging.getLogger("warren.executor.gateway.refusals")
+    logger.handlers = [_RefusalHandler(logging.WARNING)]
+    logger.propagate = False
+    return logger
+
+
+class _RefusalHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = record.getMessage() if error is None else _words_of(error)
+        log.warning("remote_request_refused", why=why)
+
+
+def _words_of(error: BaseException) -> str:
+    """Return an error of aiohttp, whose text has several lines, in one."""
+    return " ".join(str(error).split())[:_SHOWN_CHARACTERS]
+
+
+def _response(problem: str = "") -> web.Response:
+    return web.Response(body=protocol.reply(problem), content_type="application/json")
+
 
 TICK_SECONDS = 0.25
 #: How long open requests may take at the end.

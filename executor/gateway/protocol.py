@@ -1,6 +1,16 @@
 """The protocol between executors of XXL-JOB and the gateway: JSON over HTTP. Pure: no I/O.
 
 It covers versions 2.2 to 3.5. Where they use different names, both are read and sent.
+
+What can go wrong between the gateway and the executors that register with it.
+
+ExecutorError
+├── BadRequest         a request is malformed or not allowed
+├── NotRecorded        a result is not in the journal, so the executor must repeat it
+├── AddressRefused     a registered address is malformed or not on the allow-list
+└── CallFailed         a remote executor did not answer a call
+    ├── NotSent        and it certainly did not arrive
+    └── Disconnected   the connection was closed before an answer came
 """
 
 import hashlib
@@ -15,7 +25,32 @@ import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage
-from warren.executor.gateway.errors import BadRequest, CallFailed
+from warren.executor.errors import ExecutorError
+
+
+class BadRequest(ExecutorError):
+    """A request is malformed or not allowed."""
+
+
+class NotRecorded(ExecutorError):
+    """A result is not in the journal, so the executor must repeat it."""
+
+
+class AddressRefused(ExecutorError):
+    """A registered address is malformed or not on the allow-list."""
+
+
+class CallFailed(ExecutorError):
+    """A remote executor did not answer a call, which may have arrived."""
+
+
+class NotSent(CallFailed):
+    """A call certainly did not reach the remote executor."""
+
+
+class Disconnected(CallFailed):
+    """The connection was closed before an answer came, so the call may have arrived."""
+
 
 OK, FAILED, TIMED_OUT = 200, 500, 502
 #: The largest number that a Java int holds.

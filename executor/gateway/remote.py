@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from warren.executor.core.agent import Executor
 from warren.executor.core.state_folder import StateFolder
 from warren.executor.gateway.allow_list import RemoteUrl
-from warren.executor.gateway.liveness import REGISTERED_SECONDS
 from warren.executor.gateway.protocol import RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
-from warren.executor.gateway.remote_folder import Note, RemoteFolder
+from warren.executor.gateway.remote_logs import Note, RemoteFolder
 from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.messaging.signed_sender import new_boot_id
 from warren.executor.processes.interface import SlotsFactory
 

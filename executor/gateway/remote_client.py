@@ -11,8 +11,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from warren.executor.gateway import protocol
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
-from warren.executor.gateway.errors import AddressRefused, CallFailed, Disconnected, NotSent
-from warren.executor.gateway.protocol import Answer
+from warren.executor.gateway.protocol import (
+    AddressRefused,
+    Answer,
+    CallFailed,
+    Disconnected,
+    NotSent,
+)
 
 #: How long an idle connection is kept: until the next beat, and a little longer.
 KEPT_SECONDS = 7.0

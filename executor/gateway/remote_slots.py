@@ -22,17 +22,14 @@ import structlog
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import to_json
-from warren.executor.gateway import endings, protocol
-from warren.executor.gateway.errors import CallFailed, NotSent
-from warren.executor.gateway.liveness import Liveness
-from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway import protocol, remote_run
+from warren.executor.gateway.protocol import CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import RemoteLogs
 from warren.executor.gateway.remote_run import RemoteLimits, RemoteRun
-from warren.executor.gateway.remote_watch import RemoteWatch
+from warren.executor.gateway.remote_watch import Liveness, RemoteWatch
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging import reports
 from warren.executor.processes.endings import killed, timed_out
@@ -171,7 +168,7 @@ class RemoteSlots(SlotPool):
             self._log.info("remote_callback_ignored", run_id=result.run_id, code=result.code)
             on_recorded()
             return
-        outcome, words = endings.conclude(
+        outcome, words = remote_run.conclude(
             result,
             run.stop,
             timeout_seconds=run.trigger.timeout_seconds,
@@ -213,7 +210,7 @@ class RemoteSlots(SlotPool):
         obstacle = await self._call_kill(run)
         await asyncio.sleep(self._limits.grace_seconds + self._limits.stop_margin_seconds)
         assert run.stop is not None
-        self._finish(run, *endings.unanswered(run.stop, obstacle))
+        self._finish(run, *remote_run.unanswered(run.stop, obstacle))
 
     async def _call_run(self, run: RemoteRun) -> bool:
         """Call /run; return whether the run may be running now."""
@@ -285,7 +282,7 @@ class RemoteSlots(SlotPool):
         self._end(run, finished, on_recorded)
 
     def _lose(self, run: RemoteRun) -> None:
-        self._finish(run, *endings.lost(self._url))
+        self._finish(run, *remote_run.lost(self._url))
 
     def _return(self, run: RemoteRun, why: Reason) -> None:
         self._end(run, reports.not_started(run.trigger, why))

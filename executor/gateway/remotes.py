@@ -11,23 +11,20 @@ from pathlib import Path
 import structlog
 
 from warren.executor.errors import ExecutorError
-from warren.executor.gateway.access_tokens import AccessTokens
-from warren.executor.gateway.allow_list import AllowList, RemoteUrl
-from warren.executor.gateway.endings import PROOF_SECONDS
-from warren.executor.gateway.errors import BadRequest, NotRecorded
-from warren.executor.gateway.liveness import REGISTERED_SECONDS
-from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway.allow_list import AccessTokens, AllowList, RemoteUrl
+from warren.executor.gateway.protocol import BadRequest, NotRecorded, RemoteResult
 from warren.executor.gateway.remote import ExecutorFactory, Remote
 from warren.executor.gateway.remote_client import RemoteClient
-from warren.executor.gateway.remote_folder import (
+from warren.executor.gateway.remote_logs import (
     Note,
     RemoteFolder,
     forget_drained,
     note_drained,
     remembered,
 )
-from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.remote_run import PROOF_SECONDS, RemoteLimits
 from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.logs.run_logs import RunLogs
 
 #: Most executors served by one gateway; each has four connections to the broker.

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warren.broker.messages.values import Outcome, cut_message
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Why, Words
 from warren.executor.handlers.context import JobFailed, JobStopped
 
 #: The modules and functions of a job process that call users' code.

@@ -24,10 +24,9 @@ from warren.executor.begin_notes import OldNotes
 from warren.executor.errors import JournalFailed
 from warren.executor.fork_server import linux
 from warren.executor.journal import records
-from warren.executor.journal.contents import Contents
+from warren.executor.journal.contents import Contents, OpenRun
 from warren.executor.journal.file import Journal
 from warren.executor.journal.finished_runs import RESULTS_LIMIT
-from warren.executor.journal.open_run import OpenRun
 from warren.executor.journal.records import Final
 
 #: Bytes by which the journal may grow before it is compacted.

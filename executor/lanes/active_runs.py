@@ -9,18 +9,14 @@ from collections.abc import Callable
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.lanes.active_run import ActiveRun, Phase
 from warren.executor.lanes.admission import Cover, Full, Refuse
 from warren.executor.lanes.lanes import Lanes
-from warren.executor.lanes.launcher import Launcher
+from warren.executor.lanes.launcher import Launcher, Reservations
 from warren.executor.lanes.readiness import Readiness
-from warren.executor.lanes.reporting import Reporting
-from warren.executor.lanes.reservations import Reservations
-from warren.executor.lanes.start_reports import StartReports
+from warren.executor.lanes.reporting import ActiveRun, Phase, Reporting, StartReports
 from warren.executor.messaging.contact import Contact
 from warren.executor.processes.endings import Stop, cut_off, killed
 from warren.executor.processes.interface import SlotPool

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Block
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 
 #: Orders the runs of a job: by tick, then by id.
 Age = tuple[int, int]

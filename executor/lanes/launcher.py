@@ -2,6 +2,10 @@
 
 STARTING is durable ──────────────> slot
 reserved ──STARTING is written──> slot, with the next runs of its job handed ahead
+
+Makes the starts of the next runs durable in advance, so that no slot waits for the disk.
+
+After a crash of the host, and only then, reserved runs that had not started count as lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +17,59 @@ from warren.broker.reasons.codes import Why
 from warren.executor.boot_context import BootContext
 from warren.executor.errors import JournalFailed
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.lanes.active_run import ActiveRun, Phase
+from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Lanes
-from warren.executor.lanes.reporting import Reporting
-from warren.executor.lanes.reservations import Reservations
+from warren.executor.lanes.reporting import ActiveRun, Phase, Reporting
 from warren.executor.processes.interface import SlotPool
+
+#: The most reserved runs of one lane.
+RESERVED_DEPTH = 8
+
+
+class Reservations:
+    """The waiting runs that are reserved: up to `limit`. Used from the core thread."""
+
+    def __init__(
+        self, lanes: Lanes, run_states: RunStates, commits: GroupCommit, *, limit: int
+    ) -> None:
+        self._limit = limit
+        self._lanes = lanes
+        self._run_states = run_states
+        self._commits = commits
+        #: The reserved runs; True once that is durable.
+        self._runs: dict[int, bool] = {}
+
+    def release(self, run_id: int) -> bool:
+        """Forget a run that no longer waits; return whether its reservation is durable."""
+        return self._runs.pop(run_id, False)
+
+    def is_durable(self, run_id: int) -> bool:
+        """Whether a waiting run could start without waiting for the disk."""
+        return self._runs.get(run_id, False)
+
+    def restore(self, run_id: int) -> None:
+        """Remember a run again that waits again, and whose reservation was durable."""
+        self._runs[run_id] = True
+
+    def renew(self) -> None:
+        """Reserve the next runs once half of the limit is free, so that no start has to wait."""
+        if len(self._runs) > self._limit // 2 or not self._lanes.waiting_count:
+            return
+        fresh = []
+        for run_id in self._lanes.upcoming(RESERVED_DEPTH):
+            if run_id not in self._runs:
+                self._runs[run_id] = False
+                fresh.append(run_id)
+            if len(self._runs) >= self._limit:
+                break
+        if fresh:
+            self._run_states.reserve(tuple(fresh))
+            self._commits.when_durable(partial(self._mark_durable, fresh))
+
+    def _mark_durable(self, run_ids: list[int]) -> None:
+        for run_id in run_ids:
+            if run_id in self._runs:
+                self._runs[run_id] = True
 
 
 class Launcher:

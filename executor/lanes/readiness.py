@@ -1,8 +1,7 @@
 """Whether runs may be taken and started now, and if not, why not."""
 
 from warren.broker.messages.to_scheduler import Ailment
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.messaging.contact import Contact

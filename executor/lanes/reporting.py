@@ -1,18 +1,64 @@
-"""Reports the ends of runs: first to the journal, then to the schedulers."""
+"""Reports the ends of runs: first to the journal, then to the schedulers.
 
+Reports that runs have begun: only those that run for a while, and once that is known.
+
+One run of this boot, from the moment it is taken until its end.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
+
+import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, Started
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.journal.records import Final
+from warren.executor.journal.records import Final, Starting
 from warren.executor.messaging import reports
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.processes.endings import Stop
+from warren.executor.processes.interface import SlotPool
+from warren.executor.scheduler_clock import SchedulerClock
+
+
+class Phase(Enum):
+    """How far a run has come."""
+
+    WAITING = auto()
+    STARTING = auto()
+    RUNNING = auto()
+
+
+@dataclass(slots=True)
+class ActiveRun:
+    """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits."""
+
+    trigger: Trigger
+    size: int
+    phase: Phase = Phase.WAITING
+    started_at_ms: int = 0
+    stop: Stop | None = None
+
+    def starting(self, host_at_ms: int | None) -> Starting:
+        """Return its start for the journal.
+
+        With the host's time the run is remote, and the next process can continue it.
+        """
+        if host_at_ms is None:
+            return Starting(run_id=self.trigger.run_id, at_ms=self.started_at_ms)
+        return Starting(
+            run_id=self.trigger.run_id,
+            at_ms=self.started_at_ms,
+            trigger=msgspec.structs.replace(self.trigger, param="", script_source=""),
+            host_at_ms=host_at_ms,
+        )
+
 
 #: About how large a Started is, in bytes.
 _STARTED_BYTES = 100
@@ -77,3 +123,53 @@ class Reporting:
         """Record a run's end and send it after the next commit, even if that fails."""
         fit, size = self._run_states.finish(report)
         self._commits.after_commit_attempt(partial(self._outbox.add, fit, size))
+
+
+#: A run that ends sooner than this sends no Started.
+STARTED_SECONDS = 0.5
+
+
+class StartReports:
+    """The starts of this boot's runs that are still to be reported.
+
+    A run that its process is only believed to have begun is not reported: what is reported as
+    started cannot be sent to another executor any more.
+
+    Args:
+        running: returns a run by id if it is running here.
+
+    """
+
+    def __init__(
+        self,
+        clock: SchedulerClock,
+        *,
+        slots: SlotPool,
+        reporting: Reporting,
+        running: Callable[[int], ActiveRun | None],
+    ) -> None:
+        self._clock = clock
+        self._slots = slots
+        self._reporting = reporting
+        self._running = running
+        self._due: deque[tuple[float, int]] = deque()
+
+    def add(self, run_id: int) -> None:
+        """Report this start in STARTED_SECONDS, if the run is still running then."""
+        self._due.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
+
+    def report_due(self) -> None:
+        """Report the starts that are due; what is not known to have begun waits as long again."""
+        now = self._clock.monotonic()
+        while self._due and self._due[0][0] <= now:
+            _, run_id = self._due.popleft()
+            if self._running(run_id) is not None and not self._slots.has_begun(run_id):
+                self.add(run_id)
+            else:
+                self.repeat(run_id)
+
+    def repeat(self, run_id: int) -> None:
+        """Report a start again, if the run is running and is known to have begun."""
+        run = self._running(run_id)
+        if run is not None and self._slots.has_begun(run_id):
+            self._reporting.started(run.trigger, run.started_at_ms)

@@ -9,7 +9,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 
-from warren.executor.regular_files import open_regular
+from warren.executor.disk import open_regular
 
 #: Most bytes of notes beside one log: some six hours of a job that prints all the time.
 NOTES_BYTES = 1_000_000

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from warren.broker.messages.values import LOG_TAIL_BYTES
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Why, Words
 from warren.executor.disk import stop_mark
 from warren.executor.logs.run_logs import RunLogs
 

@@ -2,6 +2,10 @@
 
 A run that printed nothing has no file. Job processes write the files (see `output`); this module
 finds them, reads them by line, cuts them and deletes old ones.
+
+Reads the lines of an open log, in pieces, never the whole file.
+
+Finds the lines of a log that hold some words, a stretch of the file at a time.
 """
 
 import contextlib
@@ -10,16 +14,175 @@ import io
 import os
 import re
 import shutil
+import sys
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
+from warren.broker.messages.to_scheduler import FOUND_LIMIT
 from warren.broker.messages.values import LOG_TAIL_BYTES
-from warren.executor.disk import DEFAULT_RESERVE, Reserve, Space, space_of
-from warren.executor.logs import log_lines, log_search
-from warren.executor.logs.log_lines import Lines
-from warren.executor.logs.log_search import FoundLines
-from warren.executor.regular_files import misplaced, open_regular
+from warren.executor.disk import DEFAULT_RESERVE, Reserve, Space, misplaced, open_regular, space_of
+from warren.executor.logs import line_times
+from warren.executor.logs.line_times import TimeChanges
+
+#: What one answer looks at.
+SEARCH_BYTES = 8_000_000
+_PIECE_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLines:
+    """Numbers of lines; `to_line` is the last one that was looked at."""
+
+    lines: tuple[int, ...]
+    to_line: int
+    is_end: bool
+
+
+def find(
+    file: io.BufferedReader,
+    words: str,
+    from_line: int,
+    *,
+    most_bytes: int = SEARCH_BYTES,
+    most_found: int = FOUND_LIMIT,
+) -> FoundLines:
+    """Return which lines hold the words, small letters or capitals, from the file's place on.
+
+    `from_line` is the number of the line there. A line is looked at as a whole, so that the next
+    search goes on with the next one.
+    """
+    wanted = words.encode().lower()
+    found: list[int] = []
+    line, looked = from_line, 0
+    carried = b""
+    while piece := file.readline(_PIECE_BYTES):
+        looked += len(piece)
+        # Words may lie where a very long line was cut into pieces.
+        if wanted in (carried + piece).lower() and found[-1:] != [line]:
+            found.append(line)
+        carried = b""
+        if not piece.endswith(b"\n"):
+            carried = piece[-len(wanted) :]
+            continue
+        line += 1
+        if looked >= most_bytes or len(found) >= most_found:
+            is_end = not file.peek(1)
+            return FoundLines(lines=tuple(found), to_line=line - 1, is_end=is_end)
+    last = line if carried else line - 1
+    return FoundLines(lines=tuple(found), to_line=last, is_end=True)
+
+
+#: Most bytes of text in one answer, and in one line; longer lines are cut and marked.
+CHUNK_BYTES, LINE_BYTES = 256_000, 16_000
+
+_LINE_MARK = " … [line cut]"
+_READ_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Lines `from_line` to `to_line`, 1-based; `to_line` < `from_line` if there are none.
+
+    `is_end`: there are no more lines at present. `missing`: no logs of that day are kept here.
+    `times`: from which line on which time counts.
+    """
+
+    from_line: int
+    to_line: int
+    text: str
+    is_end: bool
+    missing: bool = False
+    times: TimeChanges = ()
+
+
+def first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
+    """Return the first of the last lines that begin in the last CHUNK_BYTES; go to the start.
+
+    That is the last line if it is longer. While the log is `growing`, an unfinished one is no line.
+    """
+    finished, end, size = _count_lines(file)
+    count = finished + (end < size)
+    start = max(0, (end if growing else size) - CHUNK_BYTES)
+    earlier, begins_at, _ = _count_lines(file, start)
+    first = earlier + 1 if begins_at == start else earlier + 2
+    return max(1, count - limit + 1, min(first, finished if growing else count))
+
+
+def _count_lines(file: io.BufferedReader, most: int = sys.maxsize) -> tuple[int, int, int]:
+    """Count the line feeds in the first `most` bytes; go back to the start.
+
+    Returns their number, how many bytes there are up to the last one, and how many in all.
+    """
+    count = end = size = 0
+    while data := file.read(min(most - size, _READ_BYTES)):
+        if found := data.count(b"\n"):
+            count, end = count + found, size + data.rindex(b"\n") + 1
+        size += len(data)
+    file.seek(0)
+    return count, end, size
+
+
+def skip(file: io.BufferedReader, count: int) -> bool:
+    """Move past `count` lines; return False if there are fewer."""
+    while count:
+        at = file.tell()
+        data = file.read(_READ_BYTES)
+        if not data:
+            return False
+        found = data.count(b"\n")
+        if found >= count:
+            end = -1
+            for _ in range(count):
+                end = data.index(b"\n", end + 1)
+            file.seek(at + end + 1)
+            return True
+        count -= found
+    return True
+
+
+def take(file: io.BufferedReader, path: str, from_line: int, limit: int, *, growing: bool) -> Lines:
+    """Return up to `limit` lines and CHUNK_BYTES from the file's place on, which is `from_line`.
+
+    While the log is `growing`, an unfinished last line is left out. `path` is the file's.
+    """
+    taken: list[str] = []
+    offsets: list[int] = []
+    size = 0
+    while len(taken) < limit and size < CHUNK_BYTES:
+        offset = file.tell()
+        line = file.readline(LINE_BYTES)
+        is_whole = line.endswith(b"\n") or _skip_rest(file, line)
+        if not line or (growing and not is_whole):
+            break
+        size += len(line)
+        taken.append(_as_text(line))
+        offsets.append(offset)
+    last_change_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+    return Lines(
+        from_line=from_line,
+        to_line=from_line + len(taken) - 1,
+        text="\n".join(taken),
+        is_end=not file.peek(1),
+        times=line_times.changes(path, offsets, from_line, last_change_ms),
+    )
+
+
+def _skip_rest(file: io.BufferedReader, line: bytes) -> bool:
+    """Move to the end of a partly read line; return False if the file ends before that."""
+    if len(line) < LINE_BYTES:
+        return False
+    while piece := file.readline(_READ_BYTES):
+        if piece.endswith(b"\n"):
+            return True
+    return False
+
+
+def _as_text(line: bytes) -> str:
+    text = line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="replace")
+    return text if len(line) < LINE_BYTES or line.endswith(b"\n") else text + _LINE_MARK
+
 
 #: Most bytes of one run's log.
 CAP_BYTES = 50_000_000
@@ -129,10 +292,10 @@ class RunLogs:
         try:
             with _open(path) as file:
                 if at_end:
-                    from_line = log_lines.first_of_last(file, limit, growing=growing)
-                if not log_lines.skip(file, from_line - 1):
+                    from_line = first_of_last(file, limit, growing=growing)
+                if not skip(file, from_line - 1):
                     return _nothing(from_line)
-                return log_lines.take(file, path, from_line, max(0, limit), growing=growing)
+                return take(file, path, from_line, max(0, limit), growing=growing)
         except OSError:
             return _nothing(from_line, missing=not (self.folder / day).is_dir())
 
@@ -143,9 +306,9 @@ class RunLogs:
             return nothing
         try:
             with _open(f"{self._prefix}{day}/{int(run_id)}.log") as file:
-                if not log_lines.skip(file, max(1, from_line) - 1):
+                if not skip(file, max(1, from_line) - 1):
                     return nothing
-                return log_search.find(file, words, max(1, from_line))
+                return find(file, words, max(1, from_line))
         except OSError:
             return nothing
 

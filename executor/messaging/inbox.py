@@ -8,13 +8,13 @@ from typing import Any
 
 import structlog
 
+from warren.broker.codec import unpacked
 from warren.broker.errors import BadMessage, Expired, Malformed, Oversized
 from warren.broker.messages.to_executor import Question, Trigger, Triggers
 from warren.broker.messages.values import Message
 from warren.broker.signing import Direction, Sealer, cluster_of
 from warren.broker.topology import ASK_EXCHANGE
 from warren.broker.transport import Consumer, Delivery
-from warren.broker.trigger_packs import unpacked
 
 #: Most deliveries in one batch.
 BATCH_LIMIT = 100

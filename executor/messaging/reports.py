@@ -5,7 +5,7 @@ import msgspec
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import LOG_TAIL_BYTES, Outcome, cut_message
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import to_json
 
 

@@ -21,25 +21,21 @@ import structlog
 from warren.broker.catalogues import Told
 from warren.broker.messages.catalogue import Catalogue
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.codes import Reason, Why, Words
 from warren.executor.code_version import commit_of
 from warren.executor.errors import ScriptRefused
 from warren.executor.fork_server import frames
-from warren.executor.fork_server.orphans import end_marked
+from warren.executor.fork_server.termination import end_marked
 from warren.executor.logs.line_times import LineTimes
 from warren.executor.logs.log_limiter import LogLimiter
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.endings import Exit, Stop, channel_misused, cut_off, killed
-from warren.executor.processes.handed_ahead import HandedAhead
-from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.processes.interface import SlotEvents, SlotOptions, SlotPool
 from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import BATCH_RUNS, LookAhead
 from warren.executor.processes.pool import Pool, PoolEvents
-from warren.executor.processes.process_exits import ProcessExits
 from warren.executor.processes.script_files import Scripts
-from warren.executor.processes.slot_options import SlotOptions
-from warren.executor.processes.slot_runs import SlotRuns
+from warren.executor.processes.slot_runs import HandedAhead, ProcessExits, SlotRuns
 from warren.executor.processes.supervisor import ForkServerSupervisor
 
 #: Seconds between two checks of log sizes and idle processes.

@@ -15,10 +15,9 @@ import structlog
 
 from warren.broker.messages.catalogue import HandlerFacts
 from warren.executor.fork_server import frames, linux
-from warren.executor.fork_server.confinement import Confinement
+from warren.executor.fork_server.confinement import Confinement, keep_settings_secret
 from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS
-from warren.executor.fork_server.orphans import kill_and_reap
-from warren.executor.fork_server.secrecy import keep_settings_secret
+from warren.executor.fork_server.termination import kill_and_reap
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.processes.zygote_link import ZygoteLink
 

@@ -14,11 +14,10 @@ from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
+from warren.executor.disk import open_regular
 from warren.executor.logs.run_logs import RunLogs
-from warren.executor.processes.interface import SlotEvents
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
-from warren.executor.regular_files import open_regular
 
 #: Seconds between two reads of the run's output.
 _POLL_SECONDS = 0.05

@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 
 from warren.executor.fork_server import frames, linux, zygote
 from warren.executor.fork_server.confinement import Confinement
-from warren.executor.fork_server.orphans import marked
+from warren.executor.fork_server.termination import marked
 
 
 class ZygoteLink:

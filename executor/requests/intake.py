@@ -11,8 +11,7 @@ import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.codes import Reason, Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.run_states import Stage
 from warren.executor.lanes.active_runs import ActiveRuns

@@ -12,14 +12,13 @@ from warren.broker.messages.to_scheduler import (
     NotStarted,
 )
 from warren.broker.messages.values import ADDRESS_PATTERN, Message
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.broker.reasons.stored import to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.run_states import Stage
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Readiness
-from warren.executor.messaging.load import LoadMeter
+from warren.executor.messaging.heartbeat import LoadMeter
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.requests.intake import Intake
 

@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.events import Absence, News, Return
-from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.events import Absence, AlarmTargets, News, Return
 from warren.scheduler.alarms.targets import alarms_to, app_targets
 from warren.scheduler.membership.roster import Roster
-from warren.sql.alarms import alarms, rate_limit, recipients
-from warren.sql.alarms.recipients import AppAlarm, WaitingApp
+from warren.sql.alarms import alarms, rate_limit
+from warren.sql.alarms.alarms import AppAlarm, WaitingApp
 from warren.sql.engine import Database
 from warren.sql.instants import is_within
 from warren.sql.registry import presence
@@ -63,8 +62,8 @@ class AbsenceWatch:
             return self._round_seconds
         apps, newest = self._database.read(
             lambda session: (
-                recipients.waiting_apps(session),
-                recipients.newest_of_apps(session, _SUBJECTS),
+                alarms.waiting_apps(session),
+                alarms.newest_of_apps(session, _SUBJECTS),
             )
         )
         changed = [
@@ -85,7 +84,7 @@ class AbsenceWatch:
     def _add_alarms(self, session: Session, apps: list[WaitingApp], now_ms: int) -> None:
         if not rate_limit.hold_lock_row(session):
             return  # another scheduler is doing this; the next check sees its alarms
-        newest = recipients.newest_of_apps(session, _SUBJECTS)
+        newest = alarms.newest_of_apps(session, _SUBJECTS)
         heard = presence.last_heard(session)
         absence_ms = int(self._absence_seconds * 1000)
         for app in apps:
@@ -98,7 +97,7 @@ class AbsenceWatch:
             elif not is_within(heard.get(app.name, 0), now_ms, absence_ms):
                 # An executor that another scheduler has heard recently is not absent.
                 seconds = round(self._roster.absent_seconds(app.name))
-                jobs = recipients.count_enabled(session, app.id)
+                jobs = alarms.count_enabled(session, app.id)
                 news = Absence(app=app.name, seconds=seconds, jobs=jobs)
                 self._add(session, app, rate_limit.ABSENCE, news, now_ms)
 

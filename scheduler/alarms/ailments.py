@@ -3,13 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 
-from warren.scheduler.alarms.events import Ailing
-from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.events import Ailing, AlarmTargets
 from warren.scheduler.alarms.targets import alarms_to, app_targets
 from warren.scheduler.membership.roster import Roster
-from warren.sql.alarms import alarms, recipients
-from warren.sql.alarms.alarms import NewAlarm
-from warren.sql.alarms.recipients import WaitingApp
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import NewAlarm, WaitingApp
 from warren.sql.engine import Database
 from warren.sql.instants import HOUR_MS
 
@@ -55,7 +53,7 @@ class AilmentWatch:
         self._next_at = now + ROUND_SECONDS
         cases = [
             (app, address, case)
-            for app in self._database.read(recipients.waiting_apps)
+            for app in self._database.read(alarms.waiting_apps)
             for address, case in self._cases(app.name)
         ]
         self._since = {case: self._since.get(case, now) for _, _, case in cases}

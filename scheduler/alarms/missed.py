@@ -9,12 +9,10 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.events import Missed
-from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.events import AlarmTargets, Missed
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.sql.alarms import alarms, recipients
-from warren.sql.alarms.alarms import NewAlarm
-from warren.sql.alarms.recipients import JobRecipients
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import JobRecipients, NewAlarm
 from warren.sql.models import SkippedTicks
 from warren.sql.registry import pauses, uptimes
 from warren.sql.registry.pauses import EVERY_APP, PauseRow
@@ -33,7 +31,7 @@ def add_alarms(
     known = pauses.known(session)
     began: dict[int, int] = {}
     news: list[NewAlarm] = []
-    for job in recipients.job_targets(session, of_jobs).values():
+    for job in alarms.job_targets(session, of_jobs).values():
         held = [one for one in known if one.app_id in (EVERY_APP, job.app_id)]
         unasked = [skip for skip in of_jobs[job.id] if not any(_holds(one, skip) for one in held)]
         if not unasked:

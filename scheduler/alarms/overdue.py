@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.events import Overdue
-from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.events import AlarmTargets, Overdue
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.sql.alarms import alarms, recipients
-from warren.sql.alarms.alarms import NewAlarm
-from warren.sql.alarms.recipients import JobRecipients
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import JobRecipients, NewAlarm
 from warren.sql.instants import HOUR_MS
 from warren.sql.models import SkippedTicks
 
@@ -32,7 +30,7 @@ def add_alarms(
         return
     job_ids = {skip.job_id for skip, _ in skips}
     alarmed = alarms.jobs_alarmed(session, job_ids, _SUBJECT, since_ms=now_ms - HOUR_MS)
-    jobs = recipients.job_targets(session, job_ids - alarmed)
+    jobs = alarms.job_targets(session, job_ids - alarmed)
     first: Mapping[int, tuple[SkippedTicks, int]] = {
         skip.job_id: (skip, count) for skip, count in reversed(skips)
     }

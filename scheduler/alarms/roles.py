@@ -11,14 +11,12 @@ from warren.scheduler.alarms.absence import AbsenceWatch
 from warren.scheduler.alarms.ailments import AilmentWatch
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.message import MessageContext
-from warren.scheduler.alarms.channels.run_webhook import SignedWebhook
-from warren.scheduler.alarms.channels.sender import AlarmSender, Send
-from warren.scheduler.alarms.channels.slow_targets import SlowTargets
-from warren.scheduler.alarms.channels.webhook import Webhook
-from warren.scheduler.alarms.policy import AlarmPolicy
+from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
+from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook
+from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.rounds import wake_conditions
+from warren.scheduler.rounds import pending_work
 from warren.scheduler.rounds.loop import Loop
 from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
 from warren.scheduler.rounds.role_loops import RoleLoops
@@ -58,22 +56,22 @@ class AlarmRoles:
         )
         ailments = AilmentWatch(database=database, roster=roster, defaults=policy.defaults)
         self.loops = RoleLoops(now_ms, work)
-        self._add("alarm rate limiter", limiter.tick, wake_conditions.alarm_rate_limiter)
+        self._add("alarm rate limiter", limiter.tick, pending_work.alarm_rate_limiter)
         self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
         self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
-        self._senders = [self._add("webhooks", webhook.tick, wake_conditions.webhooks)]
+        self._senders = [self._add("webhooks", webhook.tick, pending_work.webhooks)]
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
             signed = self._sender(
                 SignedWebhook(post, keys.of_webhooks).send, MessageKind.RUN_END, slow
             )
-            self._add(f"run webhooks {number}", signed.tick, wake_conditions.run_webhooks)
+            self._add(f"run webhooks {number}", signed.tick, pending_work.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
             mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
-            self._senders.append(self._add("mailer", mailer.tick, wake_conditions.mailer))
+            self._senders.append(self._add("mailer", mailer.tick, pending_work.mailer))
 
     def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
         return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)

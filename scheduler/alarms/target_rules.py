@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from warren.scheduler.alarms.channels.webhook_style import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
-from warren.scheduler.alarms.policy import WHENS, AlarmTargets, RunWebhook
+from warren.scheduler.alarms.events import WHENS, AlarmTargets, RunWebhook
 from warren.scheduler.problems import Code, Problem, Word, found, unknown_word
 
 

@@ -1,10 +1,8 @@
 """Who is notified of a failure, an absence or an end, by the columns of a job and its app."""
 
 from warren.scheduler.alarms.channels.webhook_style import style_of
-from warren.scheduler.alarms.events import News, to_text
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
-from warren.sql.alarms.alarms import MAIL, NewAlarm
-from warren.sql.alarms.recipients import JobRecipients, WaitingApp
+from warren.scheduler.alarms.events import AlarmTargets, News, RunWebhook, to_text
+from warren.sql.alarms.alarms import MAIL, JobRecipients, NewAlarm, WaitingApp
 
 
 def job_targets(job: JobRecipients, defaults: AlarmTargets) -> AlarmTargets:

@@ -16,9 +16,14 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.audit.fixed_delays import DelaySpan, audit_delays, audit_waiting
-from warren.scheduler.audit.late_starts import LateStartRule
-from warren.scheduler.audit.related_runs import audit_children, audit_shards
+from warren.scheduler.audit.related_runs import (
+    DelaySpan,
+    LateStartRule,
+    audit_children,
+    audit_delays,
+    audit_shards,
+    audit_waiting,
+)
 from warren.scheduler.audit.tally import JobTally, Tallies
 from warren.scheduler.schedules.registry import read_schedule
 from warren.scheduler.schedules.schedule import Schedule

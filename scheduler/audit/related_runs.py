@@ -2,6 +2,17 @@
 
 A child's run counts as missing only if the parent already had this child when its tick ended;
 which children a parent had earlier is not recorded.
+
+Decides which late starts break a job's late limit.
+
+A run may start late because its executor was full or absent. What counts is how long no scheduler
+could send it, or its app was paused: if that is over the limit and the policy is to skip such runs,
+it must not start at all.
+
+Audits fixed delays, whose ticks depend on when runs end and so cannot be recomputed.
+
+The first tick after a start is known. Each later tick is at least the delay after the one before,
+whose runs have all ended by then. The watermark is always a tick that was run or skipped.
 """
 
 from collections.abc import Sequence
@@ -12,12 +23,60 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.audit.tally import JobTally, Tallies
-from warren.scheduler.completion.tick_end import tick_end
+from warren.scheduler.completion.end import tick_end
+from warren.scheduler.membership.uptime import due_times
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.sql.batch import chunks
+from warren.sql.jobs import due_jobs
+from warren.sql.models import History
+from warren.sql.models.jobs import LATE_LIMIT_SECONDS
+from warren.sql.registry.uptimes import Downtime
+from warren.sql.run_status import RunStatus
 from warren.sql.runs import tick_rows
 from warren.sql.runs.run_rows import TickRun
-from warren.sql.runs.tick_rows import JobRange
+from warren.sql.runs.tick_rows import DelayedTick, JobRange, TickRow
 from warren.sql.runs.ticks import Tick, tick_of
+
+
+@dataclass(frozen=True, slots=True)
+class LateStartRule:
+    """The times in which nothing could be sent, for a job that skips what they make too late.
+
+    `changes` are the job's, in order: the limit counts that was in force when it was decided.
+    """
+
+    downtimes: Sequence[Downtime] = ()
+    changes: Sequence[History] = ()
+
+    @staticmethod
+    def of(
+        policy: str, downtimes: Sequence[Downtime], changes: Sequence[History]
+    ) -> "LateStartRule":
+        """Return the rule of a policy; one that makes up for missed runs forbids nothing."""
+        return LateStartRule(downtimes if policy == MisfirePolicy.DO_NOTHING else (), changes)
+
+    def forbids(self, row: TickRow | DelayedTick) -> bool:
+        """Whether the run started late although it should have been skipped."""
+        if row.late_due_at is None:
+            return False
+        limit_ms = self._limit_ms(row.decided_at)
+        each = (span for one in self.downtimes for span in due_times([one]))
+        return any(
+            span.from_ms <= row.late_due_at < span.over_ms - limit_ms
+            and row.routed_at >= span.over_ms
+            for span in (*each, *due_times(self.downtimes))
+        )
+
+    def _limit_ms(self, at_ms: int) -> int:
+        """Return the limit in force at an instant; before the first change, the first one.
+
+        The end of a schedule notes none.
+        """
+        known = [one for one in self.changes if one.late_limit]
+        before = [one.late_limit for one in known if one.changed_at <= at_ms]
+        first = known[0].late_limit if known else LATE_LIMIT_SECONDS
+        return 1_000 * (before[-1] if before else first)
+
 
 #: Longest time from a transaction's first read to its commit.
 LONGEST_TRANSACTION_MS = 30_000
@@ -147,3 +206,95 @@ def _heads_of_mended(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:
         return ()
     heads = {run.id for run in runs if (run.shard_index, run.attempt) == (0, 0)}
     return tuple(sorted(heads | {run.origin_id for run in runs if run.rerun_of is not None}))
+
+
+@dataclass(frozen=True, slots=True)
+class DelaySpan:
+    """A time in which a job was enabled with one delay: ticks in (`after_ms`, `until_ms`].
+
+    `anchor_ms` is the first tick. `last_ms` is the watermark at the end; None = not checked.
+    """
+
+    delay_ms: int
+    anchor_ms: int
+    after_ms: int
+    until_ms: int
+    last_ms: int | None
+    late_starts: LateStartRule
+
+
+def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
+    """Count a span's ticks, and find those that break the rules above."""
+    # Before the rows: a tick that is skipped meanwhile must not count as fired too.
+    skips = [
+        skip.from_at
+        for skip in tick_rows.skips(session, job.job_id)
+        if span.after_ms < skip.from_at <= span.until_ms
+    ]
+    bounds = {"after_ms": span.after_ms, "until_ms": span.until_ms}
+    ticks = tick_rows.delayed_ticks(session, job.job_id, **bounds)
+    # A tick that was planned and then skipped has a cancelled row and a skip.
+    skipped = set(skips)
+    rows = [
+        row for row in ticks if row.status != RunStatus.CANCELLED or row.scheduled_at not in skipped
+    ]
+    _count(job, rows, skips)
+    for row in rows:
+        if span.late_starts.forbids(row):
+            job.add_late(row.scheduled_at)
+    known = {row.scheduled_at for row in rows} | set(skips)
+    purged_until = tick_rows.purged_until(session, job.job_id)
+    for tick in sorted(_expected(span) - known):
+        job.due += 1
+        if tick <= purged_until:
+            job.purged += 1
+        else:
+            job.add_lost(tick)
+    _check_distances(span, job, rows, skips)
+
+
+def audit_waiting(session: Session, tallies: Tallies) -> None:
+    """Find jobs that wait for the end of a tick although none is open: they would wait forever.
+
+    Watermarks are read before and after: if one has risen, its job planned a tick meanwhile and is
+    not stuck.
+    """
+    before = due_jobs.watermarks(session)
+    at_work = tick_rows.busy_jobs(session)
+    after = due_jobs.watermarks(session)
+    for job_id in sorted(before.keys() - at_work):
+        if after.get(job_id) == before[job_id] and (job := tallies.of(job_id)):
+            job.add_lost(before[job_id], Why.NOTHING_SETS_NEXT())
+
+
+def _count(job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]) -> None:
+    cancelled = sum(row.status == RunStatus.CANCELLED for row in rows)
+    job.due += len(rows) + len(skips)
+    job.cancelled += cancelled
+    job.fired += len(rows) - cancelled
+    job.skipped += len(skips)
+
+
+def _expected(span: DelaySpan) -> set[int]:
+    """Return the ticks that must have been run or skipped: the first, and the watermark."""
+    return {
+        tick
+        for tick in (span.anchor_ms, span.last_ms)
+        if tick is not None and span.after_ms < tick <= span.until_ms
+    }
+
+
+def _check_distances(
+    span: DelaySpan, job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]
+) -> None:
+    decided = [(row.scheduled_at, row.open_runs, row.finished_at or 0) for row in rows]
+    decided += [(tick, 0, 0) for tick in skips]
+    last: tuple[int, int, int] | None = None
+    for tick, open_runs, finished_at in sorted(decided):
+        if last is not None:
+            last_tick, last_open, last_finished_at = last
+            if tick - last_tick < span.delay_ms:
+                job.add_doubled(tick, Why.TOO_NEAR())
+            elif last_open or last_finished_at > tick:
+                job.add_doubled(tick, Why.TICK_BEFORE_OPEN())
+        last = (tick, open_runs, finished_at)

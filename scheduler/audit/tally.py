@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason
 
 #: Most faults of each kind that a report lists; the rest is only counted.
 MOST_NAMED = 20

@@ -19,13 +19,13 @@ from warren.scheduler.jobs.rules import (
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import user_accounts
-from warren.sql.alarms import recipients
+from warren.sql.alarms import alarms
 from warren.sql.jobs import child_links
 from warren.sql.listings import app_listing
 from warren.sql.metrics import counts
 from warren.sql.models import App
 from warren.sql.registry import apps
-from warren.sql.registry.liveness import ProcessState, state
+from warren.sql.registry.presence import ProcessState, state
 
 #: Most jobs that a refusal names.
 JOBS_NAMED = 5
@@ -130,7 +130,7 @@ class AppCommands:
 def _apply_spec(session: Session, app: App, spec: AppSpec) -> None:
     apps.list_addresses(session, app.id, spec.addresses)
     apps.set_route(session, app.id, spec.route)
-    recipients.set_app(session, app.id, columns_of(spec.alarm, spec.webhook))
+    alarms.set_app(session, app.id, columns_of(spec.alarm, spec.webhook))
 
 
 def app_record(app: App) -> dict[str, str]:

@@ -8,13 +8,13 @@ from enum import StrEnum
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
+from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.one_line import is_line
 from warren.scheduler.problems import Code, Problem
 from warren.sql.instants import LATEST_MS, iso, moment
 from warren.sql.models import App
-from warren.sql.registry import apps, drains, pauses, presence
+from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
 
 #: The end of a pause that does not end by itself; no time that anybody enters is before 0.
@@ -57,7 +57,7 @@ class ClusterCommands:
             if not row or not is_theirs or not actor.knows(apps.id_named(session, row.app)):
                 raise Problem(Code.NO_EXECUTOR, id=executor_id)
             now_ms = self._context.now_ms()
-            if not drains.request(session, row, now_ms):
+            if not presence.request(session, row, now_ms):
                 return False
             after = {"app": row.app, "boot": row.boot_id}
             action = Action.EXECUTOR_DRAIN

@@ -1,6 +1,9 @@
-"""Edits, starts, stops and deletes jobs, in the caller's transaction."""
+"""Edits, starts, stops and deletes jobs, in the caller's transaction.
 
-from collections.abc import Iterator, Mapping, Sequence
+Changes the children of jobs, in the caller's transaction.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,20 +18,95 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_edits import Edit, edit_of, is_to_start
 from warren.scheduler.commands.new_jobs import new_row
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.commands.script_changes import apply_script
-from warren.scheduler.explanations import explanation
-from warren.scheduler.jobs.audit_records import record_of, record_of_fields
-from warren.scheduler.jobs.fields import columns_of
-from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.problems import Problem
+from warren.scheduler.commands.scripts import apply_script
+from warren.scheduler.jobs import dependencies
+from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
+from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
+from warren.scheduler.jobs.spec import JobSpec, columns_of
+from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
 from warren.sql.instants import at
-from warren.sql.jobs import changed_jobs, child_links, jobs, script_versions
+from warren.sql.jobs import child_links, due_jobs, job_names, jobs, script_versions
 from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import planned_runs, transitions
+
+
+class ChildChanges:
+    """Links jobs on behalf of one actor, and writes audit log entries.
+
+    Jobs in apps that the actor may not see cannot become children; they keep their present parents
+    and are never named.
+    """
+
+    def __init__(self, context: CommandContext) -> None:
+        self._note = context.note_job
+        self._actor = context.actor
+
+    def link(self, session: Session, app_id: int, spec: JobSpec, now_ms: int) -> str | None:
+        """Set the children of a stored job; return a sentence about what changed.
+
+        Raises:
+            Problem: a child is unknown, or the job is its own descendant.
+
+        """
+        job = job_names.find_in_app(session, app_id, spec.name)
+        assert job is not None
+        family = Family(job.id, app_id, spec.app, spec.name, spec.children)
+        links = self.changes(KnownJobs(session), [family])
+        self.write(session, links, now_ms)
+        return links[0].words if links else None
+
+    def changes(self, known: KnownJobs, families: Sequence[Family]) -> list[Link]:
+        """Return the links that are to change, and have `known` know them; only reads.
+
+        Raises:
+            Problem: a child is unknown, there are too many, or a job is its own descendant.
+
+        """
+        links = [
+            one for one in dependencies.link(known, families, self._actor.app_ids) if one.words
+        ]
+        known.plan(links)
+        self._refuse_circles(known, [one.job_id for one in links])
+        return links
+
+    def write(self, session: Session, links: Sequence[Link], now_ms: int) -> None:
+        """Lock jobs and give them their new children."""
+        locked = jobs.lock_all(session, [link.job_id for link in links])
+        for job in locked.values():
+            job.update_time = at(now_ms)
+        child_links.set_children(session, [(locked[one.job_id], one.after) for one in links])
+        for link in links:
+            self._note(
+                session,
+                Action.JOB_UPDATE,
+                locked[link.job_id],
+                now_ms,
+                before=record_of_children(link.before),
+                after=record_of_children(link.after),
+            )
+
+    def _refuse_circles(self, known: KnownJobs, job_ids: Collection[int]) -> None:
+        try:
+            dependencies.refuse_circles(known, job_ids)
+        except Problem as circle:
+            if self._actor.app_ids is None:
+                raise
+            facts = {name: circle.facts[name] for name in ("app", "job")}
+            raise Problem(Code.HIDDEN_CIRCLE, "children", **facts) from None
+
+    def refuse_orphans(self, known: KnownJobs, job_ids: Collection[int]) -> None:
+        """Raise Problem if jobs to be deleted are children of jobs that stay."""
+        try:
+            dependencies.refuse_orphans(known, job_ids)
+        except Problem:
+            visible = known.app_ids(self._actor.app_ids)
+            if all(row.app in visible for row in known.parents(job_ids)):
+                raise
+            raise Problem(Code.STILL_A_HIDDEN_CHILD) from None
 
 
 class ChangeAction(StrEnum):
@@ -107,7 +185,7 @@ class JobChanges:
         these = [(locked[job_id], spec) for job_id, spec in wanted]
         edits = self._edit(session, these, now_ms)
         stopped, started = self._switch(session, these, now_ms)
-        changed_jobs.write(session, locked.values())
+        due_jobs.write(session, locked.values())
         return [_applied(edit, _state_of(edit.job.id, stopped, started)) for edit in edits]
 
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:

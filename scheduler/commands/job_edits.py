@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from warren.scheduler.commands.script_changes import has_script, script_change
-from warren.scheduler.jobs.edit_summary import differences, script_difference
-from warren.scheduler.jobs.fields import Field, changed
-from warren.scheduler.jobs.script_source import normal_source
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.commands.scripts import has_script, script_change
+from warren.scheduler.jobs.audit_records import differences, script_difference
+from warren.scheduler.jobs.script_cache import normal_source
+from warren.scheduler.jobs.spec import Field, JobSpec, changed
 from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
 from warren.scheduler.schedules.registry import ZONED_KINDS
 from warren.sql.models import Job

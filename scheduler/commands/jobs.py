@@ -7,15 +7,14 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.child_changes import ChildChanges
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import JobChanges
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
+from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import fingerprint, job_spec
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import child_links, history, job_names
 from warren.sql.models import App, Job

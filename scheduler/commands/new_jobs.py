@@ -11,10 +11,8 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import record_of_new
-from warren.scheduler.jobs.fields import columns_of
-from warren.scheduler.jobs.script_cache import script_type
-from warren.scheduler.jobs.script_source import normal_source
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.script_cache import normal_source, script_type
+from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Problem
 from warren.sql.accounts import audit_log
 from warren.sql.alarms import watches

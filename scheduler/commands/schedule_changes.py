@@ -11,18 +11,16 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.explanations import explanation
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.stop_reasons import has_ended, is_by_person
-from warren.scheduler.membership.schedulers_zone import cluster_zone
-from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.no_schedule import NoSchedule
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.problems import Code, Problem, explanation
+from warren.scheduler.schedules.registry import NoSchedule, read_schedule
 from warren.scheduler.schedules.schedule import Schedule
 from warren.sql.alarms import watches
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import history
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.metrics import counts
 from warren.sql.models import Job, SkippedTicks
 from warren.sql.run_status import BY_SCHEDULE, OPEN, Kind

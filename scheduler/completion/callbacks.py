@@ -22,12 +22,11 @@ from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.bisection import bisect
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.completion.completion import Tally
-from warren.scheduler.completion.end import End
-from warren.scheduler.completion.reported_ends import end_of, plausible_instant
+from warren.scheduler.completion.end import End, end_of, plausible_instant
 from warren.scheduler.completion.run_ender import RunEnder
-from warren.scheduler.explanations import fault_of
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.problems import fault_of
 from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence

@@ -11,15 +11,14 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
-from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
-from warren.scheduler.completion import failure_alarms
-from warren.scheduler.completion.end import End
+from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.completion import follow_ups
+from warren.scheduler.completion.end import End, with_plausible_instants
 from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
 from warren.scheduler.completion.plain_successes import PlainSuccess, end_plain, split
-from warren.scheduler.completion.reported_ends import with_plausible_instants
 from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
-from warren.scheduler.explanations import explanation
 from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.problems import explanation
 from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToRun
@@ -131,9 +130,7 @@ class Completion:
         alarming = [
             (row, end) for row, end in last if not is_withdrawn(row, known.get(row.job_id), end)
         ]
-        failure_alarms.keep(
-            session, alarming, failures, self._alarm_defaults, now_ms=self._now_ms()
-        )
+        follow_ups.keep(session, alarming, failures, self._alarm_defaults, now_ms=self._now_ms())
         last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
         # Last: the row of a new attempt, written by now, keeps its tick open.
         return planned + self._follow_ups.follow(session, last_attempts)

@@ -1,13 +1,98 @@
 """How a run ended: what every role that ends runs says to completion.
 
 The functions make the ends that several roles decide.
+
+What an executor's final report on a run means for its row. Pure.
+
+Whether a tick is over, and how it ended: a pure decision over all its shards and attempts.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from warren.broker.reasons.reason import Words
-from warren.sql.run_status import RunStatus
+from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
+from warren.broker.reasons.codes import Words
+from warren.broker.reasons.stored import from_json
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs.successes import SentTo
+from warren.sql.runs.ticks import Tick
+
+
+class Attempt(Protocol):
+    """A run, with what decides how its tick ended: one attempt of one shard."""
+
+    @property
+    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    @property
+    def origin_id(self) -> int: ...  # noqa: D102
+    @property
+    def shard_index(self) -> int: ...  # noqa: D102
+    @property
+    def shard_total(self) -> int: ...  # noqa: D102
+    @property
+    def attempt(self) -> int: ...  # noqa: D102
+    @property
+    def status(self) -> str: ...  # noqa: D102
+    @property
+    def finished_at(self) -> int | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickEnd:
+    """A tick of which every shard has ended.
+
+    `head_id` is its first run, of shard 0 and attempt 0 or, of re-runs, the one that is their
+    origin; None if that was cleared. `deciding_id` is the newest run of the first shard that did
+    not succeed, or else of the first shard. `status` is SUCCEEDED if the newest run of every shard
+    did, otherwise that of the deciding run; LOST if a shard has no run any more and the others
+    succeeded. `finished_at` is when the last run ended.
+    """
+
+    tick: Tick
+    head_id: int | None
+    deciding_id: int
+    status: RunStatus
+    finished_at: int
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the newest run of every shard succeeded."""
+        return self.status is RunStatus.SUCCEEDED
+
+
+def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
+    """Return how a tick ended; None while the newest run of a shard is open.
+
+    Args:
+        tick: the tick.
+        runs: all its runs by shard, origin and attempt, those of re-runs of its due time included;
+        at least one. This includes a coming retry, whose row is written together with the end of
+        the attempt before it.
+
+    """
+    last = {run.shard_index: run for run in runs}
+    if any(run.status not in FINAL for run in last.values()):
+        return None
+    bad = [run for run in last.values() if run.status != RunStatus.SUCCEEDED]
+    deciding = (bad or [*last.values()])[0]
+    shards = max(1, *(run.shard_total for run in runs))
+    is_whole = set(last) == set(range(shards))
+    first = next((run for run in runs if run.origin_id == tick.origin_id), None)
+    return TickEnd(
+        tick=tick,
+        head_id=first.id if first is not None and _is_head(first) else None,
+        deciding_id=deciding.id,
+        status=RunStatus(deciding.status) if bad or is_whole else RunStatus.LOST,
+        finished_at=max(run.finished_at or 0 for run in runs),
+    )
+
+
+def _is_head(first: Attempt) -> bool:
+    """Whether the first run of a tick that is left was the first one from the start."""
+    return first.attempt == 0 and (first.shard_index == 0 or first.id == first.origin_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,4 +164,75 @@ def cancelled(run_id: int, why: Words, now_ms: int) -> End:
         message=why,
         finished_at=now_ms,
         never_started=True,
+    )
+
+
+_STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
+#: Seconds before a run for which an executor had no room is sent again.
+FULL_SECONDS = 1.0
+
+
+#: How far before its routing, and after now, the reported start or end of a run may lie; in
+#: milliseconds.
+EARLY_MS, AHEAD_MS = DAY_MS, HOUR_MS
+
+
+def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) -> int:
+    """Return an instant that an executor reported, or now if it is implausible."""
+    earliest_ms = (now_ms if routed_at is None else routed_at) - EARLY_MS
+    return instant_ms if earliest_ms <= instant_ms <= now_ms + AHEAD_MS else now_ms
+
+
+def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> End:
+    """Return an end with its instants as they are recorded: plausible, and not after now."""
+    if end.sent_to is not None:
+        began = end.started_at
+        end = replace(
+            end,
+            finished_at=plausible_instant(end.finished_at, routed_at=routed_at, now_ms=now_ms),
+            started_at=began and plausible_instant(began, routed_at=routed_at, now_ms=now_ms),
+        )
+    if not (ahead_ms := ms_ahead(end, now_ms)):
+        return end
+    began = end.started_at
+    return replace(end, finished_at=now_ms, started_at=began and began - ahead_ms)
+
+
+def ms_ahead(end: End, now_ms: int) -> int:
+    """Return how far an end lies after now; it is recorded so much earlier, and so is its start.
+
+    An executor's clock may be ahead, and the database's may have been set back. What follows an
+    end, like a fixed delay's next tick, goes by what is recorded, and so does the audit.
+    """
+    return max(0, end.finished_at - now_ms)
+
+
+def end_of(report: Finished | NotStarted, sent_to: SentTo, now_ms: int) -> End:
+    """Return the end of a run that was sent to the boot that reports it."""
+    if isinstance(report, NotStarted):
+        return _never_started(report, sent_to, now_ms)
+    return _finished(report, sent_to)
+
+
+def _never_started(report: NotStarted, sent_to: SentTo, now_ms: int) -> End:
+    return never_started(
+        report.run_id,
+        from_json(report.why) or report.reason,
+        now_ms,
+        sent_to=sent_to,
+        least_wait_seconds=FULL_SECONDS if report.is_full else 0.0,
+    )
+
+
+def _finished(report: Finished, sent_to: SentTo) -> End:
+    return End(
+        run_id=report.run_id,
+        status=_STATUS[report.outcome],
+        message=from_json(report.why) or report.message,
+        finished_at=report.finished_at_ms,
+        started_at=report.started_at_ms or None,
+        log_tail=report.log_tail,
+        alone_of_job=report.alone_of_job or None,
+        due_at=report.due_at_ms or None,
+        sent_to=sent_to,
     )

@@ -4,6 +4,8 @@ They are planned in the transaction that ends the tick's last run. A re-run ends
 each shard is judged by its newest run. Two schedulers that end the last
 two shards at the same time would each see the other's still open. So the tick's first run is locked
 before anything is counted: the second one then sees what the first one wrote.
+
+Stores alarms of failed ticks, in the transaction that ends their last attempt.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,19 +14,96 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy.orm import Session
 
+from warren.scheduler.alarms.events import (
+    MESSAGE_LENGTH,
+    NOBODY,
+    TAIL_LENGTH,
+    AlarmTargets,
+    Failure,
+)
+from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion import run_webhooks
-from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.scheduler.completion.end import End, TickEnd, tick_end
 from warren.scheduler.jobs.new_run import run_of
 from warren.scheduler.schedules.registry import WAITING_KINDS, read_schedule
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import JobRecipients, NewAlarm, RunAlarm
 from warren.sql.ids import RunIds
-from warren.sql.jobs import child_links, due_jobs, parked
+from warren.sql.jobs import child_links, due_jobs
 from warren.sql.jobs.child_links import Followed
-from warren.sql.jobs.due_jobs import JobToPlan
-from warren.sql.jobs.parked import ParkedJob
-from warren.sql.run_status import Kind, RunStatus
+from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
+from warren.sql.run_status import FAILURES, Kind, RunStatus
 from warren.sql.runs import planning, queries, ticks, transitions
-from warren.sql.runs.run_rows import LockedRun
+from warren.sql.runs.run_rows import FailedRun, LockedRun
 from warren.sql.runs.ticks import Tick, tick_of
+
+
+def keep(
+    session: Session,
+    last: Sequence[tuple[LockedRun, End]],
+    failures: Mapping[int, FailedRun],
+    defaults: AlarmTargets,
+    *,
+    now_ms: int,
+) -> None:
+    """Store an alarm for each target of each failed tick, one for all shards of a tick.
+
+    `last` are runs, as read before, with their ends, that are not retried; `failures` are the
+    failed attempts before them. A run about which nobody is alerted is marked so. A run that
+    somebody asked to kill raises no alarm.
+    """
+    failed = [
+        (run, end)
+        for run, end in last
+        if (end.status in FAILURES or run.id in failures) and run.kill_requested_at is None
+    ]
+    if not failed:
+        return
+    jobs = alarms.job_targets(session, {run.job_id for run, _ in failed})
+    kept: list[NewAlarm] = []
+    unheard: list[int] = []
+    for run, end in failed:
+        job = jobs.get(run.job_id)
+        targets = NOBODY if job is None else job_targets(job, defaults)
+        if job is None or not targets:
+            unheard.append(run.id)
+        else:
+            kept += alarms_to(
+                targets,
+                _news(run, end, failures.get(run.id), job),
+                f"tick:{run.job_id}:{run.scheduled_at}:{run.origin_id}",
+                now_ms=now_ms,
+                app_id=run.app_id,
+                job_id=run.job_id,
+                run_id=run.id,
+            )
+    alarms.add(session, kept)
+    alarms.mark_runs(session, unheard, RunAlarm.NOBODY_TO_TELL)
+
+
+def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipients) -> Failure:
+    return Failure(
+        app=job.app,
+        job=job.name,
+        run_id=run.id,
+        scheduled_at=run.scheduled_at,
+        finished_at=end.finished_at,
+        timezone=job.timezone or "",
+        status=end.status.value,
+        message=_message(end, failure)[:MESSAGE_LENGTH],
+        address=run.address or "",
+        attempts=run.attempt + 1,
+        shard=f"{run.shard_index}/{run.shard_total}" if run.shard_total > 1 else "",
+        log_tail=(end.log_tail or (failure and failure.log_tail) or "")[-TAIL_LENGTH:],
+    )
+
+
+def _message(end: End, failure: FailedRun | None) -> str:
+    if failure is None:
+        return str(end.message)
+    before = f"attempt {failure.attempt + 1} {failure.status}: {failure.message or ''}"
+    return f"{end.message}; {before}"
+
 
 log = structlog.get_logger()
 
@@ -103,7 +182,7 @@ class FollowUps:
         if not over:
             return
         waiting = [
-            job for job in parked.lock(session, over) if _is_last(session, job, over[job.id].tick)
+            job for job in due_jobs.lock(session, over) if _is_last(session, job, over[job.id].tick)
         ]
         if waiting:
             due_jobs.advance(

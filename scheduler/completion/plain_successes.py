@@ -11,9 +11,8 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import cut_message
-from warren.scheduler.completion.end import End
+from warren.scheduler.completion.end import AHEAD_MS, EARLY_MS, End, ms_ahead
 from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
-from warren.scheduler.completion.reported_ends import AHEAD_MS, EARLY_MS, ms_ahead
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.jobs import child_links
 from warren.sql.run_status import RunStatus

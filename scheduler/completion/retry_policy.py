@@ -4,8 +4,8 @@ from bisect import bisect_left
 
 from warren.scheduler.completion.end import End
 from warren.scheduler.jobs.stop_reasons import is_by_person
-from warren.sql.job_choices import DeliveryGuarantee
 from warren.sql.jobs.jobs import JobToRun
+from warren.sql.models.jobs import DeliveryGuarantee
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun, PlannedRun

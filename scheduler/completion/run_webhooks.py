@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.events import MESSAGE_LENGTH, TickNews, to_text
-from warren.scheduler.alarms.policy import RunWebhook
-from warren.scheduler.completion.tick_end import TickEnd
-from warren.sql.alarms import alarms, recipients
-from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm
-from warren.sql.alarms.recipients import JobRecipients
+from warren.scheduler.alarms.events import MESSAGE_LENGTH, RunWebhook, TickNews, to_text
+from warren.scheduler.completion.end import TickEnd
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, JobRecipients, NewAlarm
 from warren.sql.jobs.child_links import Followed
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import EndedRun
@@ -30,7 +28,7 @@ def keep(
     ]
     if not heard:
         return
-    jobs = recipients.job_targets(session, {end.tick.job_id for end in heard})
+    jobs = alarms.job_targets(session, {end.tick.job_id for end in heard})
     runs = queries.ended(session, [end.deciding_id for end in heard])
     full = {job_id for job_id in jobs if alarms.are_unsent(session, job_id, MOST_UNSENT)}
     kept = []

@@ -5,21 +5,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warren.broker.messages.to_scheduler import Ailment
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Words
 from warren.scheduler.completion.end import End
-from warren.scheduler.dispatch.jobs_aside import Place
+from warren.scheduler.dispatch.workload import Place
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.membership.catalogues import Abilities, Need
 from warren.scheduler.metrics.run_counts import Ended
-from warren.scheduler.routing.added_routes import Asked, Decision
 from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probes import Undecided
+from warren.scheduler.routing.routes import Asked, Decision
 from warren.scheduler.triggers.messages import RoutedTrigger
 from warren.sql.explanation import Explanation
-from warren.sql.job_choices import DEFAULT_ROUTE
+from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
-from warren.sql.runs.shards import Shard
+from warren.sql.runs.ticks import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from warren.scheduler.completion.completion import Completion
-from warren.scheduler.dispatch import expansion
+from warren.scheduler.dispatch import run_routing
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
 from warren.scheduler.dispatch.route_resolver import RouteResolver
 from warren.scheduler.dispatch.run_routing import RunRouting
@@ -131,7 +131,7 @@ class Claimer:
         node = self._context.node
         if outcome.routed:
             transitions.route(session, outcome.routed, node=node, now_ms=now_ms)
-        expansion.write(session, outcome.totals, outcome.shards, node=node, now_ms=now_ms)
+        run_routing.write(session, outcome.totals, outcome.shards, node=node, now_ms=now_ms)
         route_memory.store(session, outcome.memories)
         transitions.explain(session, outcome.explained)
         if outcome.ends:

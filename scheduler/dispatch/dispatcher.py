@@ -19,14 +19,13 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, undelivered
 from warren.scheduler.dispatch.claimer import Claimer
-from warren.scheduler.dispatch.destinations import Destinations
-from warren.scheduler.dispatch.jobs_aside import JobsAside
-from warren.scheduler.dispatch.pauses import Pauses
-from warren.scheduler.dispatch.route_resolver import RouteResolver
-from warren.scheduler.dispatch.trigger_sender import TriggerSender
-from warren.scheduler.explanations import fault_of
+from warren.scheduler.dispatch.confirmations import TriggerSender
+from warren.scheduler.dispatch.missed_runs import Pauses
+from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
+from warren.scheduler.dispatch.workload import JobsAside
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.problems import fault_of
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import pauses
 from warren.sql.runs import due_runs

@@ -14,21 +14,19 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import missed, overdue
-from warren.scheduler.alarms.policy import NOBODY, AlarmTargets
+from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.bisection import bisect
-from warren.scheduler.explanations import explanation, fault_of
 from warren.scheduler.jobs.new_run import run_of
 from warren.scheduler.jobs.zone_change import ZoneChange
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.problems import explanation, fault_of
 from warren.scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
 from warren.scheduler.schedules.registry import read_schedule
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import due_jobs, history
-from warren.sql.jobs.due_jobs import JobToPlan
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS, JobToPlan
 from warren.sql.models import SkippedTicks
 from warren.sql.run_status import LATE_MS
 from warren.sql.runs import due_runs, planning

@@ -1,20 +1,69 @@
-"""Asks a run's route for a destination, with all that the route may look at."""
+"""Asks a run's route for a destination, with all that the route may look at.
+
+Where an app's runs may go now: which executors are online, healthy, and have room.
+"""
 
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Why, Words
 from warren.scheduler.dispatch.claim import ClaimFacts
+from warren.scheduler.dispatch.workload import Place, Workload
 from warren.scheduler.membership.catalogues import Need
-from warren.scheduler.routing import added_routes, routes
-from warren.scheduler.routing.added_routes import Asked, Decision
+from warren.scheduler.membership.registration import AppSettings
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.routing import routes
 from warren.scheduler.routing.choice import Choice, Memory, Router, RouteRequest
 from warren.scheduler.routing.probe_answers import Candidates
 from warren.scheduler.routing.probes import Probes, Undecided
+from warren.scheduler.routing.routes import Asked, Decision
 from warren.sql.jobs.jobs import JobToRun
+from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
+
+
+class Destinations:
+    """The executors of all apps, as the dispatcher sees them; used by its thread only."""
+
+    def __init__(self, roster: Roster, settings: AppSettings, workload: Workload) -> None:
+        self._roster = roster
+        self._settings = settings
+        self._workload = workload
+
+    def live(self, app: str) -> dict[str, str]:
+        """Return the boot id by address of an app's executors that take triggers."""
+        return self._roster.routable(app)
+
+    def room(self, app_id: int, live: dict[str, str]) -> int:
+        """Return how many more runs these addresses take in total."""
+        return self._workload.room(app_id, live)
+
+    def room_at(self, place: Place) -> int:
+        """Return how many more runs one address takes."""
+        app_id, address = place
+        return self._workload.room(app_id, [address])
+
+    def absent_seconds(self, app: str) -> float:
+        """Return how long no executor of an app has taken triggers."""
+        return self._roster.absent_seconds(app)
+
+    def facts(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimFacts:
+        """Return the facts that a claim decides on."""
+        listed, route = self._settings(app_id)
+        return ClaimFacts(
+            app_id=app_id,
+            app=app,
+            now_ms=now_ms,
+            live=live,
+            addresses=tuple(one for one in listed if one in live) if listed else tuple(live),
+            listed=listed,
+            away=tuple(one for one in listed if one not in live),
+            in_flight=self._workload.in_flight(app_id, live),
+            abilities=self._roster.abilities(app),
+            route=route or DEFAULT_ROUTE,
+            ailing=self._roster.ailing(app),
+        )
 
 
 class RouteFailed(ValueError):
@@ -108,7 +157,7 @@ class RouteResolver:
 
     def decide(self, asked: Sequence[Asked]) -> dict[int, Decision]:
         """Let added routes choose; called between two claims, as they are user code."""
-        return added_routes.decide(asked, self._routers, self._random)
+        return routes.decide(asked, self._routers, self._random)
 
     def ask(self, facts: ClaimFacts, undecided: Sequence[Undecided]) -> None:
         """Ask executors for the answers that routes need, and hold those jobs back meanwhile."""

@@ -1,34 +1,80 @@
-"""Decides about the runs of one claim, one after the other; it writes nothing."""
+"""Decides about the runs of one claim, one after the other; it writes nothing.
 
-from collections.abc import Callable
+Broadcasts: a claimed run becomes one shard for each executor.
+
+    0/0 PLANNED ──> 0/n ROUTED, and 1..n-1 inserted as ROUTED
+
+The number of shards never changes afterwards: a retry of shard i stays i/n.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
+from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Why, Words
 from warren.scheduler.completion import retry_policy
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.dispatch import expansion
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
 from warren.scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
 from warren.scheduler.dispatch.workload import Workload
-from warren.scheduler.explanations import explanation
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.routing.added_routes import Asked
+from warren.scheduler.problems import explanation
+from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.routing.choice import Choice, RouteRequest
 from warren.scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
 from warren.scheduler.routing.probes import Undecided
-from warren.scheduler.triggers.building import routed_trigger
-from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.scheduler.routing.routes import Asked
+from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.jobs import JobToRun
-from warren.sql.runs import transitions
+from warren.sql.runs import ticks, transitions
 from warren.sql.runs.run_rows import PlannedRun
-from warren.sql.runs.shards import Shard
+from warren.sql.runs.ticks import Shard
+
+
+def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
+    """Whether this claim decides the number of shards.
+
+    A first attempt was never routed, even if its job's route has changed since it was planned.
+    """
+    if job.route != Route.SHARDING_BROADCAST:
+        return False
+    return bool(run.shard_total == 0 or run.attempt == 0)
+
+
+def choices(request: RouteRequest) -> list[Choice]:
+    """Return the destination of each shard, by its index."""
+    total = len(request.candidates)
+    return [
+        Choice(address, Why.SHARD_OF(route=Route.SHARDING_BROADCAST, index=index, total=total))
+        for index, address in enumerate(request.candidates)
+    ]
+
+
+def shard_trigger(zero: RoutedTrigger, shard: Shard) -> RoutedTrigger:
+    """Return the trigger of a shard, based on that of shard 0."""
+    trigger = msgspec.structs.replace(
+        zero.trigger,
+        run_id=shard.run_id,
+        boot_id=shard.boot_id,
+        shard_index=shard.index,
+        shard_total=shard.total,
+    )
+    return RoutedTrigger(app=zero.app, address=shard.address, trigger=trigger)
+
+
+def write(
+    session: Session, totals: Mapping[int, int], others: Sequence[Shard], *, node: str, now_ms: int
+) -> None:
+    """Store the number of shards of routed runs, and insert the other shards."""
+    for run_id, total in totals.items():
+        ticks.number(session, run_id, total)
+    ticks.add(session, others, node=node, now_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +158,7 @@ class RunRouting:
     def _route(self, due: _Due) -> None:
         try:
             request = self._request(due)
-            if request.candidates and expansion.is_unexpanded(due.row, due.job):
+            if request.candidates and is_unexpanded(due.row, due.job):
                 self._broadcast(due, request)
                 return
             choice = self._resolver.choose(due.row, due.job, request, self._facts)
@@ -146,7 +192,7 @@ class RunRouting:
         if not all(self._has_room(address) for address in request.candidates):
             self.outcome.full_jobs[due.job.id] = None
             return
-        first, *others = expansion.choices(request)
+        first, *others = choices(request)
         zero = self._send(due, first, total)
         for index, run_id in enumerate(self._take_ids(total - 1), 1):
             shard = Shard(
@@ -160,7 +206,7 @@ class RunRouting:
                 message=self._explain(due.row, others[index - 1]),
             )
             self.outcome.shards.append(shard)
-            self._add(expansion.shard_trigger(zero, shard))
+            self._add(shard_trigger(zero, shard))
 
     def _send(self, due: _Due, choice: Choice, total: int) -> RoutedTrigger:
         row, address = due.row, choice.address or ""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from warren.scheduler.expectations.durations import seconds_of
 from warren.scheduler.expectations.expectations import (
     Expectations,
     Rule,
+    seconds_of,
     time_of,
     usual_factor,
 )

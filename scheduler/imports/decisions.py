@@ -11,10 +11,16 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.imports.import_outcomes import ImportAction
-from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportItems, digest, numbered
+from warren.scheduler.imports.items import (
+    ImportAction,
+    ImportedApp,
+    ImportedJob,
+    ImportItems,
+    digest,
+    numbered,
+)
+from warren.scheduler.jobs.past_spec import app_spec, fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import app_spec, fingerprint, job_spec
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
 from warren.sql.jobs import child_links

@@ -3,24 +3,253 @@
 First the run ids are raised, so that no new run gets the id and the log of an imported one. Then
 come apps and jobs, all stopped, then users and days. Last, the jobs that were started at the source
 are started here, when their children exist.
+
+Starts imported jobs at the tick where the source stopped: no due time is lost or run twice.
+
+The source's next tick is the first undecided one. Ticks between it and now are misfires, and each
+job's policy decides about them.
+
+Imports the past: day reports, and finished runs with their ids of the source.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
+from sqlalchemy.orm import Session
+
+from warren.scheduler.actor import Right
+from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.imports.decisions import Decider
-from warren.scheduler.imports.import_outcomes import Outcome
-from warren.scheduler.imports.items import ImportedRun, ImportItems
+from warren.scheduler.imports.items import (
+    ImportAction,
+    ImportedDay,
+    ImportedJob,
+    ImportedRun,
+    ImportItems,
+    Outcome,
+)
 from warren.scheduler.imports.job_import import JobImport
-from warren.scheduler.imports.past_runs import PastRunImport
-from warren.scheduler.imports.take_over import TakeOver
 from warren.scheduler.imports.user_import import StorePasswords, UserImport
+from warren.scheduler.problems import Problem
 from warren.sql.batch import chunks
-from warren.sql.imports import origins, past_runs
+from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB
+from warren.sql.instants import at, at_as_text
+from warren.sql.jobs import jobs
+from warren.sql.models import App, Job
+from warren.sql.run_status import Kind
+
+DAY = "day"
+#: Run ids that are skipped, so that no executor writes into the log of an imported run.
+GAP = 1_000_000
+
+
+class PastRunImport:
+    """Imports days and runs on behalf of one actor."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def raise_run_ids(self, highest: int) -> None:
+        """Make new runs get ids far above `highest`, the highest id of the source."""
+        self._context.write(
+            Right.ADMINISTER, lambda session: origins.raise_run_ids(session, highest + GAP)
+        )
+
+    def days(self, items: Sequence[ImportedDay], *, today: date, is_preview: bool) -> list[Outcome]:
+        """Import the days before today of which no run is counted here; return what was done."""
+
+        def unit(session: Session) -> list[Outcome]:
+            counted = origins.counted_days(session, [one.day for one in items])
+            kept = [_why_kept(one, counted.get(one.day), today) for one in items]
+            if not is_preview:
+                new = [one for one, why in zip(items, kept, strict=True) if not why]
+                counts = {one.day: (one.succeeded, one.failed) for one in new}
+                origins.add_days(session, counts, at=at(self._context.now_ms()))
+            return [_day_outcome(one, why) for one, why in zip(items, kept, strict=True)]
+
+        if is_preview:
+            return self._context.database.read(unit)
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def runs(
+        self, items: Iterable[ImportedRun], job_ids: Mapping[int, int], app_ids: Mapping[int, int]
+    ) -> tuple[int, int]:
+        """Import runs whose ids are free; return how many, and how many ids were taken.
+
+        `job_ids` and `app_ids` map the source's job ids to the ids here of the job and its app.
+        """
+        added = taken = 0
+        free = self._context.database.read(origins.jumped_run_ids)
+        for chunk in chunks(items):
+            rows = [
+                _row(one, job_ids[one.job_id], app_ids[one.job_id])
+                for one in chunk
+                if any(one.source_id in ids for ids in free)
+            ]
+
+            def unit(session: Session, rows: list[dict[str, object]] = rows) -> int:
+                ids = [int(str(row["id"])) for row in rows]
+                known = origins.known_run_ids(session, ids)
+                origins.add_runs(session, [row for row in rows if row["id"] not in known])
+                return len(known)
+
+            known = self._context.write(Right.ADMINISTER, unit)
+            added += len(rows) - known
+            taken += len(chunk) - len(rows) + known
+        return added, taken
+
+
+def _row(item: ImportedRun, job_id: int, app_id: int) -> dict[str, object]:
+    """Return the row of a run.
+
+    Every run gets the kind MANUAL and is its own origin, because the source has the cause only as
+    text.
+    """
+    due = at_as_text(item.triggered_ms)
+    return {
+        "id": item.source_id,
+        "app_id": app_id,
+        "job_id": job_id,
+        "address": item.address or None,
+        "handler": item.handler,
+        "param": item.param,
+        "sharding": item.sharding or None,
+        "retries_left": 0,
+        "due_second": due,
+        "trigger_code": item.codes[0],
+        "trigger_message": item.trigger_message,
+        "finished_second": at_as_text(item.finished_ms),
+        "handle_code": item.codes[1],
+        "message": item.message,
+        "alarm_status": 0,
+        "status": item.status.value,
+        "kind": Kind.MANUAL.value,
+        "scheduled_at": item.triggered_ms,
+        "due_at": item.triggered_ms,
+        "origin_id": item.source_id,
+        "shard_index": 0,
+        "shard_total": 1,
+        "attempt": 0,
+        "redeliveries": 0,
+        "started_at": item.triggered_ms,
+        "finished_at": item.finished_ms,
+    }
+
+
+def _why_kept(item: ImportedDay, counted: int | None, today: date) -> str:
+    """Return why a day's report stays as it is; empty if it is to be stored.
+
+    `counted` is the number of runs in the report here; None = there is none.
+    """
+    if item.day >= today:
+        return "it is not over"
+    if counted is None or (counted == 0 and item.succeeded + item.failed):
+        return ""
+    return "it has a report here"
+
+
+def _day_outcome(item: ImportedDay, why_not: str) -> Outcome:
+    return Outcome(
+        action=ImportAction.UNCHANGED if why_not else ImportAction.CREATE,
+        what=DAY,
+        source_id=item.source_id,
+        target_id=0,
+        name=item.day.isoformat(),
+        words=why_not,
+    )
+
+
+class TakeOver:
+    """Starts the jobs that are started at one source, with one transaction for each app."""
+
+    def __init__(self, context: CommandContext, source: str) -> None:
+        self._context = context
+        self._source = source
+        self._schedules = ScheduleChanges(context)
+
+    def preview(self, items: ImportItems) -> list[Outcome]:
+        """Return which jobs `write` would start, including jobs that are not imported yet."""
+
+        def unit(session: Session) -> list[Outcome]:
+            known = self._imported(session, [job.source_id for job in items.jobs])
+            return [
+                _outcome(job, known.get(job.source_id), self._why_not(session, job, known))
+                for job in items.jobs
+                if job.is_running
+            ]
+
+        return self._context.database.read(unit)
+
+    def write(self, items: ImportItems) -> list[Outcome]:
+        """Start the jobs that are started there and stopped here; return what was done."""
+        by_app: dict[str, list[ImportedJob]] = defaultdict(list)
+        for job in items.jobs:
+            if job.is_running:
+                by_app[job.spec.app].append(job)
+        return [outcome for of_app in by_app.values() for outcome in self._start_app(of_app)]
+
+    def _start_app(self, items: Sequence[ImportedJob]) -> list[Outcome]:
+        def unit(session: Session) -> list[Outcome]:
+            known = self._imported(session, [job.source_id for job in items])
+            return [self._start(session, item, known) for item in items]
+
+        return self._context.write(Right.ADMINISTER, unit)
+
+    def _start(self, session: Session, item: ImportedJob, known: dict[int, Job]) -> Outcome:
+        job = known.get(item.source_id)
+        why_not = self._why_not(session, item, known)
+        if job is None or why_not:
+            return _outcome(item, job, why_not or "it is not here")
+        job, now_ms = jobs.lock(session, job.id), self._context.now_ms()
+        try:
+            self._schedules.take_over(session, job, item.next_tick_ms, now_ms)
+        except Problem as problem:
+            return _outcome(item, job, str(problem))
+        self._context.note_job(session, Action.JOB_START, job, now_ms)
+        return _outcome(item, job, "")
+
+    def _imported(self, session: Session, source_ids: Sequence[int]) -> dict[int, Job]:
+        """Return the imported jobs that still exist, by their ids at the source."""
+        known = origins.read(session, self._source, JOB)
+        wanted = {one: known[one] for one in source_ids if one in known}
+        stored = origins.jobs(session, [origin.target_id for origin in wanted.values()])
+        return {
+            source_id: stored[origin.target_id]
+            for source_id, origin in wanted.items()
+            if origin.target_id in stored
+        }
+
+    def _why_not(self, session: Session, item: ImportedJob, known: dict[int, Job]) -> str:
+        job = known.get(item.source_id)
+        stays = "; ".join(map(str, item.stop_reasons)) or (job.stop_reason if job else "")
+        if stays:
+            return f"it stays stopped: {stays}"
+        if job is None:
+            return ""
+        if session.get_one(App, job.app_id).name != item.spec.app:
+            return f"it is in app {item.spec.app} there, but not here"
+        if job.is_enabled:
+            return "it is already started"
+        if origins.started(session, [job.id]):
+            return "it was started here before, and somebody has stopped it"
+        return ""
+
+
+def _outcome(item: ImportedJob, job: Job | None, why_not: str) -> Outcome:
+    return Outcome(
+        action=ImportAction.LEFT_OUT if why_not else ImportAction.START,
+        what=JOB,
+        source_id=item.source_id,
+        target_id=job.id if job else item.source_id,
+        name=f"{item.spec.app}/{job.name if job else item.spec.name}",
+        words=why_not,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +314,7 @@ class Importer:
         new = taken = 0
         for chunk in chunks(items):
             ids = [one.source_id for one in chunk]
-            known = self._context.database.read(partial(past_runs.known_run_ids, run_ids=ids))
+            known = self._context.database.read(partial(origins.known_run_ids, run_ids=ids))
             new += len(ids) - len(known)
             taken += len(known)
         return new, taken

@@ -1,16 +1,77 @@
-"""What an import brings in, in Warren's terms; produced by the readers of each source."""
+"""What an import brings in, in Warren's terms; produced by the readers of each source.
+
+The import report: whether each item of the source is the same here, different, or left out.
+
+The outcome of an import for each item.
+"""
 
 import hashlib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from enum import StrEnum
 
 import msgspec
 
-from warren.broker.reasons.reason import Reason
-from warren.scheduler.imports.findings import Finding
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.accounts.users import Role
 from warren.sql.run_status import RunStatus
+
+
+class ImportAction(StrEnum):
+    """What an import does with one item."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    UNCHANGED = "unchanged"
+    #: Changed both here and at the source; ours is kept.
+    CONFLICT = "conflict"
+    #: It was imported before and has been deleted here.
+    DELETED = "deleted here"
+    START = "start"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The outcome for one item; `what` is app, job, user or day."""
+
+    action: ImportAction
+    what: str
+    source_id: int
+    target_id: int
+    name: str
+    words: str = ""
+
+
+class Verdict(StrEnum):
+    """How an imported item compares with the source."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    STOPPED = "stopped"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the report: table, id, column and value at the source, and the verdict."""
+
+    verdict: Verdict
+    table: str
+    id: int
+    column: str = ""
+    value: str = ""
+    words: str = ""
+
+
+def counted(findings: Iterable[Finding]) -> dict[Verdict, int]:
+    """Return the number of findings by verdict."""
+    counts = Counter(finding.verdict for finding in findings)
+    return {verdict: counts[verdict] for verdict in Verdict}
+
 
 _LONGEST_NAME = 255
 

@@ -17,7 +17,7 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import JobChanges, new_job
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.commands.script_changes import apply_script
+from warren.scheduler.commands.scripts import apply_script
 from warren.scheduler.imports.child_links import LinkImport, LinkReport
 from warren.scheduler.imports.decisions import (
     AppStep,
@@ -28,8 +28,13 @@ from warren.scheduler.imports.decisions import (
     job_fingerprint,
     joined,
 )
-from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
-from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
+from warren.scheduler.imports.items import (
+    ImportAction,
+    ImportedApp,
+    ImportedJob,
+    ImportItems,
+    Outcome,
+)
 from warren.scheduler.jobs.audit_records import record_of
 from warren.scheduler.jobs.script_cache import script_type
 from warren.sql.imports import origins

@@ -12,8 +12,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.passwords import hash_password
 from warren.scheduler.commands.users import rights_record
 from warren.scheduler.imports.decisions import decide_change
-from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
-from warren.scheduler.imports.items import ImportedUser, digest
+from warren.scheduler.imports.items import ImportAction, ImportedUser, Outcome, digest
 from warren.sql.accounts import user_accounts, users
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.imports import origins

@@ -7,14 +7,12 @@ from typing import Any
 
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from warren.scheduler.alarms import target_rules
+from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectation_rules
-from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Tags
-from warren.scheduler.jobs.fields import RULED, Field
-from warren.scheduler.jobs.param import check_param
-from warren.scheduler.jobs.script_source import REMARK_LENGTH, check_source
-from warren.scheduler.jobs.spec import ROUTES, JobSpec
-from warren.scheduler.one_line import is_line
+from warren.scheduler.jobs.new_run import check_param
+from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
+from warren.scheduler.jobs.spec import ROUTES, RULED, Choice, Field, JobSpec, Line, Number, Tags
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.registry import read_schedule

@@ -1,26 +1,215 @@
-"""Jobs and apps as users describe them, in the same form for job file, API and console."""
+"""Jobs and apps as users describe them, in the same form for job file, API and console.
 
-from dataclasses import dataclass
-from typing import Annotated
+The kinds of job fields: which values each allows, how it is stored and how it is shown.
+
+The fields that `JobSpec` declares, and their conversion to and from a job's row.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from operator import attrgetter
+from typing import Annotated, Any, get_args, get_type_hints
 
 from warren.broker.messages.values import Block
-from warren.scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
+from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
-from warren.scheduler.jobs.field_kinds import (
-    Choice,
-    Expected,
-    Line,
-    Number,
-    Tags,
-    Text,
-    Texts,
-    TimeZone,
-    Webhook,
-    YesOrNo,
-)
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
-from warren.sql.job_choices import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
+from warren.sql.models import Job
+from warren.sql.models.jobs import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
+
+#: Characters shown of a changed value, and how many of them before the first difference.
+SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text, and the base of all kinds; NULL in a row is the empty text.
+
+    Attributes:
+        group: the mapping of the job file that holds the field; empty = the top level.
+        column: the attribute of the row, if its name differs from the field's.
+        custom: storing the field takes more than writing its column: a script has versions, and
+            an enabled job has a next tick.
+        is_secret: the audit log notes only whether the field is set.
+
+    """
+
+    _: KW_ONLY
+    group: str = ""
+    column: str = ""
+    custom: bool = False
+    is_secret: bool = False
+
+    def stored(self, value: Any) -> Any:
+        """Return the stored form of a value."""
+        return value
+
+    def value(self, stored: Any) -> Any:
+        """Return the value of a stored form."""
+        return stored or ""
+
+    def shown(self, value: Any) -> str:
+        """Return a value as people read it; empty = do not show it."""
+        return str(value)
+
+    def change(self, before: Any, after: Any) -> tuple[str, str]:
+        """Return two different values as an edit summary shows them."""
+        return _quoted(before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Text):
+    """One line of text without spaces at its ends, of up to `longest` characters."""
+
+    longest: int
+
+
+class TimeZone(Text):
+    """The IANA name of a time zone; empty, NULL in a row, is the scheduler's zone."""
+
+    __slots__ = ()
+
+    def stored(self, value: str) -> str | None:
+        """Return the name, or NULL for no zone."""
+        return value or None
+
+
+class Webhook(Text):
+    """A URL that anybody who knows it can post to."""
+
+    __slots__ = ()
+
+    def change(self, before: str, after: str) -> tuple[str, str]:
+        """Return both without the secret part."""
+        return _shown_webhook(before), _shown_webhook(after)
+
+
+class Texts(Text):
+    """Several texts, separated by commas in a row."""
+
+    __slots__ = ()
+
+    def stored(self, value: Sequence[str]) -> str:
+        """Return the texts joined by commas."""
+        return ",".join(value)
+
+    def value(self, stored: str | None) -> tuple[str, ...]:
+        """Return the separate texts."""
+        return tuple(text for text in (stored or "").split(",") if text)
+
+    def shown(self, value: Sequence[str]) -> str:
+        """Return the texts as a list for people."""
+        return ", ".join(value)
+
+    def change(self, before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
+        """Return both in their stored form."""
+        return _quoted(self.stored(before), self.stored(after))
+
+
+@dataclass(frozen=True, slots=True)
+class Tags(Texts):
+    """Up to `most` short words, each once, of up to `longest` characters with their commas."""
+
+    most: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Text):
+    """One of the `known` names."""
+
+    known: tuple[str, ...]
+
+    def change(self, before: str, after: str) -> tuple[str, str]:
+        """Return both as they are, without quotes; one that was not chosen is the default."""
+        return before or "default", after or "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Text):
+    """A whole number from `least` to `most`; with a `unit`, 0 means none."""
+
+    least: int
+    most: int
+    unit: str = ""
+
+    def value(self, stored: int) -> int:
+        """Return the stored number."""
+        return stored
+
+    def shown(self, value: int) -> str:
+        """Return the number with its unit."""
+        if not self.unit:
+            return str(value)
+        return f"{value} {self.unit}" if value else "none"
+
+    def change(self, before: int, after: int) -> tuple[str, str]:
+        """Return both in digits."""
+        return str(before), str(after)
+
+
+class Expected(Text):
+    """What is expected of the job: stored as JSON with the rules that are set, or NULL."""
+
+    __slots__ = ()
+
+    def stored(self, value: Expectations) -> str | None:
+        """Return the JSON, or NULL for nothing."""
+        return value.to_json()
+
+    def value(self, stored: str | None) -> Expectations:
+        """Return the expectations in a row."""
+        return Expectations.from_json(stored)
+
+    def change(self, before: Expectations, after: Expectations) -> tuple[str, str]:
+        """Return both as one line, without quotes."""
+        return str(before) or "nothing", str(after) or "nothing"
+
+
+class YesOrNo(Text):
+    """Yes or no, stored as 1 and -1; None, stored as 0, leaves it to the executor."""
+
+    __slots__ = ()
+
+    def stored(self, value: bool | None) -> int:
+        """Return 1, -1 or 0."""
+        return {None: 0, True: 1, False: -1}[value]
+
+    def value(self, stored: int) -> bool | None:
+        """Return True, False or None."""
+        return stored > 0 if stored else None
+
+    def shown(self, value: bool | None) -> str:
+        """Return "yes" or "no", or nothing if the executor decides."""
+        return {None: "", True: "yes", False: "no"}[value]
+
+    def change(self, before: bool | None, after: bool | None) -> tuple[str, str]:
+        """Return both in words."""
+        words = {None: "the executor's", True: "true", False: "false"}
+        return words[before], words[after]
+
+
+def _quoted(before: str, after: str) -> tuple[str, str]:
+    """Return two texts in quotes; of long ones, only the part around the first difference."""
+    if max(len(before), len(after)) <= SHOWN_LENGTH:
+        return repr(before), repr(after)
+    both = list(zip(before, after, strict=False))
+    alike = next((at for at, (one, other) in enumerate(both) if one != other), len(both))
+    start = max(0, alike - BEFORE_DIFFERENCE)
+    return _cut(before, start), _cut(after, start)
+
+
+def _cut(text: str, start: int) -> str:
+    end = start + SHOWN_LENGTH
+    return f"{'…' if start else ''}{text[start:end]!r}{'…' if len(text) > end else ''}"
+
+
+def _shown_webhook(url: str) -> str:
+    """Return the part of a webhook's URL that is not secret."""
+    return without_secret(url) if url else "none"
+
 
 #: The built-in routes; an installation may add more.
 ROUTES = tuple(route.value for route in Route)
@@ -113,3 +302,73 @@ class JobSpec:
     def webhook(self) -> RunWebhook:
         """Its webhook for the ends of runs."""
         return RunWebhook(url=self.webhook_url, when=self.webhook_when)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of `JobSpec`; `column` is the row's attribute, `default` None if there is none."""
+
+    name: str
+    type: Any
+    default: Any
+    kind: Text
+    column: str
+
+    @property
+    def key(self) -> str:
+        """Its key in a job file, within its group: `alarm_style` is `style`."""
+        return self.name.removeprefix(f"{self.kind.group}_")
+
+    @property
+    def words(self) -> str:
+        """Its name in edit summaries: `alarm_style` is `alarm style`."""
+        return self.name.replace("_", " ", 1) if self.kind.group else self.name
+
+    @property
+    def title(self) -> str:
+        """Its label beside a value, with spaces for underscores."""
+        return self.name.replace("_", " ")
+
+    def value(self, job: Job) -> Any:
+        """Return the field's value in a row."""
+        return self.kind.value(getattr(job, self.column))
+
+
+def _declared() -> dict[str, Field]:
+    hints = get_type_hints(JobSpec, include_extras=True)
+    declared = {}
+    for each in fields(JobSpec):
+        type_, kind = get_args(hints[each.name])
+        default = None if each.default is MISSING else each.default
+        declared[each.name] = Field(each.name, type_, default, kind, kind.column or each.name)
+    return declared
+
+
+#: All fields by name, in the order of a job file.
+FIELDS: Mapping[str, Field] = _declared()
+#: Fields that are stored by writing their columns.
+WRITTEN = tuple(field for field in FIELDS.values() if not field.kind.custom)
+#: Fields whose kind restricts their values.
+RULED = tuple(one for one in FIELDS.values() if isinstance(one.kind, Choice | Line | Number | Tags))
+_STORED = attrgetter(*(field.column for field in WRITTEN))
+_WANTED = attrgetter(*(field.name for field in WRITTEN))
+
+
+def in_group(group: str = "") -> dict[str, Field]:
+    """Return the fields of a group of the job file by key; empty = those of the top level."""
+    return {field.key: field for field in FIELDS.values() if field.kind.group == group}
+
+
+def columns_of(spec: JobSpec, which: Iterable[Field] = WRITTEN) -> dict[str, object]:
+    """Return the stored values of a spec's fields, by the row's attributes."""
+    return {field.column: field.kind.stored(getattr(spec, field.name)) for field in which}
+
+
+def changed(job: Job, spec: JobSpec) -> list[Field]:
+    """Return the fields in WRITTEN whose values in the row differ from the spec."""
+    return [
+        field
+        for field, stored, value in zip(WRITTEN, _STORED(job), _WANTED(spec), strict=True)
+        # Thousands of jobs are compared, so try the cheap comparison first. (False equals 0.)
+        if (stored != value or value is False) and field.kind.value(stored) != value
+    ]

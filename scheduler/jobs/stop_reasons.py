@@ -7,8 +7,7 @@ schedule is still over.
 
 from typing import Protocol
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Sentence
+from warren.broker.reasons.codes import Sentence, Why
 from warren.broker.reasons.stored import from_json
 
 

@@ -10,7 +10,7 @@ from warren.broker.messages.to_executor import Drain
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
-from warren.sql.registry import drains
+from warren.sql.registry import presence
 
 #: Time between two looks.
 POLL_SECONDS = 0.5
@@ -47,7 +47,7 @@ class Drainer:
 
     def tick(self, _now_ms: int) -> float:
         """Send drain commands that are due again; return the seconds until the next check."""
-        wanted = [Boot(*row) for row in self._context.database.read(drains.requested)]
+        wanted = [Boot(*row) for row in self._context.database.read(presence.requested)]
         self._roster.set_drained(wanted)
         now = self._clock()
         self._told_at = {

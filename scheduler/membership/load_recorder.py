@@ -12,7 +12,7 @@ from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.registry import executor_loads, presence
 from warren.sql.registry.executor_loads import LoadPoint
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 
 KEPT_MS = 7 * DAY_MS
 #: The longest wait; a minute is recorded this late at most.

@@ -23,7 +23,7 @@ from warren.scheduler.membership.registration import registration, stored_return
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS
-from warren.sql.registry import departures, presence
+from warren.sql.registry import presence
 
 #: Deliveries taken in one round.
 BATCH = 500
@@ -173,4 +173,4 @@ def _record(
         presence.renew(session, registration(beat, now_ms))
     for bye, user in sorted(goodbyes, key=lambda one: _boot(one[0])):
         if presence.leave(session, presence.EXECUTOR, *_boot(bye), account=user):
-            departures.note(session, bye.app, bye.address, now_ms)
+            presence.note(session, bye.app, bye.address, now_ms)

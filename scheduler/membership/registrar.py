@@ -6,11 +6,20 @@ one over the bound, gets no queue, no row and no answer.
 A second boot on one address is refused if the first still answers `Beat` within two seconds; age
 does not matter. One scheduler decides, by a guarded UPDATE of the registry row. The row also keeps
 the broker's account that was first heard for the boot; whoever uses another one is not let in.
+
+Heartbeats that wait for an answer: a bounded number, and each app in its turn.
+
+An executor's key is good for one app only. Whoever holds it may send heartbeats of ever new boots,
+and must not keep the executors of other apps waiting.
+
+Logs executors that are refused: once a minute per app, for a bounded number of apps.
 """
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 from sqlalchemy.orm import Session
@@ -28,14 +37,109 @@ from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.executor_queues import ExecutorQueues
-from warren.scheduler.membership.greetings import Greeting, Greetings
-from warren.scheduler.membership.refusal_log import RefusalLog
 from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.registry import apps, departures, presence
+from warren.sql.registry import apps, presence
+
+AGAIN_SECONDS = 60.0
+#: Apps remembered at most; only holders of an app's key can appear under its name.
+APPS = 1_000
+
+
+class RefusalLog:
+    """Logs executors that are not welcome. `clock` is monotonic. For one thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._noted_at: dict[str, float] = {}
+
+    def note(self, app: str, address: str, reason: str) -> None:
+        """Log a refused executor, unless its app was logged lately."""
+        now = self._clock()
+        if now - self._noted_at.get(app, float("-inf")) < AGAIN_SECONDS:
+            return
+        if len(self._noted_at) >= APPS:
+            self._noted_at.clear()
+        self._noted_at[app] = now
+        log.warning("executor_not_welcomed", app=app, address=address, reason=reason)
+
+
+#: Boots that wait for one address besides its holder: an executor and one that takes its place.
+BOOTS_OF_AN_ADDRESS = 2
+#: Heartbeats that one round answers; a newcomer costs some milliseconds.
+OF_A_ROUND = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """A heartbeat, and the broker's account that sent it."""
+
+    beat: Heartbeat
+    account: str
+
+    @property
+    def boot(self) -> Boot:
+        """The boot that sent it."""
+        return Boot(self.beat.app, self.beat.address, self.beat.boot_id)
+
+
+class Greetings:
+    """The latest heartbeat of each boot that waits. For use under a lock.
+
+    Of one app no more than `address_limit` addresses wait.
+    """
+
+    def __init__(self, address_limit: int) -> None:
+        self._address_limit = address_limit
+        self._waiting: dict[str, dict[str, dict[str, Greeting]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any wait."""
+        return bool(self._waiting)
+
+    def add(self, greeting: Greeting, *, is_holder: bool) -> bool:
+        """Let a heartbeat wait; False if there are too many others. A holder always may.
+
+        Of several accounts that send heartbeats of one boot, the first is answered.
+        """
+        beat = greeting.beat
+        of_app = self._waiting.setdefault(beat.app, {})
+        if beat.address not in of_app and len(of_app) >= self._address_limit and not is_holder:
+            return False
+        boots = of_app.setdefault(beat.address, {})
+        earlier = boots.get(beat.boot_id)
+        if earlier is None and len(boots) >= BOOTS_OF_AN_ADDRESS and not is_holder:
+            return False
+        if earlier is None or earlier.account == greeting.account:
+            boots[beat.boot_id] = greeting
+        return True
+
+    def take(self) -> deque[Greeting]:
+        """Take those that the next round answers: one of each app, then another of each."""
+        taken: deque[Greeting] = deque()
+        by_app = {
+            app: deque(one for boots in of_app.values() for one in boots.values())
+            for app, of_app in self._waiting.items()
+        }
+        while by_app and len(taken) < OF_A_ROUND:
+            for app, greetings in list(by_app.items()):
+                taken.append(greetings.popleft())
+                if not greetings:
+                    del by_app[app]
+        self._waiting = {}
+        self.put_back(one for greetings in by_app.values() for one in greetings)
+        return taken
+
+    def put_back(self, greetings: Iterable[Greeting]) -> None:
+        """Let heartbeats wait again, unless their boots have sent others meanwhile."""
+        for greeting in greetings:
+            beat = greeting.beat
+            boots = self._waiting.setdefault(beat.app, {}).setdefault(beat.address, {})
+            boots.setdefault(beat.boot_id, greeting)
+
 
 #: Addresses that an app may have, those of executors that ended within a day included.
 ADDRESS_LIMIT = 1_000
@@ -266,7 +370,7 @@ def _hold(
     if app is None:
         return "", f"there is no app {beat.app}; create it with: warren apps add {beat.app}"
     holder = presence.holder(session, presence.EXECUTOR, beat.app, beat.address)
-    is_known = holder is not None or departures.is_known(session, beat.app, beat.address)
-    if not is_known and departures.count_addresses(session, beat.app) >= ADDRESS_LIMIT:
+    is_known = holder is not None or presence.is_known(session, beat.app, beat.address)
+    if not is_known and presence.count_addresses(session, beat.app) >= ADDRESS_LIMIT:
         return "", f"app {beat.app} already has {ADDRESS_LIMIT} addresses"
     return holder or presence.hold(session, registration(beat, now_ms, account)), ""

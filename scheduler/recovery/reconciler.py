@@ -22,7 +22,7 @@ from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.jobs.script_cache import few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.recovery.resending import Resender
+from warren.scheduler.recovery.rescuer import Resender
 from warren.scheduler.triggers.messages import TRIGGER_VALID_SECONDS
 from warren.scheduler.triggers.publisher import TriggerPublisher
 from warren.sql.run_status import RunStatus

@@ -9,9 +9,8 @@ from datetime import timedelta
 
 import structlog
 
-from warren.scheduler.retention.calendar_days import CalendarDays
 from warren.scheduler.retention.clearing import Clearing, StepSize
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
 from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms

@@ -11,8 +11,7 @@ from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.retention.calendar_days import CalendarDays
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
 from warren.sql.batch import chunks
 from warren.sql.engine import Database
 from warren.sql.instants import at

@@ -1,7 +1,7 @@
 """Lets only one scheduler at a time do a role's work."""
 
 from warren.sql.engine import Database
-from warren.sql.registry import leases
+from warren.sql.registry import cluster
 
 #: Longer than the longest wait between two rounds of the role.
 LEASE_MS = 15_000
@@ -25,11 +25,11 @@ class LeaseHolder:
     def take(self, now_ms: int) -> bool:
         """Take or renew the lease; return False while another scheduler holds it."""
         return self._database.write(
-            lambda session: leases.hold(
+            lambda session: cluster.hold(
                 session, self._name, self._node, now_ms=now_ms, until_ms=now_ms + LEASE_MS
             )
         )
 
     def release(self) -> None:
         """Release the lease, so that another scheduler can take it at once."""
-        self._database.write(lambda session: leases.release(session, self._name, self._node))
+        self._database.write(lambda session: cluster.release(session, self._name, self._node))

@@ -6,7 +6,7 @@ from enum import StrEnum
 from random import Random
 from typing import Any
 
-from warren.broker.reasons.reason import Words
+from warren.broker.reasons.codes import Words
 
 #: What a route remembers of a job between two decisions; JSON. `route` names the route.
 Memory = Mapping[str, Any]

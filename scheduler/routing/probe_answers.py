@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from warren.broker.boot import Boot
 from warren.broker.messages.to_scheduler import Answer, IdleBeatAnswer
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import from_json
 from warren.scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
 

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.schedules.schedule import Schedule
 from warren.sql.run_status import LATE_MS, Kind
 

@@ -2,18 +2,252 @@
 
 A row may hold an unknown kind, written by a newer version. It cannot be parsed, which stops its
 job.
+
+Calendar times, by a Quartz cron expression in the job's time zone.
+
+A number of seconds after the end of the previous run.
+
+Every given number of seconds, however long a run takes.
+
+The value of a schedule in seconds.
+
+No schedule: such a job runs by hand, by the API, or as the child of another.
+
+A single time.
+
+When a job fires next, for display; the planner does not use this.
 """
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from warren.scheduler.cron.cron_fields import echo
+from warren.scheduler.cron.expression import Cron
+from warren.scheduler.cron.words import cron_words, weekday_hint
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.cron_schedule import CronSchedule
-from warren.scheduler.schedules.fixed_delay import FixedDelay
-from warren.scheduler.schedules.fixed_rate import FixedRate
-from warren.scheduler.schedules.no_schedule import NoSchedule
-from warren.scheduler.schedules.one_time import OneTime
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.schedule import Schedule, SingleTick, Translate, ValueForm
+from warren.sql.jobs.due_jobs import PARKED_MS
+from warren.sql.listings.recent import ListedJob
+from warren.sql.models import Job
+from warren.sql.models.jobs import NO_SCHEDULE
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class OneTime(SingleTick):
+    """One instant, whatever the time zone of the job."""
+
+    kind = "AT"
+    keyword = "at"
+    value_form = ValueForm.INSTANT
+    title = "once"
+    advice = "Runs once."
+    sentence = "Once, at %(value)s"
+
+    at_ms: int
+
+    @classmethod
+    def read(cls, value: str, _timezone: str) -> Self:
+        """Read an ISO 8601 instant with its offset."""
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            at = None
+        if at is None or at.tzinfo is None:
+            raise Problem(Code.INSTANT, got=echo(value))
+        return cls((at - _EPOCH) // _MILLISECOND)
+
+    def tick(self, _anchor_ms: int) -> int | None:
+        """Return the instant."""
+        return self.at_ms
+
+
+@dataclass(frozen=True, slots=True)
+class NoSchedule(SingleTick):
+    """No tick; its value is ignored."""
+
+    kind = NO_SCHEDULE
+    keyword = "none"
+    value_form = ValueForm.NOTHING
+    title = "none"
+    advice = "Manually, through the API, or as a child of another job."
+    sentence = "No schedule"
+    fires = False
+
+    @classmethod
+    def read(cls, _value: str, _timezone: str) -> Self:
+        """Return the schedule without ticks."""
+        return cls()
+
+    @classmethod
+    def written(cls, _value: str) -> str:
+        """Return the keyword alone."""
+        return cls.keyword
+
+    @classmethod
+    def in_job_file(cls, _value: str) -> dict[str, str | int]:
+        """Return nothing: it is the default."""
+        return {}
+
+    def tick(self, _anchor_ms: int) -> int | None:
+        """Return None."""
+        return None
+
+
+_SECONDS = re.compile(r"0{0,9}[1-9][0-9]{0,8}")
+
+
+def period_ms(value: str) -> int:
+    """Parse whole seconds, at least 1, into milliseconds; raises `Problem`."""
+    if not _SECONDS.fullmatch(value):
+        raise Problem(Code.PERIOD, got=echo(value))
+    return int(value) * 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class FixedRate(Schedule):
+    """anchor + n * period, for every whole n."""
+
+    kind = "FIX_RATE"
+    keyword = "every"
+    value_form = ValueForm.SECONDS
+    unit = " s"
+    title = "fixed rate"
+    advice = "Every N seconds, regardless of how long a run takes."
+    sentence = "Every %(value)s s"
+
+    period_ms: int
+
+    @classmethod
+    def read(cls, value: str, _timezone: str) -> Self:
+        """Read whole seconds."""
+        return cls(period_ms(value))
+
+    def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
+        """Return the first tick after this instant."""
+        return anchor_ms + (self._rank(after_ms, anchor_ms) + 1) * self.period_ms
+
+    def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
+        """Return the last tick of this span."""
+        last = anchor_ms + self._rank(until_ms, anchor_ms) * self.period_ms
+        return last if last > after_ms else None
+
+    def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
+        """Count the ticks in this span."""
+        return max(0, self._rank(until_ms, anchor_ms) - self._rank(after_ms, anchor_ms))
+
+    def start(self, now_ms: int) -> tuple[int, int | None]:
+        """Begin one period from now, on a whole second."""
+        first = -(-(now_ms + self.period_ms) // 1_000) * 1_000
+        return first - self.period_ms, first
+
+    def fixed_period_ms(self) -> int:
+        """Return its period."""
+        return self.period_ms
+
+    def _rank(self, instant_ms: int, anchor_ms: int) -> int:
+        return (instant_ms - anchor_ms) // self.period_ms
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelay(SingleTick):
+    """The one open tick, the anchor; the end of its run sets the next one."""
+
+    kind = "FIX_DELAY"
+    keyword = "delay"
+    value_form = ValueForm.SECONDS
+    unit = " s"
+    title = "fixed delay"
+    advice = "N seconds after the previous run finishes."
+    sentence = "%(value)s s after each run has ended"
+    waits_for_completion = True
+
+    delay_ms: int
+
+    @classmethod
+    def read(cls, value: str, _timezone: str) -> Self:
+        """Read whole seconds."""
+        return cls(period_ms(value))
+
+    @classmethod
+    def waiting_for(cls, value: str) -> str:
+        """Return that the job waits for a run to end, and what follows."""
+        return f"{value} s after the end of its run"
+
+    def tick(self, anchor_ms: int) -> int | None:
+        """Return the anchor."""
+        return anchor_ms
+
+    def start(self, now_ms: int) -> tuple[int, int | None]:
+        """Fire at once."""
+        return now_ms, now_ms + 1
+
+    def after_completion(self, finished_ms: int) -> int | None:
+        """Return the end of the delay."""
+        return finished_ms + self.delay_ms
+
+    def least_distance_ms(self) -> int | None:
+        """Return the delay, as a run's duration cannot be computed."""
+        return self.delay_ms
+
+
+@dataclass(frozen=True, slots=True)
+class CronSchedule(Schedule):
+    """The instants that an expression matches."""
+
+    kind = "CRON"
+    keyword = "cron"
+    value_form = ValueForm.EXPRESSION
+    uses_timezone = True
+    title = "cron expression"
+    advice = "At calendar times: every night at two, on the last Friday."
+
+    expression: str
+    cron: Cron
+
+    @classmethod
+    def read(cls, value: str, timezone: str) -> Self:
+        """Compile an expression."""
+        return cls(value, Cron.parse(value, timezone))
+
+    @classmethod
+    def in_words(cls, value: str, _translate: Translate, language: str) -> str:
+        """Return an expression in words, or unchanged if it cannot be parsed."""
+        try:
+            return cron_words(value, language)
+        except Problem:
+            return value
+
+    @classmethod
+    def hint(cls, value: str, language: str) -> str:
+        """Return which weekdays the numbers of an expression are."""
+        try:
+            return weekday_hint(value, language)
+        except Problem:
+            return ""
+
+    def next_after(self, after_ms: int, _anchor_ms: int) -> int | None:
+        """Return the first match after this instant."""
+        return self.cron.next_after(after_ms)
+
+    def last_until(self, after_ms: int, until_ms: int, _anchor_ms: int) -> int | None:
+        """Return the last match of this span."""
+        return self.cron.last_until(after_ms, until_ms)
+
+    def count(self, after_ms: int, until_ms: int, _anchor_ms: int) -> int:
+        """Count the matches in this span."""
+        return self.cron.count(after_ms, until_ms)
+
+    def check_new(self, now_ms: int) -> None:
+        """Refuse an expression that never matches again."""
+        if self.cron.next_after(now_ms) is None:
+            raise Problem(Code.CRON_NEVER_FIRES, cron=self.expression)
+
 
 KINDS: Mapping[str, type[Schedule]] = {
     one.kind: one for one in (NoSchedule, CronSchedule, FixedRate, FixedDelay, OneTime)
@@ -52,3 +286,45 @@ def written(kind: str, value: str | None) -> str:
     if kind not in KINDS:
         return f"{kind} {value or ''}".strip()
     return KINDS[kind].written(value or "")
+
+
+def next_fires(job: ListedJob | Job, *, now_ms: int, count: int, timezone: str) -> list[int]:
+    """Return the next ticks in epoch milliseconds; for a stopped job, as if it were started now.
+
+    A fixed delay has one at most: the end of a run sets the next one. Raises `Problem` when the
+    schedule cannot be read.
+    """
+    schedule = read_schedule(job.schedule_kind, job.schedule_value, job.timezone or timezone)
+    anchor = job.next_tick_at if job.is_enabled else 0
+    if schedule.waits_for_completion:
+        return [] if is_waiting(job) else [anchor or now_ms]
+    return schedule.ticks(now_ms, PARKED_MS, anchor or now_ms, count)
+
+
+def first_fires(kind: str, value: str, *, now_ms: int, count: int, timezone: str) -> list[int]:
+    """Return the ticks of a schedule if it were started now; raises `Problem` likewise.
+
+    A fixed delay has only the first: it fires at once.
+    """
+    schedule = read_schedule(kind, value, timezone)
+    if schedule.waits_for_completion:
+        return [now_ms]
+    watermark, first = schedule.start(now_ms)
+    return schedule.ticks(watermark, PARKED_MS, first or now_ms, count)
+
+
+def is_waiting(job: ListedJob | Job) -> bool:
+    """Whether the end of a run will set a job's next tick."""
+    return bool(job.is_enabled and job.next_tick_at == PARKED_MS)
+
+
+def next_fire(job: ListedJob | Job, *, now_ms: int, timezone: str) -> int | None:
+    """Return an enabled job's next tick; None if it is stopped or has none."""
+    if not job.is_enabled:
+        return None
+    try:
+        found = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
+    except Problem:
+        # The schedule was broken in the database: the scheduler will stop the job.
+        return None
+    return found[0] if found else None

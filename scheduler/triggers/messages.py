@@ -2,6 +2,8 @@
 
 A trigger that is sent again travels alone: if it is unreadable, it must not take the others down
 with it a second time.
+
+Builds triggers from rows.
 """
 
 from collections import defaultdict
@@ -10,12 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from warren.broker import topology
-from warren.broker.codec import encode
+from warren.broker.codec import encode, packed, stretches
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.messages.values import Block
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
-from warren.broker.trigger_packs import packed, stretches
+from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.jobs.spec import YesOrNo
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
 TRIGGER_VALID_SECONDS = 600.0
@@ -107,3 +113,48 @@ class TriggerMessages:
 def _run_queue_name(app: str, address: str) -> str:
     """Return a queue's name, cached because checking it costs 5 us per trigger."""
     return topology.run_queue(app, address).name
+
+
+def routed_trigger(
+    run: PlannedRun | RoutedRun,
+    job: JobToRun,
+    *,
+    app: str,
+    address: str,
+    boot_id: str,
+    routed_at: int,
+    script: Script | None = None,
+    resent: bool = False,
+) -> RoutedTrigger:
+    """Return the trigger of a run for a boot of an executor; a script replaces the handler.
+
+    Raises:
+        ValueError: the job's row holds a value that no trigger can carry.
+
+    """
+    return RoutedTrigger(
+        app=app,
+        address=address,
+        trigger=Trigger(
+            run_id=run.id,
+            job_id=run.job_id,
+            boot_id=boot_id,
+            kind=run.kind,
+            handler=run.handler or "",
+            param=run.param or "",
+            attempt=run.attempt,
+            shard_index=run.shard_index,
+            shard_total=run.shard_total,
+            scheduled_at_ms=run.scheduled_at,
+            block=Block(job.block),
+            concurrency=job.concurrency,
+            timeout_seconds=job.timeout,
+            fresh_process=YesOrNo().value(job.fresh_process),
+            script_language=script.language if script else "",
+            script_source=script.source if script else "",
+            resent=resent,
+            routed_at_ms=routed_at,
+            due_at_ms=run.due_at,
+            traceparent=run.traceparent or "",
+        ),
+    )

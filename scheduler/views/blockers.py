@@ -11,8 +11,7 @@ from random import Random
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.to_scheduler import Ailment
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason, Words
+from warren.broker.reasons.codes import Reason, Why, Words
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.routing import routes
@@ -28,8 +27,8 @@ from warren.sql.instants import iso
 from warren.sql.listings import app_listing, dashboard
 from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.registry import apps, pauses, presence
-from warren.sql.registry.liveness import ProcessState
 from warren.sql.registry.pauses import ShownPause
+from warren.sql.registry.presence import ProcessState
 
 #: Started jobs of an app whose routes are looked at.
 MOST_JOBS = 500

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from warren.scheduler.jobs.fields import FIELDS
-from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import job_spec
-from warren.scheduler.schedules.registry import written
-from warren.scheduler.schedules.upcoming import next_fire
+from warren.scheduler.jobs.past_spec import job_spec
+from warren.scheduler.jobs.spec import FIELDS, JobSpec
+from warren.scheduler.schedules.registry import next_fire, written
 from warren.scheduler.views.to_json import plain, to_json
 from warren.sql.listings.recent import ListedJob
 

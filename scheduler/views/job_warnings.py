@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.catalogue import Catalogue
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules import registry
 from warren.scheduler.views.process_view import read_catalogues
 from warren.sql.registry import presence
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 
 #: Names that are compared with mistyped ones at most, which takes a second.
 MOST_COMPARISONS = 20_000

@@ -1,4 +1,7 @@
-"""Executors, schedulers and consoles as shown to users: their state and reported load."""
+"""Executors, schedulers and consoles as shown to users: their state and reported load.
+
+Pauses in JSON.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -13,9 +16,22 @@ from warren.broker.errors import Malformed
 from warren.broker.messages.catalogue import Catalogue
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY
 from warren.scheduler.membership.registration import stored_load
+from warren.sql.instants import iso
 from warren.sql.models import Registration
 from warren.sql.registry import catalogues
-from warren.sql.registry.liveness import ProcessState, ailments, state
+from warren.sql.registry.pauses import ShownPause
+from warren.sql.registry.presence import ProcessState, ailments, state
+
+
+def pause_facts(pause: ShownPause | None) -> dict[str, str | None]:
+    """Return start, end, author and reason of a pause as JSON; all None without a pause."""
+    return {
+        "paused_at": iso(pause.since_at) if pause else None,
+        "paused_until": iso(pause.until_at) if pause else None,
+        "paused_by": (pause.paused_by or None) if pause else None,
+        "paused_reason": (pause.reason or None) if pause else None,
+    }
+
 
 #: What JSON leaves out of an executor.
 NOT_IN_JSON = frozenset({"catalogue"})

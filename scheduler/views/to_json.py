@@ -1,9 +1,130 @@
-"""Converts views to JSON."""
+"""Converts views to JSON.
 
-from collections.abc import Collection
+A run in JSON: its row without the columns that only pages need.
+
+An alarm as shown to users: without the secret part of its target.
+
+A token as shown to users: never its text, nor its hash.
+"""
+
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.alarms.events import kind_of
+from warren.sql.accounts import tokens
+from warren.sql.accounts.tokens import ListedToken
+from warren.sql.alarms.alarm_listing import ListedAlarm
+from warren.sql.alarms.alarms import MAIL, AlarmStatus
 from warren.sql.instants import iso
+from warren.sql.listings.recent import DetailedRun
+
+
+class TokenView(NamedTuple):
+    """A token; `apps` and `jobs` None = all that its owner may see.
+
+    `state` is good, expired, revoked, or disabled like its owner.
+    """
+
+    name: str
+    owner: str
+    state: str
+    scopes: tuple[str, ...]
+    apps: tuple[str, ...] | None
+    jobs: tuple[str, ...] | None
+    created_at: int
+    created_by: str
+    expires_at: int
+    used_at: int | None
+    used_from: str
+    revoked_at: int | None
+    revoked_by: str
+
+
+def token_view(
+    listed: ListedToken, *, now_ms: int, apps: Mapping[int, str], jobs: Mapping[int, str]
+) -> TokenView:
+    """Return the view of a token; `apps` and `jobs` are names by id."""
+    token, owner = listed
+    return TokenView(
+        name=token.name,
+        owner=owner.name if owner else "",
+        state=_state(listed, now_ms),
+        scopes=tuple(token.scopes.split(",")),
+        apps=_names(token.permission, apps),
+        jobs=_names(token.jobs, jobs),
+        created_at=token.created_at,
+        created_by=token.created_by,
+        expires_at=token.expires_at,
+        used_at=token.used_at,
+        used_from=token.used_from or "",
+        revoked_at=token.revoked_at,
+        revoked_by=token.revoked_by or "",
+    )
+
+
+def _state(listed: ListedToken, now_ms: int) -> str:
+    token, owner = listed
+    if token.revoked_at is not None:
+        return "revoked"
+    if token.expires_at <= now_ms:
+        return "expired"
+    return "good" if owner is not None and not owner.is_disabled else "disabled"
+
+
+def _names(ids: str | None, names: Mapping[int, str]) -> tuple[str, ...] | None:
+    listed = tokens.ids_of(ids)
+    return None if listed is None else tuple(names.get(one, f"#{one}") for one in sorted(listed))
+
+
+_WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
+
+
+class AlarmView(NamedTuple):
+    """An alarm; `next_try_at` is None if it is no longer tried.
+
+    `cause` is the kind of event that it tells; `answer` what the receiver answered.
+    """
+
+    id: int
+    app: str
+    job: str
+    run_id: int | None
+    cause: str
+    channel: str
+    target: str
+    status: str
+    created_at: int
+    next_try_at: int | None
+    tries: int
+    sent_at: int | None
+    answer: str
+    error: str
+
+
+def alarm_view(alarm: ListedAlarm) -> AlarmView:
+    """Return the view of an alarm."""
+    return AlarmView(
+        id=alarm.id,
+        app=alarm.app or "",
+        job=alarm.job or "",
+        run_id=alarm.run_id or None,
+        cause=kind_of(alarm.content),
+        channel=alarm.channel,
+        target=shown_target(alarm),
+        status=alarm.status,
+        created_at=alarm.created_at,
+        next_try_at=alarm.next_try_at if alarm.status in _WAITING else None,
+        tries=alarm.tries,
+        sent_at=alarm.sent_at,
+        answer=alarm.answer or "",
+        error=alarm.error or "",
+    )
+
+
+def shown_target(alarm: ListedAlarm) -> str:
+    """Return a target without the secret part of a webhook's URL."""
+    return alarm.target if alarm.channel == MAIL else without_secret(alarm.target)
 
 
 def to_json(view: NamedTuple, *, without: Collection[str] = ()) -> dict[str, Any]:
@@ -22,3 +143,23 @@ def plain(name: str, value: Any) -> Any:
     if name.endswith("_at"):
         return iso(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+#: Columns that JSON leaves out.
+PAGES_ONLY = frozenset(
+    {
+        "message_why",
+        "trigger_why",
+        "log_tail",
+        "boot_id",
+        "retries_left",
+        "wanted_addresses",
+        "timezone",
+        "route",
+    }
+)
+
+
+def run_json(run: DetailedRun) -> dict[str, Any]:
+    """Return a run as a JSON object; a deleted job's run has no `job`."""
+    return to_json(run, without=PAGES_ONLY)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from warren.sql.alarms.watches import SkippedSpan, WatchedRun
 from warren.sql.instants import moment
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
 from warren.sql.run_status import RunStatus
 

@@ -16,7 +16,7 @@ from warren.sql.alarms import watches
 from warren.sql.alarms.incidents import ClosedBy, OpenIncident
 from warren.sql.alarms.watches import WatchedJob
 from warren.sql.instants import DAY_MS, MINUTE_MS
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
 
 #: How long after a look the next one comes at the latest; while something is broken; while what is

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.events import IncidentNews
-from warren.scheduler.alarms.policy import AlarmTargets
+from warren.scheduler.alarms.events import AlarmTargets, IncidentNews
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.expectations import durations
+from warren.scheduler.expectations import expectations
 from warren.scheduler.expectations.expectations import Expectations, Rule
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.scheduler.watch.looks import Findings, Look
-from warren.sql.alarms import alarms, incidents, recipients, watches
+from warren.sql.alarms import alarms, incidents, watches
+from warren.sql.alarms.alarms import JobRecipients
 from warren.sql.alarms.incidents import ClosedBy, OpenIncident
-from warren.sql.alarms.recipients import JobRecipients
 from warren.sql.alarms.watches import Backlog, LongRun, WatchedJob
 from warren.sql.engine import Database
 from warren.sql.instants import MINUTE_MS
@@ -195,7 +194,7 @@ class Watcher:
         """Open and close incidents, with an alarm for each."""
         broken = list(broken)
         ids = {one.job_id for one in broken} | {one.job_id for one in closing}
-        who = recipients.job_targets(session, ids) if ids else {}
+        who = alarms.job_targets(session, ids) if ids else {}
         for one in broken:
             incident_id = incidents.open_one(
                 session,
@@ -224,7 +223,7 @@ class Watcher:
         known: Sequence[PauseRow],
         now_ms: int,
     ) -> None:
-        who = recipients.job_targets(session, {one.job_id for one in recalled}) if recalled else {}
+        who = alarms.job_targets(session, {one.job_id for one in recalled}) if recalled else {}
         for incident in recalled:
             incidents.remind_later(session, incident.id, now_ms + REMIND_MS)
             job = who.get(incident.job_id)
@@ -265,7 +264,7 @@ def _broken(job: WatchedJob, found: Findings) -> list[Broken]:
 
 def _too_long(run: LongRun) -> Broken:
     expect = Expectations.from_json(run.expect)
-    shown = durations.shown(max(1, run.longest_ms // 1_000))
+    shown = expectations.shown(max(1, run.longest_ms // 1_000))
     expected = f"{expect.longest} ({shown})" if expect.needs_usual else shown
     return Broken(run.job_id, run.app_id, Rule.LONGEST, run.scheduled_at, expected)
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import insert_or_ignore
+from warren.sql.batch import insert_or_ignore, modify
 from warren.sql.models import IdempotencyKey
-from warren.sql.updates import modify
 
 #: Old keys deleted at once.
 CHUNK = 1_000

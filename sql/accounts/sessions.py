@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.models import SignIn, User
-from warren.sql.updates import modify
 
 
 def add(

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import insert_or_ignore
+from warren.sql.batch import insert_or_ignore, modify
 from warren.sql.models import SignInLimit
-from warren.sql.updates import modify
 
 
 def charge(session: Session, limits: Mapping[str, tuple[int, int]], *, now_ms: int) -> int:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.models import ApiToken, User
 from warren.sql.rows import fetch, query
-from warren.sql.updates import modify
 
 
 class KnownToken(NamedTuple):

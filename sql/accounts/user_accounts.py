@@ -7,11 +7,10 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.accounts.users import Role, may_sign_in
+from warren.sql.batch import modify
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.models import SignIn, User
-from warren.sql.rows import fetch, query
-from warren.sql.text_search import contains
-from warren.sql.updates import modify
+from warren.sql.rows import contains, fetch, query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,9 @@ from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select, upd
 from sqlalchemy.orm import Session
 
 from warren.sql.alarms.alarms import TEST, AlarmStatus, RunAlarm
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, modify
 from warren.sql.models import Alarm, App, Job, Run
 from warren.sql.rows import fetch, query
-from warren.sql.updates import modify
 
 #: An alarm that waits for this long to be sent counts as undelivered: nobody can send it.
 LATE_MS = 60_000

@@ -7,10 +7,9 @@ from typing import NamedTuple
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import insert_or_ignore
+from warren.sql.batch import insert_or_ignore, modify
 from warren.sql.models import App, Incident, Job
 from warren.sql.rows import Query, fetch, query
-from warren.sql.updates import modify
 
 #: Most open incidents that one round of the watch considers.
 OPEN_READ = 5_000

@@ -7,11 +7,10 @@ from sqlalchemy import ColumnElement, and_, delete, func, not_, or_, select, upd
 from sqlalchemy.orm import Session
 
 from warren.sql.alarms.alarms import OVER, TEST, AlarmStatus
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, modify
 from warren.sql.dialects.supported import of
 from warren.sql.models import Alarm, Lease
 from warren.sql.rows import fetch, query
-from warren.sql.updates import modify
 
 #: The lease row that serves as a lock.
 _LOCK = "alarms"

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.models import App, Job, Run, SkippedTicks, Watch
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
-from warren.sql.updates import modify
 
 #: Newest runs of a job that a look reads at most.
 RUNS_READ = 2_000

@@ -2,6 +2,10 @@
 
 Statements outside this folder are written with SQLAlchemy, which omits `FOR UPDATE` and
 `SKIP LOCKED` for databases without them. Such a database must allow only one writer at a time.
+
+The error message for a server that is too old.
+
+Classifies database errors: try again, unavailable, or a fault of the statement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +16,23 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine, Insert
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
 from warren.sql.dialects.url_forms import UrlForm
+from warren.sql.errors import DatabaseUnavailable
+
+
+def too_old(name: str, version: tuple[int, ...], needed: tuple[int, ...]) -> str | None:
+    """Return an error message if `version` is below `needed`; otherwise None."""
+    if version >= needed:
+        return None
+    return f"expected {name} to be {_text(needed)} or newer, got: {_text(version)}"
+
+
+def _text(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,3 +179,36 @@ class Dialect(Protocol):
             ValueError: a name would need quoting, or the database has no accounts.
 
         """
+
+
+def is_retryable(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
+    """Whether the same unit of work may succeed if it is tried again now."""
+    return isinstance(error, DBAPIError) and dialect.is_retryable(error)
+
+
+def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
+    """Whether the database's server is unreachable or stuck, for all queries."""
+    return isinstance(error, DBAPIError) and dialect.is_loss(error)
+
+
+def is_schema_fault(error: Exception, dialect: Dialect) -> bool:
+    """Whether a table or column is missing, told by an error or by what it was raised from."""
+    cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
+    return isinstance(cause, DBAPIError) and dialect.is_schema_fault(cause)
+
+
+def unavailable(
+    error: DBAPIError | PoolTimeout, url: URL, dialect: Dialect
+) -> DatabaseUnavailable | None:
+    """Return a one-line error for an unavailable database; None if the statement is at fault."""
+    where = url.set(query={}).render_as_string(hide_password=True)
+    if isinstance(error, PoolTimeout):
+        return DatabaseUnavailable(f"cannot use the database {where}: every connection is taken")
+    if not dialect.is_unavailable(error):
+        return None
+    return DatabaseUnavailable(f"cannot use the database {where}: {_words(error)}")
+
+
+def _words(error: DBAPIError) -> str:
+    arguments = getattr(error.orig, "args", ())
+    return " ".join(str(arguments[-1] if arguments else error.orig).split())

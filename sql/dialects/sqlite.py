@@ -14,8 +14,7 @@ from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeEngine
 
 from warren.sql.dialects import url_forms
-from warren.sql.dialects.dialect import Connecting, Locking, UpdateRule
-from warren.sql.dialects.server_version import too_old
+from warren.sql.dialects.dialect import Connecting, Locking, UpdateRule, too_old
 
 #: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)

@@ -1,12 +1,50 @@
 """How the URL of each supported database looks; a port adds its form here.
 
 Needs no library: settings are read where SQLAlchemy is not installed.
+
+Checks the URL of a MySQL or MariaDB server, so that it says for certain where a connection goes.
+
+Needs no library: settings are read where SQLAlchemy is not installed.
+
+Parses the database URL; error messages never contain its password.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from urllib.parse import parse_qsl, urlsplit
 
-from warren.sql.dialects.mysql_url import check_mysql_url
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+#: Names a server on this machine, so its host must be `localhost`.
+SOCKET = "unix_socket"
+#: Arguments that neither name another server nor weaken how its certificate is verified.
+ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key", SOCKET)
+
+
+def check_mysql_url(url: str) -> None:
+    """Check the arguments of a URL, and that everybody reads the same host in it.
+
+    Raises:
+        ValueError: an argument is not of ARGUMENTS, or a special character is not quoted. The
+            message holds no part of a password.
+
+    """
+    parts = urlsplit(url)
+    # SQLAlchemy takes a / or ? before an @ for a part of the password, and knows no fragment.
+    if not url.isprintable() or "#" in url or "@" in parts.path + parts.query:
+        raise ValueError("a special character is not quoted; write %23 for #, %2F for /, %40 for @")
+    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    for name in names:
+        if name not in ARGUMENTS:
+            near = get_close_matches(name, ARGUMENTS, 1)
+            known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(ARGUMENTS)}"
+            raise ValueError(f"unknown argument {name[:40]!r}, {known}")
+        if name == SOCKET and parts.hostname != "localhost":
+            raise ValueError(f"{SOCKET} goes with the host localhost only")
+        if names.count(name) > 1:
+            raise ValueError(f"the argument {name!r} occurs twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +90,38 @@ def form_of(url: str) -> UrlForm | None:
     """Return the form that a URL has by its scheme; None if no supported database has it."""
     scheme, separator, _ = url.partition("://")
     return next((one for one in FORMS if separator and one.scheme == scheme), None)
+
+
+def parse(url: str) -> URL:
+    """Return a database URL in its parts.
+
+    Raises:
+        ValueError: this is not a URL, it names an unsupported database, or it has arguments that
+            are not allowed.
+
+    """
+    form = form_of(url)
+    if form is None:
+        scheme = url.partition("://")[0] if "://" in url else "no scheme"
+        starts = " or ".join(one.start for one in FORMS)
+        raise ValueError(f"expected the database URL to begin with {starts}, got: {scheme[:40]}")
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # The library's messages contain the URL, and so the password.
+        raise ValueError(
+            f"expected the database URL to be {form.whole}, got: {form.scheme}://… "
+            "that cannot be read (is a character of the password not quoted?)"
+        ) from None
+    if not parsed.database or parsed.database == ":memory:":
+        what = "a file" if form.is_embedded else "a database"
+        raise ValueError(
+            f"expected the database URL to name {what}, got: "
+            f"{parsed.set(query={}).render_as_string(hide_password=True)}"
+        )
+    try:
+        form.check(url)
+    except ValueError as error:
+        wanted = f"expected the database URL to be {form.whole}"
+        raise ValueError(f"{wanted}, got one that is not: {error}") from None
+    return parsed

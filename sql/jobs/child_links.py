@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, delete, insert, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.batch import chunks
-from warren.sql.jobs import changed_jobs
+from warren.sql.jobs import due_jobs
 from warren.sql.models import App, Job, JobChild
 from warren.sql.registry import cluster
 
@@ -91,7 +91,7 @@ def set_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]
     for job, child_ids in families:
         text = joined(child_ids)
         job.child_ids = text if len(text) <= LONGEST_IDS else ""
-    changed_jobs.write(session, [job for job, _ in families])
+    due_jobs.write(session, [job for job, _ in families])
 
 
 def with_children(session: Session) -> set[int]:

@@ -1,19 +1,98 @@
-"""Jobs whose ticks are due: claims them, moves their watermarks, and stops their schedules."""
+"""Jobs whose ticks are due: claims them, moves their watermarks, and stops their schedules.
 
+Parked jobs: fixed delays that wait for the end of their tick, which sets the next one.
+
+Writing what was changed of many jobs by few statements: the ORM sends one for each.
+"""
+
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, func, inspect, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import get_history, set_committed_value
 
-from warren.sql.batch import Guard, chunks, update_each
+from warren.sql.batch import ALREADY_LOCKED, Guard, chunks, modify, update_each
+from warren.sql.dialects.columns import LONG_TEXT
 from warren.sql.dialects.hints import PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
+from warren.sql.instants import at_as_text, epoch_ms
 from warren.sql.models import Job
 from warren.sql.models.jobs import BY_NEXT_TICK
 from warren.sql.rows import fetch, query
-from warren.sql.updates import modify
+
+_COLUMNS = Job.__mapper__.columns
+_NAMES = frozenset(_COLUMNS.keys())
+_LONG_TEXTS = frozenset(name for name, column in _COLUMNS.items() if column.type is LONG_TEXT)
+
+
+def write(session: Session, jobs: Iterable[Job]) -> None:
+    """Write what was changed of locked jobs, and all else that the session has not written.
+
+    Jobs with the same columns changed share a statement, unless one of these holds long texts:
+    then each has its own.
+    """
+    alike: dict[tuple[str, ...], list[Job]] = defaultdict(list)
+    for job in jobs:
+        names = _changed(job)
+        if names and _LONG_TEXTS.isdisjoint(names):
+            alike[names].append(job)
+    for names, those in alike.items():
+        rows = [{name: _bound(getattr(job, name)) for name in ("id", *names)} for job in those]
+        update_each(session, Job, rows, guard=ALREADY_LOCKED)
+        for job in those:
+            for name in names:
+                set_committed_value(job, name, getattr(job, name))
+    session.flush()
+
+
+def _changed(job: Job) -> tuple[str, ...]:
+    touched = sorted(_NAMES - inspect(job).unmodified)
+    return tuple(name for name in touched if get_history(job, name).has_changes())
+
+
+def _bound(value: Any) -> Any:
+    return at_as_text(epoch_ms(value)) if isinstance(value, datetime) else value
+
+
+#: The next tick of a parked job: never due, so no claim finds it.
+PARKED_MS = 2**62
+
+
+class ParkedJob(NamedTuple):
+    """A parked job with its schedule and its watermark."""
+
+    id: int
+    schedule_kind: str
+    schedule_value: str | None
+    last_tick_at: int
+
+
+def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
+    """Lock and return those of the jobs that are parked."""
+    parked = (
+        # By primary key, because the other index would lock all parked jobs.
+        use_index(query(ParkedJob, Job), Job, PRIMARY_KEY)
+        .where(
+            Job.id.in_(sorted(set(job_ids))),
+            Job.is_enabled == 1,
+            Job.next_tick_at == PARKED_MS,
+        )
+        .order_by(Job.id)
+    )
+    return fetch(session, ParkedJob, parked.with_for_update())
+
+
+def watermarks(session: Session) -> dict[int, int]:
+    """Return the watermarks of all parked jobs, by id."""
+    parked = select(Job.id, Job.last_tick_at).where(
+        Job.is_enabled == 1, Job.next_tick_at == PARKED_MS
+    )
+    return dict(session.execute(parked).all())
+
 
 #: Whether a job is in the schedulers' time zone.
 HAS_NO_ZONE = func.coalesce(Job.timezone, "") == ""

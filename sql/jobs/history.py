@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks
 from warren.sql.explanation import Explanation
 from warren.sql.instants import HOUR_MS
-from warren.sql.job_choices import NO_SCHEDULE
 from warren.sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
 from warren.sql.models import History, Job, SkippedTicks
+from warren.sql.models.jobs import NO_SCHEDULE
 
 #: Most characters of the reason in the record of a skip.
 REASON_LENGTH = 255

@@ -1,18 +1,40 @@
-"""Versions of scripts: saved, listed, read; the source of a version never changes."""
+"""Versions of scripts: saved, listed, read; the source of a version never changes.
+
+Reads a job with the current source of its script, for the script editor.
+"""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import LargeBinary, cast, delete, func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from warren.sql.batch import ALREADY_LOCKED, update_each
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
-from warren.sql.models import Job, Run, ScriptVersion
+from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.rows import fetch, fetch_one, query
 from warren.sql.run_status import OPEN
+
+
+def of_job(session: Session, job_id: int) -> tuple[Job, str]:
+    """Return a job, with its source loaded, and the name of its app.
+
+    Raises:
+        NotFound: there is no such job, or it has no script.
+
+    """
+    row = session.execute(
+        select(Job, App.name)
+        .join(App, App.id == Job.app_id)
+        .where(Job.id == job_id, Job.script_version.is_not(None))
+        .options(undefer(Job.script_source))
+    ).one_or_none()
+    if row is None:
+        raise NotFound(LookupFailure.NO_SCRIPT, id=job_id)
+    return row[0], row[1]
+
 
 #: Versions kept of each job's script, besides those of open runs.
 KEPT_VERSIONS = 30

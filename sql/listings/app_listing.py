@@ -7,14 +7,14 @@ from typing import NamedTuple
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.job_choices import DEFAULT_ROUTE
 from warren.sql.models import App, AppDay, Job, Registration, Run
+from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.registry import pauses
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN
-from warren.sql.updates import modify
 
 
 class ListedApp(NamedTuple):

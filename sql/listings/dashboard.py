@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from warren.sql.listings import run_lines, run_search
-from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings import run_messages, run_search
+from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_walks import RunSearch
 from warren.sql.models import App, Job, Registration, Run
 from warren.sql.registry.presence import EXECUTOR
@@ -41,7 +41,7 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
     if app_ids is not None:
         statement = statement.where(Run.app_id.in_(app_ids))
     newest = statement.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)
-    return run_lines.by_ids(session, session.execute(newest).scalars().all())
+    return run_messages.by_ids(session, session.execute(newest).scalars().all())
 
 
 def failed(

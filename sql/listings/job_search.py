@@ -16,14 +16,13 @@ from warren.sql.accounts import preferences
 from warren.sql.dialects.hints import use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import child_links
-from warren.sql.jobs.parked import PARKED_MS
-from warren.sql.listings import run_lines
+from warren.sql.jobs.due_jobs import PARKED_MS
+from warren.sql.listings import run_messages
 from warren.sql.listings.recent import ListedJob, listed_jobs
-from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import App, Job, Run
 from warren.sql.models.jobs import BY_SEARCHED_TEXT
-from warren.sql.rows import fetch, fetch_one
-from warren.sql.text_search import contains
+from warren.sql.rows import contains, fetch, fetch_one
 
 #: Most matching jobs that are sorted in memory; each costs a read of its row.
 FEW = 1_000
@@ -119,7 +118,7 @@ def names(
 def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list[RunLine]:
     """Return a job's runs, the latest tick first, along the unique key of ticks."""
     last_first = (
-        run_lines.lines()
+        run_messages.lines()
         .where(Run.job_id == job_id, Run.scheduled_at <= now_ms)
         .order_by(
             Run.scheduled_at.desc(),

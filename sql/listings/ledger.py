@@ -1,17 +1,64 @@
-"""Queries of the ledger page: jobs, a page at a time, and the reasons for skipped due times."""
+"""Queries of the ledger page: jobs, a page at a time, and the reasons for skipped due times.
+
+Whether ticks have ended: the runs of one tick, and which of many have ended.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, bindparam, func, or_, select
+from sqlalchemy.orm import Session, aliased
 
+from warren.sql.batch import chunks
 from warren.sql.explanation import Explanation
-from warren.sql.models import App, Job, SkippedTicks
-from warren.sql.rows import fetch, query
-from warren.sql.text_search import contains
+from warren.sql.models import App, Job, Run, SkippedTicks
+from warren.sql.rows import contains, fetch, fetch_plain, query
+from warren.sql.run_status import OPEN
+from warren.sql.runs.run_rows import TickRun
+
+_Asked = aliased(Run)
+# Built once, because the first use of an alias is not thread-safe.
+_SAME_TICK = and_(
+    Run.job_id == _Asked.job_id,
+    Run.scheduled_at == _Asked.scheduled_at,
+    # The re-runs of its due time belong to a tick, and to a re-run all runs of its due time.
+    or_(Run.origin_id == _Asked.origin_id, Run.rerun_of.is_not(None), _Asked.rerun_of.is_not(None)),
+)
+
+
+#: Built once, because each answer of the API about a run executes it.
+_OF_RUN = (
+    query(TickRun, Run)
+    .join(_Asked, _SAME_TICK)
+    .where(_Asked.id == bindparam("its_id"))
+    .order_by(Run.shard_index, Run.origin_id, Run.attempt)
+)
+
+
+def of_run(session: Session, run_id: int) -> list[TickRun]:
+    """Return all runs of a run's tick by shard, origin and attempt; empty if it was deleted."""
+    return fetch_plain(session, TickRun, _OF_RUN, {"its_id": run_id})
+
+
+def over(session: Session, run_ids: Collection[int]) -> set[int]:
+    """Return those of the runs whose tick has ended, and those that were deleted.
+
+    A retry is planned in the transaction that ends the run before it, so there is no gap between
+    attempts.
+    """
+    ended = set(run_ids)
+    for chunk in chunks(run_ids):
+        open_ticks = (
+            select(_Asked.id)
+            .join(Run, _SAME_TICK)
+            .where(_Asked.id.in_(chunk), Run.status.in_(OPEN))
+            .distinct()
+        )
+        ended.difference_update(session.execute(open_ticks).scalars())
+    return ended
+
 
 #: Most skips of a job that are named with their times, the latest ones.
 NAMED_SKIPS = 20

@@ -10,8 +10,7 @@ from warren.sql.dialects.hints import use_index
 from warren.sql.models import Job, Run
 from warren.sql.models.jobs import BY_SEARCHED_TEXT
 from warren.sql.registry.apps import ids_by_name
-from warren.sql.rows import fetch, query
-from warren.sql.text_search import contains
+from warren.sql.rows import contains, fetch, query
 
 
 class _NamedJob(NamedTuple):

@@ -12,9 +12,9 @@ from itertools import islice
 from sqlalchemy import ColumnElement, Subquery, and_, case, func, select, true
 from sqlalchemy.orm import Session
 
-from warren.sql.listings import newest_runs, run_lines, run_messages, run_walks
+from warren.sql.listings import newest_runs, run_messages, run_walks
 from warren.sql.listings.newest_runs import IndexedRun
-from warren.sql.listings.run_lines import RunLine
+from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_walks import DatedRun, ListedRun, Place, RunSearch
 from warren.sql.runs import reruns
 
@@ -139,7 +139,7 @@ def _fitting(session: Session, rows: Sequence[ListedRun], wanted: RunSearch) -> 
 
 def _lines(session: Session, chosen: Sequence[tuple[Place, ListedRun]]) -> list[RunLine]:
     # Runs deleted in between are missing.
-    return run_lines.by_ids(session, [run.id for _, run in chosen])
+    return run_messages.by_ids(session, [run.id for _, run in chosen])
 
 
 def _conditions(examined: Subquery, wanted: RunSearch) -> list[ColumnElement[bool]]:

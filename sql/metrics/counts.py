@@ -7,11 +7,11 @@ from typing import NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.dialects.supported import of
 from warren.sql.models import App, MetricCount
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
-from warren.sql.updates import modify
 
 
 class Counted(StrEnum):

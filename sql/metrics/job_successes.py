@@ -9,14 +9,13 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Subquery, delete, func, select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, modify
 from warren.sql.dialects.hints import use_index
 from warren.sql.dialects.supported import of
 from warren.sql.models import App, Job, JobSuccess, Run
 from warren.sql.models.runs import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
-from warren.sql.updates import modify
 
 #: How many of a job's newest runs are searched for its last success.
 NEWEST_RUNS = 20

@@ -4,16 +4,22 @@ XXL-JOB's tables and columns keep their names and meanings; the attributes have 
 domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and are in UTC too.
 """
 
-from warren.sql.models.accounts import AuditEntry, SignIn, SignInLimit, User
+from warren.sql.models.accounts import (
+    ApiToken,
+    AuditEntry,
+    Favourite,
+    IdempotencyKey,
+    SavedFilter,
+    SignIn,
+    SignInLimit,
+    User,
+)
 from warren.sql.models.alarms import Alarm
-from warren.sql.models.api import ApiToken, IdempotencyKey
 from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.models.base import Model
-from warren.sql.models.cluster import Cluster, Lease, Pause, Sequence, Uptime
-from warren.sql.models.imports import ImportOrigin
+from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import Job, JobChild, RouteMemory, ScriptVersion
 from warren.sql.models.metrics import JobSuccess, MetricCount
-from warren.sql.models.preferences import Favourite, SavedFilter
 from warren.sql.models.runs import AppDay, DayReport, Purge, Run
 from warren.sql.models.schedules import History, SkippedTicks
 from warren.sql.models.watch import Incident, Watch

@@ -1,13 +1,32 @@
-"""The tables of jobs, their scripts, children and route memory."""
+"""The tables of jobs, their scripts, children and route memory.
+
+Values of a job's columns that queries depend on.
+"""
 
 from datetime import datetime
+from enum import StrEnum
 
 from sqlalchemy import BigInteger, DateTime, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from warren.sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
-from warren.sql.job_choices import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
 from warren.sql.models.base import Model
+
+#: The schedule kind of a job that is only triggered by hand, by API or by a parent.
+NO_SCHEDULE = "NONE"
+#: The route of a job that names none, in an app that names none.
+DEFAULT_ROUTE = "CONSISTENT_HASH"
+
+#: How late a due time may still run as itself, for jobs that say nothing, in seconds.
+LATE_LIMIT_SECONDS = 60
+
+
+class DeliveryGuarantee(StrEnum):
+    """Whether a run that may have started is started again when its executor is lost."""
+
+    AT_MOST_ONCE = "AT_MOST_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
 
 #: The indexes of jobs by which statements are made to read.
 BY_NEXT_TICK = "i_status_next"

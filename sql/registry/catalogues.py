@@ -5,9 +5,9 @@ from collections.abc import Collection
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.dialects.supported import of
 from warren.sql.models import Registration, StoredCatalogue
-from warren.sql.updates import modify
 
 
 def keep(session: Session, fingerprint: str, contents: str, now_ms: int) -> None:

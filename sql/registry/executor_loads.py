@@ -6,10 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import insert_or_ignore
+from warren.sql.batch import insert_or_ignore, modify
 from warren.sql.models import ExecutorLoad
 from warren.sql.rows import fetch, query
-from warren.sql.updates import modify
 
 #: Rows deleted by one statement.
 CHUNK = 5_000

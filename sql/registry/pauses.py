@@ -20,11 +20,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.models import App, Pause
 from warren.sql.registry import cluster
 from warren.sql.registry.uptimes import Downtime
 from warren.sql.rows import fetch, fetch_one, query
-from warren.sql.updates import modify
 
 #: The app id of a pause of the whole cluster.
 EVERY_APP = 0

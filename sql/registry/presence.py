@@ -1,17 +1,42 @@
-"""The registry of executors, schedulers and consoles, and which boot holds an address."""
+"""The registry of executors, schedulers and consoles, and which boot holds an address.
 
-from collections.abc import Sequence
+Addresses whose last executor said goodbye: their run queues are still there.
+
+Drain requests, stored in the registration of an executor's boot.
+
+Derives the state of a registered process from its last heartbeat.
+
+The names of schedulers and consoles: the host's, and a suffix that is new at each start.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 from sqlalchemy import Insert, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.dialects.supported import of
 from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.instants import AHEAD_MS, at
 from warren.sql.models import Registration
-from warren.sql.updates import modify
+from warren.sql.rows import fetch, query
+
+_HOST = 48
+_SUFFIX = 6
+
+
+def process_name(host: str, boot_id: str) -> str:
+    """Return the name of a process."""
+    return f"{host[:_HOST]}-{boot_id[:_SUFFIX]}"
+
+
+def is_of_host(name: str, host: str) -> bool:
+    """Whether a process runs on this host; `web-2-…` does not run on `web`."""
+    return name.rpartition("-")[0] == host[:_HOST]
+
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"
@@ -238,3 +263,107 @@ RENEWAL = (
         update_time=bindparam("its_updated"),
     )
 )
+
+
+DEPARTED = "DEPARTED"
+
+
+def note(session: Session, app: str, address: str, now_ms: int) -> None:
+    """Remember that the executor at an address has said goodbye."""
+    beat = Beat(kind=DEPARTED, app=app, address=address, boot_id="", beat_at=now_ms)
+    hold(session, beat)
+    renew(session, beat)
+
+
+def read(session: Session) -> dict[tuple[str, str], int]:
+    """Return when the executor at each (app, address) said goodbye, in epoch milliseconds."""
+    return {(row.app, row.address): row.beat_at for row in listing(session, DEPARTED)}
+
+
+def is_known(session: Session, app: str, address: str) -> bool:
+    """Return whether an address is remembered."""
+    return holder(session, DEPARTED, app, address) is not None
+
+
+def count_addresses(session: Session, app: str) -> int:
+    """Return how many addresses of an app have a run queue, departed ones included."""
+    of_app = (Registration.kind.in_((EXECUTOR, DEPARTED)), Registration.app == app)
+    return session.execute(
+        select(func.count(Registration.address.distinct())).where(*of_app)
+    ).scalar_one()
+
+
+def forget(session: Session, app: str, address: str) -> None:
+    """Forget that an executor has said goodbye, as its queue is gone or another one's."""
+    leave(session, DEPARTED, app, address, "")
+
+
+#: The conditions on registrations with a drain request.
+IS_REQUESTED = (Registration.kind == EXECUTOR, Registration.drain_asked_at > 0)
+
+
+class DrainingBoot(NamedTuple):
+    """A boot with a drain request."""
+
+    app: str
+    address: str
+    boot_id: str
+
+
+def request(session: Session, row: Registration, now_ms: int) -> bool:
+    """Store a drain request in a locked registration; return False if there is one already."""
+    if row.drain_asked_at:
+        return False
+    row.drain_asked_at = now_ms
+    session.flush()
+    return True
+
+
+def requested(session: Session) -> list[DrainingBoot]:
+    """Return the boots with a drain request."""
+    wanted = query(DrainingBoot, Registration).where(*IS_REQUESTED)
+    return fetch(session, DrainingBoot, wanted)
+
+
+#: Three heartbeats of an executor, four of a scheduler, three of a console.
+EXECUTOR_ALIVE_MS = 15_000
+SCHEDULER_ALIVE_MS = 2_000
+CONSOLE_ALIVE_MS = 15_000
+
+
+class ProcessState(StrEnum):
+    """The state of a registered process."""
+
+    ALIVE = "alive"
+    #: Alive, but it takes no new runs and ends when those that it has are over.
+    DRAINING = "draining"
+    SILENT = "silent"
+    #: It has never registered.
+    ABSENT = "absent"
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the process is running."""
+        return self in {ProcessState.ALIVE, ProcessState.DRAINING}
+
+
+def state(row: Registration, now_ms: int) -> ProcessState:
+    """Return the state of a process."""
+    if not row.beat_at:
+        return ProcessState.ABSENT
+    if now_ms - row.beat_at > _limit_ms(row):
+        return ProcessState.SILENT
+    is_draining = row.draining or row.drain_asked_at
+    return ProcessState.DRAINING if is_draining else ProcessState.ALIVE
+
+
+def ailments(load: Mapping[str, Any]) -> list[str]:
+    """Return the troubles in an executor's last reported load, in lower case."""
+    names = load.get("ailments", [])
+    return [str(name).lower() for name in names] if isinstance(names, list) else []
+
+
+def _limit_ms(row: Registration) -> int:
+    if row.kind == EXECUTOR:
+        return EXECUTOR_ALIVE_MS
+    return CONSOLE_ALIVE_MS if row.app == CONSOLE else SCHEDULER_ALIVE_MS

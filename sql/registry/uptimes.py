@@ -19,10 +19,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import modify
 from warren.sql.clock import JUMP_MS, database_now_ms
 from warren.sql.models import Pause, Uptime
 from warren.sql.rows import fetch, query
-from warren.sql.updates import modify
 
 #: There was a downtime before the uptime; and runs that were due in it may still be undecided.
 IS_DOWNTIME = Uptime.down_since < Uptime.since_at

@@ -7,11 +7,10 @@ from typing import NamedTuple
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, modify_by_ids
 from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.updates import modify_by_ids
 
 
 class Payload(NamedTuple):

@@ -13,7 +13,7 @@ from warren.sql.ids import RunIds
 from warren.sql.instants import at_as_text
 from warren.sql.models import Run
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs.status_columns import ENTERED
+from warren.sql.runs.transitions import ENTERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

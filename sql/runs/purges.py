@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import ALREADY_LOCKED, chunks, update_each
+from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
 from warren.sql.dialects.hints import PRIMARY_KEY, use_index
 from warren.sql.instants import at
 from warren.sql.models import Purge, Run
@@ -21,7 +21,6 @@ from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL
 from warren.sql.runs import day_reports
 from warren.sql.runs.ticks import Tick, in_ticks, parts, tick_of
-from warren.sql.updates import modify
 
 
 class DuePosition(NamedTuple):

@@ -17,8 +17,7 @@ from warren.sql.errors import NotAllWon
 from warren.sql.instants import at_as_text
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
-from warren.sql.runs.guards import may_enter
-from warren.sql.runs.status_columns import ENTERED
+from warren.sql.runs.transitions import ENTERED, may_enter
 
 
 class SentTo(NamedTuple):

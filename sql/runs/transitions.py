@@ -2,6 +2,10 @@
 
 Functions take a session and never commit. A row that fails the guard has moved on; that is normal.
 Rows are found by id only, so that no statement locks or waits for rows that it does not change.
+
+Conditions on runs in SQL, for statements that bypass the ORM.
+
+The columns of a run that change together whenever it enters a status.
 """
 
 from collections import Counter, defaultdict
@@ -12,19 +16,34 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import Guard, chunks, lock_rows, update_alike, update_each
+from warren.sql.batch import Guard, chunks, lock_rows, modify_by_ids, update_alike, update_each
 from warren.sql.dialects.dialect import Locking
 from warren.sql.dialects.hints import PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at, at_as_text
 from warren.sql.models import Run
 from warren.sql.registry import pauses
-from warren.sql.run_status import ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
+from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
 from warren.sql.runs import planned_runs
-from warren.sql.runs.guards import may_enter, status_in
 from warren.sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
-from warren.sql.runs.status_columns import ENTERED
-from warren.sql.updates import modify_by_ids
+
+#: The status itself, and XXL-JOB's codes of it.
+ENTERED: Mapping[RunStatus, Mapping[str, Any]] = {
+    status: {"status": status.value, "trigger_code": trigger_code, "handle_code": handle_code}
+    for status, (trigger_code, handle_code) in CODES.items()
+}
+
+
+def may_enter(entered: RunStatus) -> Guard:
+    """Return the guard that a run may enter this status."""
+    return status_in(ENTERED_FROM[entered])
+
+
+def status_in(statuses: Iterable[RunStatus]) -> Guard:
+    """Return the guard that a run is in one of these statuses."""
+    names = ", ".join(f"'{status.value}'" for status in sorted(statuses))
+    return Guard(f"{Run.status.expression} IN ({names})")
+
 
 #: So many runs with the same route get a statement of their own; smaller groups share one.
 ALIKE = 8

@@ -1,6 +1,10 @@
 """Checks the version of the schema, and that tables and indexes are complete.
 
 This module does not import Alembic, which takes as long to import as a whole command may take.
+
+The minimal rights of the account of schedulers, consoles and commands.
+
+They do not include changing tables, or changing and deleting entries of the audit log.
 """
 
 from collections.abc import Iterator
@@ -17,10 +21,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from warren.sql.dialects.dialect import Dialect
 from warren.sql.dialects.supported import of
 from warren.sql.engine import Database
 from warren.sql.errors import SchemaMismatch
-from warren.sql.models import Model, Run, Sequence
+from warren.sql.models import AuditEntry, Model, Run, Sequence
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 #: The table in which Alembic stores the version.
@@ -121,3 +126,19 @@ def _stale_counter(session: Session) -> str | None:
     if next_id is not None and next_id > newest:
         return None
     return f"expected the counter of run ids to be over {newest}, got: {next_id}"
+
+
+_ALL = "SELECT, INSERT, UPDATE, DELETE"
+_RIGHTS = {AuditEntry.__tablename__: "SELECT, INSERT", VERSION_TABLE: "SELECT"}
+
+
+def grants(dialect: Dialect, database: str, user: str, host: str = "%") -> list[str]:
+    """Return the statements that grant an account its rights, one for each table.
+
+    Raises:
+        ValueError: a name needs quoting, or the database has no accounts.
+
+    """
+    tables = [VERSION_TABLE, *sorted(Model.metadata.tables)]
+    rights = {table: _RIGHTS.get(table, _ALL) for table in tables}
+    return dialect.grants(rights, database, user, host)

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.test_cli_jobs import Desk
 from tests.support.schemas import SQLiteSchema
 from warren.scheduler.retention.reporter import Reporter
-from warren.sql.registry.process_names import process_name
+from warren.sql.registry.presence import process_name
 
 DAY = 86_400_000
 #: Zones whose clocks never show the same day.

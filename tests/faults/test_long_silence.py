@@ -21,7 +21,7 @@ from tests.support.rabbitmq import PrivateRabbit
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.models import Run
 from warren.sql.registry import presence
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
 from warren.views.nodes import registrations
 

@@ -10,7 +10,7 @@ from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify
 from warren.sql.registry import presence
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
 from warren.views.nodes import registrations
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from warren.scheduler.actor import CLI, Actor, Right
+from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.cluster import PauseOutcome
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.resolver import Resolver
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.clock import database_now_ms

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots
-from warren.broker.boot_time import boot_seconds
+from warren.broker.boot import boot_seconds
 from warren.broker.keys import AppKeys
 from warren.broker.memory.transport import MemoryBroker
 from warren.broker.messages.to_scheduler import Finished

@@ -25,7 +25,7 @@ from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.cluster import APP, SECRET, Cluster
 from tests.support.eventually import eventually
+from warren.broker.codec import unpacked
 from warren.broker.keys import AppKeys
 from warren.broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, Triggers
 from warren.broker.messages.to_scheduler import (
@@ -34,7 +35,6 @@ from warren.broker.topology import (
     run_queue,
 )
 from warren.broker.transport import Confirm, Delivery, Transport
-from warren.broker.trigger_packs import unpacked
 from warren.sql.registry.cluster import cluster_id
 
 BEAT_SECONDS = 0.2

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from tests.support.eventually import eventually
-from warren.broker.codec import encode
+from warren.broker.codec import encode, packed
 from warren.broker.errors import Expired
 from warren.broker.keys import ClusterKeys
 from warren.broker.messages.to_executor import Refused, StillOpen, Trigger, Welcome
@@ -34,7 +34,6 @@ from warren.broker.topology import (
     run_queue,
 )
 from warren.broker.transport import Confirm, Delivery, Outgoing, Transport
-from warren.broker.trigger_packs import packed
 
 SECRET = "a secret of the tests, long enough 0123456789"
 CLUSTER = "cluster-of-tests"

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from tests.support.eventually import eventually
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.completion.tick_end import tick_end
+from warren.scheduler.completion.end import tick_end
 from warren.sql.engine import Database
 from warren.sql.jobs import child_links
 from warren.sql.models import Job, Run

@@ -5,12 +5,11 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from tests.support.cluster import APP, SECRET
-from warren.broker.codec import VERSION
+from warren.broker.codec import VERSION, unpacked
 from warren.broker.keys import AppKeys, derived_key
 from warren.broker.messages.to_executor import Trigger, Triggers
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Delivery
-from warren.broker.trigger_packs import unpacked
 from warren.scheduler.node import SchedulerNode
 from warren.sql.registry.cluster import cluster_id
 

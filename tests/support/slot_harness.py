@@ -17,8 +17,7 @@ from tests.support.processes import Process, descendants, every_process, identif
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.executor.logs.run_logs import RunLogs
-from warren.executor.processes.interface import SlotEvents
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
 
 T = TypeVar("T")

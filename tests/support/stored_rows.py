@@ -11,14 +11,14 @@ from tests.support import schemas
 from warren.broker.catalogues import Told
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.scheduler.membership.presence import MAILS_KEY
-from warren.scheduler.membership.schedulers_zone import ZONE_KEY
+from warren.scheduler.membership.self_health import ZONE_KEY
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.models import Job, Run, SkippedTicks
 from warren.sql.registry import apps, catalogues, presence
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import planning
-from warren.sql.runs.status_columns import ENTERED
+from warren.sql.runs.transitions import ENTERED
 
 
 class Rows:

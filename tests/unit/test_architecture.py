@@ -12,10 +12,8 @@ from setuptools import find_packages
 
 from tests.support import architecture
 from tests.support.architecture import CodeBase
-from warren.scheduler.schedules.cron_schedule import CronSchedule
-from warren.scheduler.schedules.no_schedule import NoSchedule
-from warren.scheduler.schedules.registry import KINDS
-from warren.sql.job_choices import DeliveryGuarantee
+from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
+from warren.sql.models.jobs import DeliveryGuarantee
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,11 +56,11 @@ HOMES = {
 #: Where what a row says of its schedule may be written out; all others ask the kind's class.
 SCHEDULE_KINDS = {kind: ["scheduler.schedules."] for kind in KINDS} | {
     CronSchedule.kind: ["scheduler.schedules.", "sql.run_status"],
-    NoSchedule.kind: ["sql.job_choices"],
+    NoSchedule.kind: ["sql.models.jobs"],
 }
 
 #: Where what a row says of its delivery guarantee may be written out.
-GUARANTEES = {guarantee.value: ["sql.job_choices"] for guarantee in DeliveryGuarantee}
+GUARANTEES = {guarantee.value: ["sql.models.jobs"] for guarantee in DeliveryGuarantee}
 
 #: Sessions are passed around, so their type is known outside their home.
 LENT = {("sqlalchemy.orm", "Session"): {"scheduler", "admin_web", "warren"}}
@@ -84,14 +82,13 @@ JOB_MAY_LOAD = [
 ENVIRONMENT_READERS = {
     "warren.settings.reading": "settings come from it",
     "warren.settings.setting_rules": "TZ is this machine's time zone, the default of a setting",
-    "executor.fork_server.secrecy": "job processes must not see the settings, so it takes them out",
-    "executor.fork_server.orphans": "it marks what an executor starts, to find it after a crash",
-    "executor.fork_server.confinement": "who runs as another user finds that user's HOME",
+    "executor.fork_server.termination": "it marks what an executor starts, to find it later",
+    "executor.fork_server.confinement": "it takes settings out, and finds the user's HOME",
     "executor.fork_server.linux": "it takes variables out of memory too",
     "executor.fork_server.process_state": "a job process restores it between two runs",
     "executor.fork_server.interpreter": "it gives the dict behind it, compared between two runs",
     "executor.fork_server.script_process": "a script gets it, with what tells which run it is",
-    "warren.settings.telemetry": "the variables are OpenTelemetry's, whose SDK reads them too",
+    "warren.settings.settings": "the variables are OpenTelemetry's, whose SDK reads them too",
     "warren.wiring.service_manager": "NOTIFY_SOCKET is systemd's, and tells where it listens",
 }
 

@@ -15,7 +15,7 @@ from warren.cli import root
 from warren.executor.fork_server.script_process import script_environment
 from warren.executor.handlers.handler_registry import load_handlers
 from warren.jobfile.reader import read_job_file
-from warren.scheduler.jobs.fields import FIELDS
+from warren.scheduler.jobs.spec import FIELDS
 from warren.settings.settings import KINDS, Settings, variables
 
 ROOT = Path(__file__).parents[2]

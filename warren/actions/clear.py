@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from warren.actions.local_client import open_client
+from warren.actions.trigger import open_client
 from warren.database_access import now_ms
-from warren.scheduler.resolver import Resolver
+from warren.scheduler.app_names import Resolver
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.settings.settings import Settings
 from warren.views.instants import read_instant

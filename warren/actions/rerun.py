@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import click
 
-from warren.actions.local_client import open_client
+from warren.actions.trigger import open_client
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.problems import Code, Problem

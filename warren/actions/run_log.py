@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from warren.executor.regular_files import open_regular
+from warren.executor.disk import open_regular
 from warren.sql.engine import Database
 from warren.sql.instants import moment
 from warren.sql.listings import recent

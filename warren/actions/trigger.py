@@ -1,11 +1,23 @@
-"""`warren jobs trigger`: plans a run, and waits for the end of its tick if asked to."""
+"""`warren jobs trigger`: plans a run, and waits for the end of its tick if asked to.
 
+Runs the scheduler's commands on this installation's database, in the user's name.
+"""
+
+import os
+import pwd
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
-from warren.actions.local_client import open_client
-from warren.scheduler.completion.tick_end import TickEnd, tick_end
-from warren.scheduler.jobs.param import check_param
+from warren.database_access import now_ms, open_database
+from warren.scheduler.actor import LONGEST_NAME, Actor
+from warren.scheduler.app_names import Resolver
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.completion.end import TickEnd, tick_end
+from warren.scheduler.jobs.new_run import check_param
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.listings import recent
@@ -13,6 +25,46 @@ from warren.sql.listings.recent import DetailedRun
 from warren.sql.runs.ticks import tick_of
 from warren.views.nodes import is_scheduler_alive
 from warren.views.terminal import print_json, visible_lines, warn
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClient:
+    """What a short command needs: the database, all commands, and a resolver of names."""
+
+    database: Database
+    commands: Commands
+    ids: Resolver
+
+
+@contextmanager
+def open_client(settings: Settings) -> Iterator[LocalClient]:
+    """Yield a client for writing, acting in the name of the user who runs the command."""
+    with open_database(settings, for_writing=True) as database:
+        yield client_on(database, settings)
+
+
+def client_on(database: Database, settings: Settings) -> LocalClient:
+    """Return a client for an open database."""
+    return LocalClient(database, Commands(context_on(database, settings)), Resolver(database))
+
+
+def context_on(database: Database, settings: Settings) -> CommandContext:
+    """Return the context of commands: the user who runs this program, with every right."""
+    return CommandContext(
+        database=database,
+        now_ms=lambda: now_ms(database),
+        actor=Actor(who=operator()),
+        timezone=settings.timezone,
+    )
+
+
+def operator() -> str:
+    """Return who runs this program, for the audit log: `cli:<user>@<host>`."""
+    user = str(os.getuid())
+    with suppress(KeyError):
+        user = pwd.getpwuid(os.getuid()).pw_name
+    return f"cli:{user}@{socket.gethostname()}"[:LONGEST_NAME]
+
 
 #: How often the tick's rows are read.
 POLL_SECONDS = 0.1

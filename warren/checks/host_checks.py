@@ -5,7 +5,7 @@ from pathlib import Path
 
 from warren.errors import CommandError
 from warren.executor.life_signs import STALE_SECONDS, Signs, running
-from warren.settings.plaintext import BROKER, in_plain_text
+from warren.settings.secret_files import BROKER, in_plain_text
 from warren.settings.setting_rules import MEMORY_BROKER
 from warren.settings.settings import (
     DATABASE_FILE,

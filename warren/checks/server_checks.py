@@ -11,13 +11,11 @@ from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.views.process_view import node_view
-from warren.settings.keyring import cluster_keys
-from warren.settings.plaintext import DATABASE, in_plain_text
-from warren.settings.settings import Settings
+from warren.settings.secret_files import DATABASE, in_plain_text
+from warren.settings.settings import Settings, cluster_keys
 from warren.sql.engine import Database
 from warren.sql.registry import cluster, presence
-from warren.sql.registry.liveness import ProcessState, state
-from warren.sql.registry.process_names import is_of_host
+from warren.sql.registry.presence import ProcessState, is_of_host, state
 from warren.sql.schema import version
 from warren.views.nodes import registrations
 

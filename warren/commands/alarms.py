@@ -2,13 +2,12 @@
 
 import click
 
-from warren.actions.local_client import open_client
+from warren.actions.trigger import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.errors import CommandError
-from warren.scheduler.alarms.policy import AlarmTargets
-from warren.scheduler.views.alarm_view import AlarmView, alarm_view
-from warren.scheduler.views.to_json import to_json
+from warren.scheduler.alarms.events import AlarmTargets
+from warren.scheduler.views.to_json import AlarmView, alarm_view, to_json
 from warren.settings.settings import Settings
 from warren.sql.alarms import alarm_listing
 from warren.sql.alarms.alarm_listing import AlarmFilter

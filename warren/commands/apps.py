@@ -2,7 +2,7 @@
 
 import click
 
-from warren.actions.local_client import open_client
+from warren.actions.trigger import open_client
 from warren.command_options import examples, takes_settings
 from warren.scheduler.jobs.spec import AppSpec
 from warren.settings.settings import Settings

@@ -9,10 +9,10 @@ import click
 
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.app_names import Resolver
 from warren.scheduler.audit.integrity_check import AuditReport, audit
 from warren.scheduler.audit.tally import COUNTS, JobTally
-from warren.scheduler.membership.schedulers_zone import cluster_zone
-from warren.scheduler.resolver import Resolver
+from warren.scheduler.membership.self_health import cluster_zone
 from warren.settings.settings import Settings
 from warren.sql.instants import iso
 from warren.views.instants import local, read_instant

@@ -6,17 +6,15 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.actions.local_client import open_client
-from warren.actions.trigger import trigger_job
+from warren.actions.trigger import open_client, trigger_job
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
-from warren.jobfile.apply import apply_file
-from warren.jobfile.apply_by_api import apply_by_api
+from warren.jobfile.apply import apply_by_api, apply_file
 from warren.jobfile.export import export_jobs
 from warren.scheduler.commands.jobs import JobCommands
-from warren.scheduler.membership.schedulers_zone import cluster_zone
+from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.schedules import registry
-from warren.scheduler.schedules.upcoming import next_fires
+from warren.scheduler.schedules.registry import next_fires
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view

@@ -4,13 +4,13 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.actions.local_client import LocalClient, open_client
+from warren.actions.trigger import LocalClient, open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.cluster import NEVER, PauseOutcome
-from warren.scheduler.resolver import Resolver
 from warren.scheduler.views import blockers
-from warren.scheduler.views.pause_view import pause_facts
+from warren.scheduler.views.process_view import pause_facts
 from warren.scheduler.views.to_json import to_json
 from warren.settings.settings import Settings
 from warren.sql.registry import pauses

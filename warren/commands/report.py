@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
-from warren.scheduler.membership.schedulers_zone import cluster_zone
-from warren.scheduler.retention.calendar_days import CalendarDays, days_between
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
 from warren.settings.settings import Settings
 from warren.sql.instants import at, epoch_ms, iso
 from warren.sql.models import DayReport

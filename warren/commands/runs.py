@@ -6,14 +6,14 @@ from zoneinfo import ZoneInfo
 import click
 
 from warren.actions.clear import ClearOptions, clear_runs
-from warren.actions.local_client import open_client
 from warren.actions.rerun import rerun_runs
 from warren.actions.run_log import print_log
+from warren.actions.trigger import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.resolver import Resolver
-from warren.scheduler.views.run_view import run_json
+from warren.scheduler.views.to_json import run_json
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.jobs.skips import SkipFilter, lines

@@ -5,10 +5,9 @@ import contextlib
 import click
 
 from warren.command_options import examples, takes_settings
-from warren.executor.fork_server.secrecy import keep_settings_secret
-from warren.settings.file_lock import lock_embedded_database
-from warren.settings.keyring import cluster_keys
-from warren.settings.settings import Settings, needed_services
+from warren.executor.fork_server.confinement import keep_settings_secret
+from warren.settings.home import lock_embedded_database
+from warren.settings.settings import Settings, cluster_keys, needed_services
 from warren.sql.engine import Database
 from warren.wiring.broker import connect_broker
 from warren.wiring.scheduler import make_scheduler

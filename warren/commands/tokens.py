@@ -5,13 +5,12 @@ import sys
 import click
 from sqlalchemy.orm import Session
 
-from warren.actions.local_client import open_client
+from warren.actions.trigger import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, USUAL_DAYS, TokenSpec
-from warren.scheduler.views.to_json import to_json
-from warren.scheduler.views.token_view import TokenView, token_view
+from warren.scheduler.views.to_json import TokenView, to_json, token_view
 from warren.settings.settings import Settings
 from warren.sql.accounts import tokens as tokens_table
 from warren.sql.listings import job_search

@@ -9,20 +9,25 @@ import click
 from warren.broker.topology import check_app
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
-from warren.executor.fork_server.secrecy import keep_settings_secret
+from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
-from warren.jobfile.up_jobs import UpJobs
+from warren.jobfile.apply import UpJobs
 from warren.logs import BoundedFile, configure_logs
 from warren.program_name import own_call, shown_name
 from warren.scheduler.jobs.rules import check_new_app_name
-from warren.settings.file_lock import lock_embedded_database
-from warren.settings.home import LOG_FILE, home_database_url, home_secret, open_home
+from warren.settings.home import (
+    LOG_FILE,
+    home_database_url,
+    home_secret,
+    lock_embedded_database,
+    open_home,
+)
 from warren.settings.settings import DATABASE_FILE, HOME, Settings
 from warren.sql.engine import Database
 from warren.sql.registry import apps
 from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne
-from warren.wiring.all_in_one_console import UpConsole
+from warren.wiring.all_in_one_web import UpConsole
 from warren.wiring.signals import Signals, log_thread_failures
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.

@@ -16,14 +16,13 @@ from typing import Any
 
 from warren.contrib.celery import task_names
 from warren.errors import CommandError
-from warren.importing.cron_fields import BOTH_DAYS, listed
+from warren.importing.crontab import BOTH_DAYS, listed
 from warren.jobfile.export import jobs_of_app
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.cron_schedule import CronSchedule
-from warren.scheduler.schedules.fixed_rate import FixedRate
+from warren.scheduler.schedules.registry import CronSchedule, FixedRate
 from warren.views.terminal import warn
 
 _CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from warren.scheduler.imports.findings import Finding, Verdict, counted
-from warren.scheduler.imports.import_outcomes import ImportAction, Outcome
+from warren.scheduler.imports.items import Finding, ImportAction, Outcome, Verdict, counted
 from warren.views.terminal import print_json, visible
 
 _IMPORTANT = (

@@ -1,25 +1,71 @@
-"""`warren jobs apply`: applies a file and prints each change."""
+"""`warren jobs apply`: applies a file and prints each change.
+
+`warren jobs apply --api`: sends a job file to the API instead of using the database.
+
+Reads job files that were sent to the API.
+
+The job file of `warren up`: checked before anything is created, applied once executors run.
+"""
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
+from sqlalchemy.orm import Session
 
-from warren.actions.local_client import LocalClient, open_client
-from warren.jobfile.reader import JobFile, read_job_file
+from warren.actions.trigger import LocalClient, client_on, open_client
+from warren.admin_web.api.problem_answers import Refusal
+from warren.client import ApiError, Client
+from warren.errors import CommandError, JobFileError
+from warren.jobfile.reader import MOST_PROBLEMS, JobFile, read_job_file, read_job_text
+from warren.jobfile.yaml_reader import read_whole
+from warren.jobfile.yaml_tree import line_at, tree_of
 from warren.route_plugins import route_names
+from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_changes import ChangeAction
-from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.views.job_warnings import file_warnings, warning_lines
-from warren.settings.settings import Settings
+from warren.settings.settings import PREFIX, Settings
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
+from warren.sql.jobs import jobs
 from warren.sql.registry import apps
 from warren.views.terminal import Screen, print_json, visible, warn
+
+
+def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
+    """Return the apps and jobs of a job file.
+
+    Raises:
+        Refusal: with each problem, its line, and the code of the rule that it breaks.
+
+    """
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        file = read_job_text(data, Path("job file"), now_ms=now_ms, added_routes=route_names())
+    except JobFileError as error:
+        raise _refusal(error) from error
+    return file.apps, file.specs
+
+
+def _refusal(error: JobFileError) -> Refusal:
+    count, shown = len(error.problems), error.problems[:MOST_PROBLEMS]
+    detail = f"the job file has {count} problems" if count > 1 else "the job file has a problem"
+    if count > len(shown):
+        detail += f"; these are the first {len(shown)}"
+    errors = [
+        {"line": one.line, "detail": one.text} | ({"code": one.rule} if one.rule else {})
+        for one in shown
+    ]
+    return Refusal(422, detail, errors=errors)
+
 
 _PAST = {
     ChangeAction.CREATE: "created",
@@ -125,3 +171,128 @@ def print_changes(
         print(f"{len(told)} changed, {len(changes) - len(told)} unchanged")
     for line in warning_lines(warnings):
         warn(line)
+
+
+def apply_by_api(
+    settings: Settings, path: Path, url: str, *, dry_run: bool, prune: bool, as_json: bool
+) -> None:
+    """Apply a job file and print each change; if anything is wrong, nothing is changed.
+
+    Raises:
+        WarrenError: there is no token, the file cannot be read, or the API refuses it.
+
+    """
+    if settings.api_token is None:
+        raise CommandError(f"{PREFIX}API_TOKEN: expected a token of the API, it is not set")
+    try:
+        client = Client(url, settings.api_token)
+        with path.open("rb") as file:
+            data = read_whole(file, str(path))
+        found = client.apply(data, dry_run=dry_run, prune=prune)
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    except ApiError as error:
+        raise JobFileError([*_problems(path, data, error)] or [f"{url}: {error}"]) from error
+    changes = [
+        Change(
+            action=ChangeAction(one["action"]),
+            what=one["what"],
+            name=one["name"],
+            details=tuple(one["details"]),
+            diff=tuple(one["diff"]),
+        )
+        for one in found["changes"]
+    ]
+    same = Change(action=ChangeAction.UNCHANGED, what="job", name="")
+    print_changes(
+        [*changes, *[same] * found["unchanged"]],
+        [(one["job"], one["message"]) for one in found["warnings"]],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def _problems(path: Path, data: bytes, error: ApiError) -> Iterator[str]:
+    """Give each problem that the API names, with the file and the line where it can be found."""
+    for one in error.problem.get("errors", ()):
+        words, line = str(one.get("detail", "")), one.get("line")
+        if line is None and one.get("pointer"):
+            line = line_at(tree_of(data), str(one["pointer"]))
+        yield words if line is None else f"{path}:{line}: {words}"
+
+
+#: The app if neither the job file nor the database has one.
+DEFAULT_APP = "default"
+
+
+class UpJobs:
+    """The jobs of a job file, if there is one.
+
+    Args:
+        file: a job file to apply at each start.
+        seed: one to apply only if no job was ever created.
+
+    Raises:
+        CommandError: both are given, or the file is invalid.
+
+    """
+
+    def __init__(self, *, file: Path | None, seed: Path | None) -> None:
+        if file and seed:
+            raise CommandError("expected one of --apply and --seed, got both")
+        self._path = file or seed
+        self._is_seed = seed is not None
+        self._wanted = _read(self._path) if self._path else None
+        self._changes: list[Change] = []
+
+    def app(self, database: Database) -> str:
+        """Return the first app of the file, else of the database."""
+        if self._wanted and self._wanted.apps:
+            return self._wanted.apps[0].name
+        if self._wanted and self._wanted.specs:
+            return self._wanted.specs[0].app
+        known = database.read(apps.ids_by_name)
+        return min(known, key=lambda name: known[name], default=DEFAULT_APP)
+
+    def prepare(self, settings: Settings, database: Database) -> None:
+        """Check that the file can be applied as a whole, and create its apps.
+
+        Executors of unknown apps are refused, so apps come first.
+
+        Raises:
+            JobFileError: it cannot be applied; nothing was changed.
+            ValueError: the same.
+
+        """
+        if self._is_seed and not database.read(_is_untouched):
+            print(visible(f"{self._path} is applied at the first start only; skipped"))
+            self._wanted = None
+        if self._wanted is None:
+            return
+        _apply(settings, database, self._wanted, dry_run=True)
+        self._changes = _apply(settings, database, replace(self._wanted, specs=()))
+
+    def apply(self, settings: Settings, database: Database) -> None:
+        """Apply the file and print its changes."""
+        if self._wanted is None:
+            return
+        self._changes += _apply(settings, database, self._wanted)
+        warnings = warnings_about(database, self._wanted, self._changes)
+        print_changes(self._changes, warnings, dry_run=False, as_json=False)
+
+
+def _read(path: Path) -> JobFile:
+    return read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+
+
+def _is_untouched(session: Session) -> bool:
+    made = audit_log.listing(session, AuditFilter(action=Action.JOB_CREATE, limit=1))
+    return not made and not jobs.is_any(session)
+
+
+def _apply(
+    settings: Settings, database: Database, wanted: JobFile, *, dry_run: bool = False
+) -> list[Change]:
+    return apply(client_on(database, settings), wanted, dry_run=dry_run, prune=False)

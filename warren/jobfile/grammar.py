@@ -21,10 +21,8 @@ from warren.jobfile.yaml_tree import (
 )
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.fields import Field, in_group
-from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.schedules.no_schedule import NoSchedule
-from warren.scheduler.schedules.registry import KINDS
+from warren.scheduler.jobs.spec import Field, JobSpec, in_group
+from warren.scheduler.schedules.registry import KINDS, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
 
 

@@ -24,7 +24,7 @@ from warren.jobfile.yaml_tree import (
     tree_of,
 )
 from warren.scheduler.alarms import target_rules
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem

@@ -1,14 +1,34 @@
-"""Reads fields of YAML mappings and collects all problems instead of stopping at the first."""
+"""Reads fields of YAML mappings and collects all problems instead of stopping at the first.
+
+Reads files as a whole that are no larger than a job file may be.
+"""
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
 
-from warren.errors import InvalidEntry
+from warren.errors import CommandError, InvalidEntry
 from warren.jobfile.yaml_tree import Entry, entries, items
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.problems import Problem
+
+
+def read_whole(file: BinaryIO, name: str) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        CommandError: it is larger than a job file may be.
+
+    """
+    data = file.read(JOB_FILE_BYTES + 1)
+    if len(data) > JOB_FILE_BYTES:
+        raise CommandError(
+            f"{name}: expected a file of up to {JOB_FILE_BYTES} bytes, got a larger one"
+        )
+    return data
+
 
 Read = Callable[[yaml.Node, str], Any]
 

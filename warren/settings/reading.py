@@ -12,8 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warren.errors import SettingsError
-from warren.settings.plaintext import BROKER, DATABASE, plaintext_problems
-from warren.settings.secret_files import SUFFIX, SecretFiles, read_secret_files
+from warren.settings.secret_files import (
+    BROKER,
+    DATABASE,
+    SUFFIX,
+    SecretFiles,
+    plaintext_problems,
+    read_secret_files,
+)
 from warren.settings.setting_rules import has_password
 from warren.settings.settings import (
     KINDS,

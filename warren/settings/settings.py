@@ -1,14 +1,22 @@
 """The settings: one frozen object, validated once; `reading` fills it.
 
 Secrets are never shown.
+
+Whether traces are wanted, by OpenTelemetry's own standard variables.
+
+Derives the keys that a process needs from the settings.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 from zoneinfo import ZoneInfo
 
+import structlog
+
+from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.messages.values import ScriptLanguage
 from warren.errors import CommandError, SettingsError
 from warren.executor.disk import DEFAULT_RESERVE
@@ -23,8 +31,7 @@ from warren.settings.kinds import (
     text,
     whole,
 )
-from warren.settings.plaintext import LINKS, check_allowed
-from warren.settings.secret_files import SUFFIX
+from warren.settings.secret_files import LINKS, SUFFIX, check_allowed
 from warren.settings.setting_rules import (
     check_api_token,
     check_broker_url,
@@ -46,6 +53,19 @@ from warren.settings.setting_rules import (
     check_webhook_url,
     local_timezone,
 )
+
+#: One of these must be set.
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_NAME, _SWITCH = "OTEL_SERVICE_NAME", "OTEL_SDK_DISABLED"
+
+
+def traced_service(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the name of this program in traces; None = tracing is off."""
+    is_off = environ.get(_SWITCH, "").lower() == "true"
+    if is_off or not any(environ.get(name) for name in ENDPOINTS):
+        return None
+    return environ.get(_NAME) or "warren"
+
 
 PREFIX = "WARREN_"
 TOML_FILE = Path("warren.toml")
@@ -265,3 +285,35 @@ def _kind(name: str) -> str:
 
 def _refuse(problems: list[str]) -> NoReturn:
     raise SettingsError(problems)
+
+
+log = structlog.get_logger()
+
+
+def cluster_keys(settings: Settings) -> ClusterKeys:
+    """Return the keys of all apps, for a scheduler or console.
+
+    Raises:
+        SettingsError: the master secret is not set.
+
+    """
+    return ClusterKeys(needed_secret(settings), settings.secret_previous)
+
+
+def app_keys(settings: Settings, app: str) -> AppKeys:
+    """Return the keys of an executor's app; derived from the master secret only if it has no other.
+
+    Raises:
+        SettingsError: neither is set.
+
+    """
+    if settings.secret is not None:
+        # An attacker who controls this host could then act for every app.
+        log.warning(
+            "master_secret_received",
+            app=app,
+            reason="executors need WARREN_APP_SECRET only: warren secrets app " + app,
+        )
+    if settings.app_secret is not None:
+        return AppKeys(app, settings.app_secret, settings.app_secret_previous)
+    return AppKeys.derived(app, needed_secret(settings), settings.secret_previous)

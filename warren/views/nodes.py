@@ -7,7 +7,7 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.catalogue import HandlerFacts
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
 from warren.scheduler.views.process_view import (
@@ -24,7 +24,7 @@ from warren.sql.engine import Database
 from warren.sql.listings import app_listing
 from warren.sql.models import Registration
 from warren.sql.registry import apps, presence
-from warren.sql.registry.liveness import ProcessState
+from warren.sql.registry.presence import ProcessState
 from warren.views.terminal import relative, visible
 
 #: States as people read them; JSON has the states themselves.

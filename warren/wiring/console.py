@@ -5,7 +5,7 @@ from warren.admin_web.serving.broker_link import ConsoleConnections
 from warren.admin_web.serving.console_process import Console
 from warren.jobfile.export import job_file
 from warren.route_plugins import route_names
-from warren.scheduler.membership.schedulers_zone import ClusterZone
+from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database

@@ -8,15 +8,13 @@ from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.core.state_folder import StateFolder
-from warren.executor.gateway.access_tokens import AccessTokens
-from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.remote_run import RemoteLimits
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory
-from warren.settings.keyring import app_keys
-from warren.settings.settings import KINDS, PREFIX, Settings
+from warren.settings.settings import KINDS, PREFIX, Settings, app_keys
 from warren.wiring.executor import make_run_logs
 
 #: No limit: this host's load says nothing about that of a registered executor.

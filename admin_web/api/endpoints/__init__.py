@@ -7,8 +7,7 @@ from warren.admin_web.api.endpoints.apps import AppEndpoints
 from warren.admin_web.api.endpoints.cluster import ClusterEndpoints
 from warren.admin_web.api.endpoints.incidents import IncidentEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
-from warren.admin_web.api.endpoints.job_switches import JobSwitchEndpoints
-from warren.admin_web.api.endpoints.jobs import JobEndpoints
+from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
 from warren.admin_web.api.endpoints.meta import MetaEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints

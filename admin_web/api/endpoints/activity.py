@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from warren.admin_web.api.answer_types import answer_type, page_type, to_answer
 from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import (
     USUAL,
     Cursor,
@@ -19,11 +19,11 @@ from warren.admin_web.api.paging import (
     page,
     place_of,
 )
-from warren.admin_web.api.refusals import at_parameter
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.admin_web.api.problem_answers import at_parameter
+from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.retention.calendar_days import CalendarDays, days_between
-from warren.scheduler.views.alarm_view import AlarmView, alarm_view
+from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
+from warren.scheduler.views.to_json import AlarmView, alarm_view
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.alarms import alarm_listing

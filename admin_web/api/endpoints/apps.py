@@ -6,7 +6,6 @@ from urllib.parse import quote
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.answer_types import page_type
 from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
@@ -17,12 +16,13 @@ from warren.admin_web.api.endpoints.pauses import (
     pause,
     pause_answer,
 )
+from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import PageQuery, page, place_of
 from warren.scheduler.alarms.channels.webhook_url import without_secret
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.spec import AppSpec
-from warren.scheduler.jobs.stored_spec import app_spec
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import app_listing
 from warren.sql.models import App

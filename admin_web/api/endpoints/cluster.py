@@ -5,17 +5,22 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.answer_types import answer_type, page_type, to_answer
 from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.endpoints.pauses import Changed, PauseBody, pause
+from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
-from warren.scheduler.views.pause_view import pause_facts
-from warren.scheduler.views.process_view import NOT_IN_JSON, ExecutorView, NodeView, node_view
+from warren.scheduler.views.process_view import (
+    NOT_IN_JSON,
+    ExecutorView,
+    NodeView,
+    node_view,
+    pause_facts,
+)
 from warren.sql.listings import app_listing
 from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.models import Registration

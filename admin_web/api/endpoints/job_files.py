@@ -13,15 +13,14 @@ from warren.admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.paging import Word
-from warren.admin_web.api.problem_answers import error_detail
-from warren.admin_web.api.refusals import Refusal
+from warren.admin_web.api.problem_answers import Refusal, error_detail
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules
+from warren.scheduler.jobs.past_spec import app_spec, job_spec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.jobs.stored_spec import app_spec, job_spec
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.jobs import child_links, exports

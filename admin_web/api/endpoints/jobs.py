@@ -1,14 +1,16 @@
-"""Lists, reads, creates, changes and deletes jobs."""
+"""Lists, reads, creates, changes and deletes jobs.
+
+Starts and stops jobs, and shows when they are due next.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api import conditions
-from warren.admin_web.api.answer_types import page_type
 from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
@@ -23,13 +25,14 @@ from warren.admin_web.api.job_bodies import (
     merged,
     spec_of,
 )
+from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
-from warren.admin_web.api.refusals import PreconditionFailed
+from warren.admin_web.api.problem_answers import PreconditionFailed
 from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import job_spec
 from warren.scheduler.problems import Code, Refused
-from warren.scheduler.schedules.upcoming import next_fire
+from warren.scheduler.schedules.registry import next_fire, next_fires
 from warren.scheduler.views.job_warnings import job_warnings
 from warren.sql.instants import epoch_ms, iso
 from warren.sql.jobs import child_links, script_versions
@@ -37,6 +40,57 @@ from warren.sql.jobs.script_versions import ListedVersion
 from warren.sql.listings import job_search
 from warren.sql.listings.job_search import JobFilter, Order
 from warren.sql.listings.recent import ListedJob
+
+
+class NextQuery(msgspec.Struct, kw_only=True):
+    """How many due times to return."""
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 5
+
+
+class NextAnswer(msgspec.Struct, kw_only=True):
+    """When a job is due next; if it is stopped, as if it were started now."""
+
+    fires_at: list[str]
+    enabled: bool
+
+
+class Switched(msgspec.Struct, kw_only=True):
+    """Whether anything changed."""
+
+    changed: bool
+
+
+class JobSwitchEndpoints:
+    """Whether jobs fire on their schedules."""
+
+    name = "jobs"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("POST", f"{JOB}/start", Scope.OPERATE, Switched)
+    def start(self, call: Call, app: str, name: str) -> Switched:
+        """Start a job's schedule."""
+        job_id = job_id_of(self._services, call, app, name)
+        return Switched(changed=self._services.commands(call.actor).jobs.start(job_id))
+
+    @endpoint("POST", f"{JOB}/stop", Scope.OPERATE, Switched)
+    def stop(self, call: Call, app: str, name: str) -> Switched:
+        """Stop a job's schedule; runs in progress continue."""
+        job_id = job_id_of(self._services, call, app, name)
+        return Switched(changed=self._services.commands(call.actor).jobs.stop(job_id))
+
+    @endpoint("GET", f"{JOB}/next", Scope.READ, NextAnswer, query=NextQuery)
+    def next(self, call: Call, app: str, name: str) -> NextAnswer:
+        """Show when a job is due next."""
+        now_ms, zone = self._services.now_ms(), self._services.timezone
+        listed, _ = read_job(self._services, call, job_id_of(self._services, call, app, name))
+        fires = next_fires(listed, now_ms=now_ms, count=call.query.count, timezone=zone)
+        return NextAnswer(
+            fires_at=[iso(fire) or "" for fire in fires], enabled=bool(listed.is_enabled)
+        )
+
 
 JobPage = page_type(JobAnswer)
 

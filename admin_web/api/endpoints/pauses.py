@@ -4,9 +4,9 @@ import msgspec
 
 from warren.admin_web.api.endpoint import Call
 from warren.admin_web.api.paging import instant_ms
-from warren.admin_web.api.refusals import Refusal
+from warren.admin_web.api.problem_answers import Refusal
 from warren.scheduler.commands.cluster import NEVER, ClusterCommands, PauseOutcome
-from warren.scheduler.views.pause_view import pause_facts
+from warren.scheduler.views.process_view import pause_facts
 from warren.sql.registry.pauses import EVERY_APP, ShownPause
 
 

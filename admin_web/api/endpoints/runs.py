@@ -9,11 +9,11 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.answer_types import page_type
 from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import (
     USUAL,
     Cursor,
@@ -24,25 +24,30 @@ from warren.admin_web.api.paging import (
     instant_ms,
     place_of,
 )
-from warren.admin_web.api.refusals import at_parameter
-from warren.admin_web.api.runs.log_answers import LogAnswer, RunLogAnswers, log_reply
+from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.api.runs.run_answers import (
+    LONGEST_SECONDS,
+    LogAnswer,
     RunAnswer,
+    RunLogAnswers,
     RunWithTick,
     TickEnd,
+    Wait,
+    applied,
+    log_reply,
+    preferred_wait_seconds,
     run_answer,
     run_with_tick,
     tick_answer,
 )
-from warren.admin_web.api.runs.wait import LONGEST_SECONDS, Wait, applied, preferred_wait_seconds
-from warren.admin_web.logs.log_source import log_source
+from warren.admin_web.logs.log_reader import log_source
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.completion.tick_end import Attempt
+from warren.scheduler.completion.end import Attempt
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.listings import recent, run_search, tick_ends
+from warren.sql.listings import ledger, recent, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_walks import RunSearch
 from warren.sql.run_status import FAILURES, FINAL, OPEN, Kind, RunStatus
@@ -337,7 +342,7 @@ def _run(session: Session, call: Call, run_id: int) -> DetailedRun:
 
 def _tick_runs(session: Session, run: DetailedRun) -> Sequence[Attempt]:
     """Return all runs of a run's tick; the run itself if they were deleted meanwhile."""
-    return tick_ends.of_run(session, run.id) or [run]
+    return ledger.of_run(session, run.id) or [run]
 
 
 def _is_alone(run: DetailedRun) -> bool:

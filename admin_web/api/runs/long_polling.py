@@ -3,24 +3,125 @@
 A view that may answer later returns a `Wait`. The server puts the connection aside and frees the
 thread. When the tick is over, the time is up or the process stops, the server calls the application
 again with the same request, and `Wait.later` makes the answer.
+
+Notices clients that have left while their requests wait.
+
+A request without a thread: what the server that holds it and the application agree on.
 """
 
 import selectors
 import threading
 import time
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
 
 import structlog
-from flask import request
+from flask import Request, request
 
 from warren.admin_web.api.endpoint import Call, Reply
 from warren.admin_web.api.rate_limits import ConcurrencyLimits
-from warren.admin_web.api.runs.client_watch import ClientWatch
-from warren.admin_web.api.runs.held_request import ApiRequest, HeldConnection, HeldRequest
-from warren.admin_web.api.runs.wait import Wait
+from warren.admin_web.api.runs.run_answers import Wait
 from warren.sql.engine import Database
-from warren.sql.listings import tick_ends
+from warren.sql.listings import ledger
+
+#: The key in the WSGI environment of the function that holds a request, if the server has one.
+HOLD = "warren.hold"
+#: The key of the held request when the server calls the application again.
+HELD = "warren.held"
+
+
+class ApiRequest(Request):
+    """A request that knows whether its server can hold it, and whether it was held."""
+
+    def __init__(self, environ: dict[str, Any], *args: Any, **more: Any) -> None:
+        super().__init__(environ, *args, **more)
+        self.hold: Callable[[HeldRequest], None] | None = environ.get(HOLD)
+        self.held: HeldRequest | None = environ.get(HELD)
+
+
+class HeldConnection(Protocol):
+    """The connection of a held request; no method blocks."""
+
+    def fileno(self) -> int:
+        """Return its socket, which becomes readable when the client leaves or sends more."""
+
+    def has_left(self) -> bool:
+        """Return whether the client has closed it."""
+
+    def resume(self) -> None:
+        """Call the application again."""
+
+    def drop(self) -> None:
+        """Close it without an answer."""
+
+
+class Holder(Protocol):
+    """Knows all held requests."""
+
+    def begin(self, held: "HeldRequest", connection: HeldConnection) -> None:
+        """Wait on this connection."""
+
+    def end(self, held: "HeldRequest") -> None:
+        """Give up."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class HeldRequest:
+    """A waiting request, and its connection once the server has put it aside."""
+
+    polling: Holder
+    user_id: int
+    wait: Wait
+    end_at: float
+    poll_at: float
+
+    def begin(self, connection: HeldConnection) -> None:
+        """Wait on this connection; the server calls it once it has put it aside."""
+        self.polling.begin(self, connection)
+
+    def cancel(self) -> None:
+        """Give up; the server calls it if it cannot put the connection aside."""
+        self.polling.end(self)
+
+
+class ClientWatch:
+    """Watches the sockets of waiting requests. Used from one thread."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._watched: dict[HeldRequest, HeldConnection] = {}
+        #: Clients that already sent their next request; their sockets would stay readable.
+        self._eager: set[HeldRequest] = set()
+
+    def left(
+        self, waiting: Mapping[HeldRequest, HeldConnection], seconds: float
+    ) -> list[HeldRequest]:
+        """Return the requests whose clients have left, as soon as one has."""
+        fresh = waiting.keys() - self._watched.keys() - self._eager
+        if closed := [held for held in fresh if not self._is_watchable(held, waiting[held])]:
+            return closed
+        heard = [key.data for key, _ in self._selector.select(seconds)]
+        left = [held for held in heard if waiting[held].has_left()]
+        for held in set(heard) - set(left):
+            self.forget(held)
+            self._eager.add(held)
+        return left
+
+    def _is_watchable(self, held: HeldRequest, connection: HeldConnection) -> bool:
+        try:
+            self._selector.register(connection, selectors.EVENT_READ, held)
+        except (ValueError, OSError):
+            return False  # its socket is closed
+        self._watched[held] = connection
+        return True
+
+    def forget(self, held: HeldRequest) -> None:
+        """Stop watching a request; its socket may be closed afterwards."""
+        self._eager.discard(held)
+        if connection := self._watched.pop(held, None):
+            self._selector.unregister(connection)
+
 
 #: Requests that must be polled one by one: polls a second in total, and the pause of each.
 POLLS_PER_SECOND, POLL_PAUSE_SECONDS = 50, 0.5
@@ -179,7 +280,7 @@ class LongPolling:
 
     def _over(self, run_ids: set[int]) -> set[int]:
         try:
-            return self._database.read(lambda session: tick_ends.over(session, run_ids))
+            return self._database.read(lambda session: ledger.over(session, run_ids))
         except Exception as error:  # noqa: BLE001 - the top of a loop
             log.warning("waiting_runs_not_checked", error=str(error))
             return set()

@@ -1,15 +1,142 @@
-"""A run and the state of its tick, as the API returns them."""
+"""A run and the state of its tick, as the API returns them.
 
-from collections.abc import Sequence
+A run's log, as the API returns it: from its executor, or the end that is stored with the run.
+
+What a view returns if its answer may come later, and how long the client is willing to wait.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from flask import request
 
-from warren.admin_web.api.answer_types import answer_type
-from warren.scheduler.completion.tick_end import Attempt, tick_end
-from warren.scheduler.views.run_view import PAGES_ONLY, run_json
+from warren.admin_web.api.endpoint import JSON, TEXT, Call, Reply
+from warren.admin_web.api.openapi import answer_type
+from warren.admin_web.api.problem_answers import at_parameter
+from warren.admin_web.logs.log_reader import LogPart, LogReader, ReadStatus, Source
+from warren.broker.rpc import Requester
+from warren.scheduler.completion.end import Attempt, tick_end
+from warren.scheduler.views.to_json import PAGES_ONLY, run_json
 from warren.sql.listings.recent import DetailedRun
+from warren.sql.registry.presence import EXECUTOR_ALIVE_MS
+from warren.sql.run_status import FINAL
 from warren.sql.runs.ticks import tick_of
+
+#: Seconds that a request waits at most.
+LONGEST_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """What a view returns if the answer may come later.
+
+    Attributes:
+        run_id: the answer comes when the whole tick of this run is over.
+        seconds: how long it may be held.
+        at_once: the answer if it cannot be held.
+        later: returns the answer, or None = not yet, ask again. Its arguments are the call as it is
+            admitted then, without query and body, and whether it must answer now.
+        is_polled: whether to ask `later` from time to time before the tick is over.
+
+    """
+
+    run_id: int
+    seconds: float
+    at_once: Reply
+    later: Callable[[Call, bool], Reply | None]
+    is_polled: bool = False
+
+
+def applied(seconds: float) -> dict[str, str]:
+    """Return the header of an answer to a request that was held, for at most so long."""
+    return {"Preference-Applied": f"wait={int(seconds)}"}
+
+
+def preferred_wait_seconds() -> float:
+    """Return how long the client is willing to wait (`Prefer: wait=30`); 0 by default."""
+    for preference in request.headers.get("Prefer", "").split(","):
+        name, _, value = preference.partition(";")[0].partition("=")
+        if name.strip().lower() != "wait":
+            continue
+        text = value.strip().strip('"')
+        if not re.fullmatch("[0-9]{1,6}", text) or int(text) > LONGEST_SECONDS:
+            raise at_parameter("Prefer", f"expected wait to be 0 to {LONGEST_SECONDS} seconds")
+        return float(text)
+    return 0.0
+
+
+EXECUTOR, KEPT, NONE = "executor", "kept", "none"
+
+
+class LogAnswer(msgspec.Struct, kw_only=True):
+    """Lines of a log; `is_end`: the run is over and nothing follows.
+
+    `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
+    The lines of a kept end have other numbers than in the log, so it comes whole, at most 4 kB
+    whatever the `limit` is, and only if `from_line` is 1.
+    """
+
+    from_line: int
+    next_line: int
+    text: str
+    is_end: bool
+    source: str
+
+
+class RunLogAnswers:
+    """Reads run logs."""
+
+    def __init__(self, requester: Requester | None, now_ms: Callable[[], int]) -> None:
+        self._reader = LogReader(requester)
+        self._now_ms = now_ms
+
+    def read(self, run: DetailedRun, place: Source, from_line: int, limit: int) -> LogAnswer:
+        """Return up to `limit` lines from a line on."""
+        part, source = self._read(run, place, from_line, limit)
+        return LogAnswer(
+            from_line=part.from_line,
+            next_line=part.next_line,
+            text="\n".join(part.lines) + "\n" if part.lines else "",
+            is_end=run.status in FINAL and (part.is_end or not place.boot_id),
+            source=source,
+        )
+
+    def _read(
+        self, run: DetailedRun, place: Source, from_line: int, limit: int
+    ) -> tuple[LogPart, str]:
+        part = self._reader.read(place, from_line, limit=limit)
+        if part.status is ReadStatus.LINES:
+            return part, EXECUTOR
+        tail = run.log_tail or ""
+        if from_line > 1 or not tail or not self._is_lost(part, place):
+            return part, NONE
+        lines = tuple(tail.removesuffix("\n").split("\n"))
+        return LogPart(status=part.status, lines=lines, is_end=True), KEPT
+
+    def _is_lost(self, part: LogPart, place: Source) -> bool:
+        """Whether no executor has the log; one that is online may return it later."""
+        if part.status is not ReadStatus.SILENT:
+            return part.status is ReadStatus.MISSING
+        return self._now_ms() - place.heard_at_ms > EXECUTOR_ALIVE_MS
+
+
+def log_reply(answer: LogAnswer, waited: Mapping[str, str] | None = None) -> Reply:
+    """Return lines of a log as JSON, or as text if the client prefers that.
+
+    `waited` are headers that say that the request was held.
+    """
+    headers = dict(waited or {})
+    if request.accept_mimetypes.best_match([JSON, TEXT]) != TEXT:
+        return Reply(value=answer, headers=headers)
+    headers |= {
+        "Warren-Next-Line": str(answer.next_line),
+        "Warren-Is-End": str(answer.is_end).lower(),
+    }
+    text = answer.text.encode(errors="replace")
+    return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
 
 
 class TickEnd(msgspec.Struct, kw_only=True):

@@ -10,13 +10,12 @@ from werkzeug.wrappers import Response
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms import bulk
 from warren.admin_web.forms.bulk import BulkAction
-from warren.admin_web.forms.job_filter import JobFilterForm, wanted
-from warren.admin_web.forms.run_filter import read_query
+from warren.admin_web.forms.run_filter import JobFilterForm, read_query, wanted
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.bulk_work import BulkWork, Work, WorkState
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.bulk.bulk_outcomes import Part
+from warren.scheduler.commands.bulk.reruns import Part
 from warren.scheduler.commands.commands import Commands
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name

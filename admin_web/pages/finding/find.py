@@ -1,25 +1,112 @@
 """The search box for pages, jobs, run ids, apps and executors, with links to their actions.
 
 All results are links: actions are confirmed on their own pages.
+
+What can be done with what the search box found, as links to the pages that ask or do it.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
 from flask import render_template, request, url_for
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
 from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.menu import menu_entries
-from warren.admin_web.pages.finding import find_actions
-from warren.admin_web.pages.finding.find_actions import Choice
-from warren.admin_web.url_ids import LARGEST
-from warren.admin_web.url_routes import route
+from warren.admin_web.links import menu_entries
+from warren.admin_web.url_routes import LARGEST, route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
+from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.views.process_view import executor_view
 from warren.sql.accounts import preferences
-from warren.sql.listings import dashboard, job_search, run_choices, run_lines
+from warren.sql.listings import dashboard, job_search, run_choices, run_messages
+from warren.sql.listings.run_messages import RunLine
+from warren.sql.models import Job, Registration
+from warren.sql.registry import pauses
 from warren.sql.registry.apps import ids_by_name
+from warren.sql.registry.presence import ProcessState
+from warren.sql.run_status import OPEN, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A search result: a link with its icon and the kind and name of its target."""
+
+    icon: str
+    kind: str
+    name: str
+    url: str
+
+
+def of_run(known: Visitor, run: RunLine, words: str) -> Iterator[Choice]:
+    """Yield what a visitor may do with a run; `words` name it."""
+    if not known.may(Right.OPERATE):
+        return
+    kind, ask = gettext("Run"), partial(url_for, "bulk_runs.ask", id=run.id)
+    is_open = RunStatus(run.status) in OPEN
+    if run.job and not is_open:
+        yield Choice("arrow", kind, gettext("Run %(name)s again", name=words), ask(action="again"))
+    if is_open:
+        yield Choice("square", kind, gettext("Kill %(name)s", name=words), ask(action="kill"))
+
+
+def of_job(session: Session, known: Visitor, job_id: int, name: str) -> Iterator[Choice]:
+    """Yield what a visitor may do with a job."""
+    kind = gettext("Job")
+    runs = gettext("Runs of %(name)s", name=name)
+    yield Choice("runs", kind, runs, url_for("runs.index", job=name))
+    history = gettext("History of %(name)s", name=name)
+    yield Choice("clock", kind, history, url_for("job_history.show", job_id=job_id))
+    has_script = bool(language_of(session.get_one(Job, job_id).script_type))
+    if has_script:
+        script = gettext("Script of %(name)s", name=name)
+        yield Choice("script", kind, script, url_for("glue.show", job_id=job_id))
+    if not known.may(Right.OPERATE):
+        return
+    once = gettext("Run %(name)s once", name=name)
+    yield Choice("arrow", kind, once, url_for("job_actions.ask_trigger", job_id=job_id))
+    edit = gettext("Edit %(name)s", name=name)
+    yield Choice("script", kind, edit, url_for("jobs.edit", job_id=job_id))
+    if not has_script or known.may(Right.EDIT_GLUE):
+        copy = gettext("Copy %(name)s", name=name)
+        yield Choice("plus", kind, copy, url_for("jobs.copy", job_id=job_id))
+    delete = gettext("Delete %(name)s", name=name)
+    yield Choice("square", kind, delete, url_for("job_actions.ask_delete", id=job_id))
+
+
+def of_app(
+    session: Session, known: Visitor, app_id: int, name: str, now_ms: int
+) -> Iterator[Choice]:
+    """Yield what a visitor may do with an app."""
+    kind = gettext("App")
+    runs = gettext("Runs of %(name)s", name=name)
+    yield Choice("runs", kind, runs, url_for("runs.index", app=name))
+    executors = gettext("Executors of %(name)s", name=name)
+    yield Choice("executors", kind, executors, url_for("executors.index", app=name))
+    if known.may(Right.OPERATE):
+        ask = url_for("pauses.ask_app", app_id=app_id)
+        if pauses.of(session, app_id, now_ms):
+            yield Choice("play", kind, gettext("Resume app %(name)s", name=name), ask)
+        else:
+            yield Choice("pause", kind, gettext("Pause app %(name)s", name=name), ask)
+    if known.may(Right.ADMINISTER):
+        edit = gettext("Edit %(name)s", name=name)
+        yield Choice("script", kind, edit, url_for("apps.edit", app_id=app_id))
+
+
+def of_executor(known: Visitor, one: Registration, name: str, now_ms: int) -> Iterator[Choice]:
+    """Yield what a visitor may do with an executor."""
+    kind = gettext("Executor")
+    runs = gettext("Runs of %(name)s", name=name)
+    url = url_for("runs.index", app=one.app, address=one.address)
+    yield Choice("runs", kind, runs, url)
+    if known.may(Right.OPERATE) and executor_view(one, now_ms, {}).state is ProcessState.ALIVE:
+        drain = gettext("Drain %(name)s", name=name)
+        url = url_for("executors.show", executor_id=one.id, _anchor="drain")
+        yield Choice("square", kind, drain, url)
+
 
 #: Results of each kind, and how many of a kind may match for their actions to be listed.
 EACH, WITH_ACTIONS = 7, 2
@@ -84,13 +171,13 @@ def _run(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
     number = text.removeprefix("#")
     if not (number.isascii() and number.isdecimal() and int(number) <= LARGEST):
         return
-    for run in run_lines.by_ids(session, [int(number)]):
+    for run in run_messages.by_ids(session, [int(number)]):
         if known.app_ids is None or run.app in ids_by_name(session, known.app_ids):
             words = f"{run.id} · {run.job or run.job_id}"
             yield Choice("runs", gettext("Run"), words, url_for("runs.show", run_id=run.id))
             log = gettext("Log of %(name)s", name=words)
             yield Choice("trail", gettext("Run"), log, url_for("runs.log", run_id=run.id))
-            yield from find_actions.of_run(known, run, words)
+            yield from of_run(known, run, words)
 
 
 def _jobs(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
@@ -99,7 +186,7 @@ def _jobs(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
     for job_id, name in names.items():
         yield Choice("jobs", gettext("Job"), name, url_for("jobs.show", job_id=job_id))
         if len(names) <= WITH_ACTIONS:
-            yield from find_actions.of_job(session, known, job_id, name)
+            yield from of_job(session, known, job_id, name)
 
 
 def _apps(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
@@ -108,7 +195,7 @@ def _apps(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[
     for name in fitting[:EACH]:
         yield Choice("apps", gettext("App"), name, url_for("jobs.index", app=name))
         if len(fitting) <= WITH_ACTIONS:
-            yield from find_actions.of_app(session, known, ids[name], name, now_ms)
+            yield from of_app(session, known, ids[name], name, now_ms)
 
 
 def _executors(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
@@ -119,4 +206,4 @@ def _executors(session: Session, known: Visitor, text: str, now_ms: int) -> Iter
         name = f"{one.app}/{one.address}"
         yield Choice("executors", kind, name, url_for("executors.show", executor_id=one.id))
         if len(fitting) <= WITH_ACTIONS:
-            yield from find_actions.of_executor(known, one, name, now_ms)
+            yield from of_executor(known, one, name, now_ms)

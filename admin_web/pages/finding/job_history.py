@@ -12,8 +12,7 @@ from warren.admin_web.history.changes import values_of
 from warren.admin_web.history.job_history import JobHistory
 from warren.admin_web.history.record_fields import Names, names_in
 from warren.admin_web.local_times import LocalTimes
-from warren.admin_web.url_ids import id_argument
-from warren.admin_web.url_routes import route
+from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 

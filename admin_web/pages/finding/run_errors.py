@@ -11,7 +11,7 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.views.run_finder import MOST, RunFinder
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.sql.listings import job_search, run_lines
+from warren.sql.listings import job_search, run_messages
 from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
 from warren.sql.listings.run_search import RunCount
 
@@ -41,7 +41,7 @@ class RunErrorPages:
             return self._file(found.groups)
         first = found.groups[:GROUPS]
         lines = self._services.database.read(
-            lambda session: run_lines.by_ids(session, [one.newest for one in first])
+            lambda session: run_messages.by_ids(session, [one.newest for one in first])
         )
         by_id = {line.id: line for line in lines}
         groups = [(one, by_id[one.newest]) for one in first if one.newest in by_id]

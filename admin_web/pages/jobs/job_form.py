@@ -15,19 +15,17 @@ from warren.admin_web.forms.jobs import JobForm
 from warren.admin_web.forms.script_templates import template_for
 from warren.admin_web.history import job_history
 from warren.admin_web.language import job_labels
-from warren.admin_web.language.reason_text import reason_text
+from warren.admin_web.language.labels import reason_text
 from warren.admin_web.local_times import weekday_names
-from warren.admin_web.url_ids import id_argument
-from warren.admin_web.url_routes import route
-from warren.admin_web.views.job_preview import Preview, preview
+from warren.admin_web.url_routes import id_argument, route
+from warren.admin_web.views.trigger_preview import Preview, preview
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.past_spec import PastSpec
+from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import fingerprint
 from warren.scheduler.problems import Code, ProblemKind, Refused
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues

@@ -6,15 +6,14 @@ from werkzeug.wrappers import Response
 from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.exports import tables
 from warren.admin_web.exports.lists import ListFiles
-from warren.admin_web.forms.job_filter import LINES, JobFilterForm, wanted
+from warren.admin_web.forms.run_filter import LINES, JobFilterForm, wanted
 from warren.admin_web.language import alarm_labels, job_labels
 from warren.admin_web.url_routes import route
-from warren.admin_web.views.job_details import JobDetails, read_details
-from warren.admin_web.views.job_settings import read_settings
+from warren.admin_web.views.job_details import JobDetails, read_details, read_settings
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.schedules import upcoming
+from warren.scheduler.schedules import registry
 from warren.sql.accounts import preferences
 from warren.sql.listings import job_search
 from warren.sql.listings.recent import ListedJob
@@ -60,7 +59,7 @@ class JobPages:
             jobs=jobs[:LINES],
             further=further,
             next_fire=self._next_fire,
-            is_waiting=upcoming.is_waiting,
+            is_waiting=registry.is_waiting,
         )
 
     @route("/jobs/<id:job_id>", Right.VIEW)
@@ -97,6 +96,6 @@ class JobPages:
         return "".join(f"{line}\n" for line in lines)
 
     def _next_fire(self, job: ListedJob) -> int | None:
-        return upcoming.next_fire(
+        return registry.next_fire(
             job, now_ms=self._services.now_ms(), timezone=self._services.timezone
         )

@@ -9,10 +9,9 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from typing import Any
 
-from warren.scheduler.alarms.channels.deadline import Deadline
 from warren.scheduler.alarms.channels.mail_server import MailServer, Security
 from warren.scheduler.alarms.channels.message import Message
-from warren.scheduler.alarms.channels.sender import SEND_SECONDS
+from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline
 from warren.sql.models import Alarm
 
 #: How long the server may be silent.

@@ -2,23 +2,110 @@
 
 An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording, it is
 sent again: each alarm is sent at least once, and a receiver recognises a duplicate by its id.
+
+A limit on the total time of a connection to an unknown server.
+
+A socket's own timeout counts from byte to byte: a server that sends one every few seconds would
+block the thread forever.
+
+Receivers that fail slowly are skipped for a while, so that others get their alarms.
 """
 
+import socket
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
 
 import structlog
 from sqlalchemy.orm import Session
 
 from warren.scheduler.alarms.channels.message import Message, MessageContext, message
-from warren.scheduler.alarms.channels.slow_targets import SlowTargets
 from warren.scheduler.alarms.events import from_text
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, run_ids_of
-from warren.scheduler.explanations import fault_of
-from warren.scheduler.one_line import bare_line
+from warren.scheduler.app_names import bare_line
+from warren.scheduler.problems import fault_of
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import AlarmStatus, MessageKind, RunAlarm
 from warren.sql.engine import Database
 from warren.sql.models import Alarm
+
+#: A failure that takes this long blocks a thread that others need.
+SLOW_SECONDS = 2.0
+LEFT_ALONE_SECONDS = 60.0
+
+
+class SlowTargets:
+    """Remembers slow receivers for all sending threads; thread-safe.
+
+    Args:
+        clock: monotonic seconds.
+
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._until: dict[str, float] = {}
+
+    def note_failure(self, target_hash: str, *, began: float) -> None:
+        """Record that sending to a target, begun at `began`, has just failed."""
+        now = self.clock()
+        if now - began >= SLOW_SECONDS:
+            with self._lock:
+                self._until[target_hash] = now + LEFT_ALONE_SECONDS
+
+    def left_alone(self) -> frozenset[str]:
+        """Return the targets that are skipped for now."""
+        now = self.clock()
+        with self._lock:
+            self._until = {target: until for target, until in self._until.items() if until > now}
+            return frozenset(self._until)
+
+
+class Deadline:
+    """Cuts the connections it watches after `seconds`, and raises TimeoutError."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._watched: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+        self.is_over = False
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._timer.cancel()
+        with self._lock:
+            for connection in self._watched:
+                connection.close()
+            self._watched.clear()
+            if self.is_over:
+                raise TimeoutError(f"it took longer than {self._seconds:g} s") from error
+
+    def watch(self, connection: socket.socket) -> None:
+        """Watch a connection; with TLS, pass the underlying socket before the handshake."""
+        with self._lock:
+            # A second descriptor, because TLS takes over the first; shutdown works on both.
+            self._watched.append(connection.dup())
+            if self.is_over:
+                self._cut()
+
+    def _end(self) -> None:
+        with self._lock:
+            self.is_over = True
+            self._cut()
+
+    def _cut(self) -> None:
+        for connection in self._watched:
+            with suppress(OSError):  # it is already closed
+                connection.shutdown(socket.SHUT_RDWR)
+
 
 #: How long sending one alarm may take in all, and how long a claim lasts.
 SEND_SECONDS = 30.0

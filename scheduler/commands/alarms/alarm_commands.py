@@ -10,8 +10,14 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.channels.webhook_url import without_secret
-from warren.scheduler.alarms.events import Trial, to_text
-from warren.scheduler.alarms.policy import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
+from warren.scheduler.alarms.events import (
+    NO_WEBHOOK,
+    NOBODY,
+    AlarmTargets,
+    RunWebhook,
+    Trial,
+    to_text,
+)
 from warren.scheduler.alarms.rate_limiter import run_ids_of
 from warren.scheduler.alarms.targets import channels_of, job_targets
 from warren.scheduler.commands.audit_log import Action
@@ -19,13 +25,13 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.sql.alarms import alarm_listing, alarms, recipients
+from warren.sql.alarms import alarm_listing, alarms
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import MAIL, RUN_END, TEST, AlarmStatus, NewAlarm, RunAlarm
 from warren.sql.instants import MINUTE_MS
 from warren.sql.models import Alarm, App
 from warren.sql.registry import presence
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 
 #: Tests that all people together may send in a minute.
 MOST_TESTS = 30
@@ -64,7 +70,7 @@ class AlarmCommands:
 
         def unit(session: Session) -> list[int]:
             job = self._context.job(session, job_id)
-            own = recipients.job_targets(session, [job_id])[job_id]
+            own = alarms.job_targets(session, [job_id])[job_id]
             found = targets if targets or webhook else job_targets(own, defaults)
             name = f"{own.app}/{own.name}"
             if not found and not webhook:

@@ -3,9 +3,9 @@
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
+from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.one_line import is_line
 from warren.scheduler.problems import Code, Problem
 from warren.sql.alarms import incidents
 from warren.sql.alarms.incidents import ListedIncident

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
+from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.commands.runs import RunCommands

@@ -17,8 +17,7 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns
-from warren.scheduler.commands.bulk.bulk_outcomes import Counts, Outcome, Part
-from warren.scheduler.commands.bulk.reruns import Shard, outcome_of, shard_of
+from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part, Shard, outcome_of, shard_of
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled

@@ -1,16 +1,19 @@
 """Which runs can run again, and the runs that repeat them: same due time, param and script version.
 
 A re-run has an origin of its own, one for all shards of a due time that are repeated together.
+
+The outcomes of commands on many jobs or runs.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.commands.bulk.bulk_outcomes import Outcome
 from warren.scheduler.jobs.new_run import run_of
 from warren.scheduler.problems import Code, Problem
 from warren.sql.jobs import child_links, jobs
@@ -21,6 +24,39 @@ from warren.sql.runs import reruns, transitions
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.reruns import DueTime, LaterRun, due_time_of
 from warren.sql.runs.run_rows import LockedRun
+
+
+class Outcome(StrEnum):
+    """The outcome for one job or run."""
+
+    DONE = "DONE"
+    #: The same form has done it before, or a later attempt of the same shard was chosen.
+    REPEATED = "REPEATED"
+    #: The run, or a later one for its due time, is still open, so it cannot run again.
+    OPEN = "OPEN"
+    #: It failed, and a later attempt or re-run for its due time succeeded.
+    RECOVERED = "RECOVERED"
+    #: The version of the script that it ran is no longer kept.
+    VERSION_GONE = "VERSION_GONE"
+    #: Nothing to do: the run has ended, or the job is already started or stopped.
+    NOTHING = "NOTHING"
+    #: The run's job was deleted.
+    JOB_GONE = "JOB_GONE"
+    #: It does not exist, or the actor may not see it.
+    UNKNOWN = "UNKNOWN"
+    #: Refused; `Part.problems` has the reason.
+    REFUSED = "REFUSED"
+
+
+Counts = Counter[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The outcomes of some of the jobs or runs, and the reasons for refusals."""
+
+    counts: Counts
+    problems: tuple[Problem, ...] = ()
 
 
 class Repeatable(Protocol):

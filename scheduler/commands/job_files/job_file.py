@@ -16,25 +16,28 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.apps import app_record
 from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.child_changes import ChildChanges
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import (
     CREATED,
     UNCHANGED,
     Applied,
     ChangeAction,
+    ChildChanges,
     JobChanges,
 )
-from warren.scheduler.commands.job_files.app_settings import app_changes, write_app
-from warren.scheduler.commands.job_files.file_changes import (
+from warren.scheduler.commands.job_files.preview import (
     Change,
     JobFile,
+    JobFilePreview,
+    Preview,
     app_change,
+    app_changes,
     deletion,
+    family_of,
     job_change,
     parts,
+    write_app,
 )
-from warren.scheduler.commands.job_files.preview import JobFilePreview, Preview, family_of
 from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
 from warren.scheduler.jobs.rules import check_new_app_name

@@ -17,7 +17,7 @@ from warren.broker.messages.to_scheduler import (
 )
 from warren.broker.messages.values import Outcome
 from warren.broker.topology import answer_key
-from warren.executor.messaging.load import LoadMeter
+from warren.executor.messaging.heartbeat import LoadMeter
 
 
 @pytest.fixture

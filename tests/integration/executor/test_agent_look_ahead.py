@@ -17,7 +17,7 @@ from warren.executor import begin_notes
 from warren.executor.boot_context import Limits
 from warren.executor.journal.records import HandedOver
 from warren.executor.logs.run_logs import RunLogs
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
 
 SOURCE = """

@@ -15,7 +15,7 @@ from warren.executor.boot_context import Limits
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.logs.run_logs import RunLogs
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
 
 SOURCE = """

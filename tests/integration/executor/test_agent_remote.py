@@ -22,8 +22,7 @@ from warren.broker.messages.to_scheduler import (
     NotStarted,
 )
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.executor.journal.group_commit import CommitPace
 
 AWAY = Why.REMOTE_SILENT(url="http://jobs:9999")

@@ -15,7 +15,7 @@ from warren.broker.topology import DEAD_QUEUE
 from warren.executor.journal.records import Accepted, Confirmed, Ended, Starting
 from warren.executor.lanes.admission import Decision
 from warren.executor.lanes.lanes import Lanes
-from warren.executor.lanes.start_reports import STARTED_SECONDS
+from warren.executor.lanes.reporting import STARTED_SECONDS
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.slot_harness import SlotHarness
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason
 from warren.executor.fork_server import frames
-from warren.executor.processes.process_channel import ProcessChannel
+from warren.executor.processes.job_process import ProcessChannel
 
 SOURCE = r"""
 import atexit, os, signal, threading, time

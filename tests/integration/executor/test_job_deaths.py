@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.processes import Process, environment_of, find
 from tests.support.slot_harness import SlotHarness, processes_holding
 from warren.broker.messages.values import Outcome
-from warren.executor.fork_server.orphans import MARK
+from warren.executor.fork_server.termination import MARK
 
 SOURCE = r"""
 import os, signal, subprocess, sys, time

@@ -14,7 +14,7 @@ from tests.support.processes import Process
 from tests.support.slot_harness import SlotHarness, processes_holding
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Outcome, ScriptLanguage
-from warren.executor.fork_server.orphans import MARK
+from warren.executor.fork_server.termination import MARK
 from warren.executor.processes.script_files import INTERPRETERS
 
 HANDLER = """

@@ -18,7 +18,7 @@ from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import Message
 from warren.scheduler.alarms.channels.webhook import Webhook
-from warren.scheduler.alarms.channels.webhook_allow_list import WebhookAllowList
+from warren.scheduler.alarms.channels.webhook_url import WebhookAllowList
 
 SAID = Message(
     "[warren] shop/orders failed: FAILED", "message: Zürich — 東京\n.\nend", {"app": "shop"}

@@ -14,7 +14,7 @@ from warren.broker.keys import ClusterKeys
 from warren.broker.rabbitmq.transport import AmqpTransport, connect
 from warren.broker.signing import Sealer
 from warren.broker.transport import BrokerSettings
-from warren.scheduler.connections import Connections
+from warren.scheduler.node_context import Connections
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from warren.scheduler.problems import Problem
 from warren.sql.errors import Ambiguous, NotFound
 from warren.sql.models import AuditEntry
-from warren.sql.registry import apps, drains, presence
+from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import Beat
 from warren.sql.run_status import RunStatus
 
@@ -33,7 +33,7 @@ def register(cluster: Cluster, address: str, app: str = APP, boot: str = "b1") -
 
 
 def asked(cluster: Cluster) -> list[str]:
-    return [boot.address for boot in cluster.database.read(drains.requested)]
+    return [boot.address for boot in cluster.database.read(presence.requested)]
 
 
 def test_what_waits_is_run_elsewhere_and_what_runs_is_finished(

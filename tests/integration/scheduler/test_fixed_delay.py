@@ -13,7 +13,7 @@ from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.completion.end import End
 from warren.scheduler.node import SchedulerNode
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.models import Job
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import ticks

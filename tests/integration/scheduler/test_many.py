@@ -14,8 +14,8 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.one_instant import start_all
-from warren.scheduler.claim_limits import ClaimLimits
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.timeouts import ClaimLimits
 from warren.sql.run_status import RunStatus
 
 pytestmark = pytest.mark.both("two schedulers claim the same rows")

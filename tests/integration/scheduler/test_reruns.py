@@ -11,8 +11,7 @@ from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.bulk.bulk_outcomes import Outcome
-from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.bulk.reruns import Outcome, RerunOptions
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem

@@ -9,10 +9,10 @@ from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queue
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
-from warren.scheduler.claim_limits import ClaimLimits
-from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.timeouts import ClaimLimits
 from warren.sql.jobs import script_versions
 from warren.sql.jobs.script_versions import VersionSource
 from warren.sql.run_status import RunStatus

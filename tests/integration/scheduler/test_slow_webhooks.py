@@ -2,8 +2,7 @@
 
 from tests.support.stored_rows import Rows
 from warren.scheduler.alarms.channels.message import Message, MessageContext
-from warren.scheduler.alarms.channels.sender import AlarmSender
-from warren.scheduler.alarms.channels.slow_targets import LEFT_ALONE_SECONDS, SlowTargets
+from warren.scheduler.alarms.channels.sender import LEFT_ALONE_SECONDS, AlarmSender, SlowTargets
 from warren.scheduler.alarms.events import TickNews, to_text
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm

@@ -35,7 +35,7 @@ from warren.scheduler.membership import registrar
 from warren.scheduler.node import SchedulerNode
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import Registration
-from warren.sql.registry import apps, catalogues, departures, presence
+from warren.sql.registry import apps, catalogues, presence
 from warren.sql.registry.cluster import cluster_id
 from warren.sql.run_status import RunStatus
 
@@ -113,7 +113,7 @@ def test_addresses_that_say_goodbye_make_no_room_for_others_while_their_queues_a
 
     def depart(session: Session) -> None:
         for number in range(registrar.ADDRESS_LIMIT):
-            departures.note(session, APP, f"one-{number}", now_ms)
+            presence.note(session, APP, f"one-{number}", now_ms)
 
     cluster.database.write(depart)
 

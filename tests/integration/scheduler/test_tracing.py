@@ -10,9 +10,9 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.otlp_receiver import OtlpReceiver
 from warren.scheduler.completion.run_spans import SpanExporter
-from warren.settings.telemetry import traced_service
+from warren.settings.settings import traced_service
 from warren.sql.run_status import Kind
-from warren.wiring.tracing import span_exporter
+from warren.wiring.scheduler import span_exporter
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEADER = f"00-{TRACE}-{SPAN}-01"

@@ -9,9 +9,9 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import trigger_at_once
+from warren.broker.codec import PACK_TRIGGERS
 from warren.broker.messages.to_scheduler import Knowledge
 from warren.broker.topology import run_queue
-from warren.broker.trigger_packs import PACK_TRIGGERS
 from warren.scheduler.node import SchedulerNode
 from warren.sql.run_status import RunStatus
 

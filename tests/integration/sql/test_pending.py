@@ -13,7 +13,7 @@ from warren.sql.alarms.alarms import AlarmStatus, NewAlarm
 from warren.sql.engine import Database
 from warren.sql.models import Uptime
 from warren.sql.pending import Pending
-from warren.sql.registry import drains, pauses, presence
+from warren.sql.registry import pauses, presence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.queries import KILL_MS
 
@@ -125,7 +125,7 @@ def test_a_wish_to_drain_is_seen(database: Database) -> None:
 
     def ask(session: Session) -> None:
         executor_id = presence.executor_id(session, "a")
-        drains.request(session, presence.lock_executor(session, executor_id), 5)
+        presence.request(session, presence.lock_executor(session, executor_id), 5)
 
     database.write(ask)
 

@@ -14,12 +14,12 @@ from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
 from warren.sql import pending
 from warren.sql.accounts import audit_log
-from warren.sql.alarms import recipients
+from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import MAIL, AlarmStatus
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
-from warren.sql.jobs import child_links, due_jobs, history, jobs, parked
+from warren.sql.jobs import child_links, due_jobs, history, jobs
 from warren.sql.listings import (
     app_listing,
     dashboard,
@@ -288,7 +288,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         500,
     ),
     ("to_plan", lambda s: due_jobs.to_plan(s, MINE), "PRIMARY", 500),
-    ("parked", lambda s: parked.lock(s, MINE), "PRIMARY", 500),
+    ("parked", lambda s: due_jobs.lock(s, MINE), "PRIMARY", 500),
     ("heads", lambda s: ticks.first_run_ids(s, TICKS), "i_tick", 500),
     ("attempts", lambda s: ticks.attempts(s, TICKS), "i_tick", 500),
     ("failures_before", lambda s: ticks.failures_before(s, RETRIES), "i_tick", 500),
@@ -389,7 +389,7 @@ def test_what_the_dashboard_asks_of_jobs_and_runs_goes_through_their_indexes(
 @pytest.mark.parametrize(
     "ask",
     [
-        recipients.waiting_apps,
+        alarms.waiting_apps,
         lambda s: app_listing.with_started_jobs(s, None),
         lambda s: app_listing.with_started_jobs(s, [1, 2, 3, 4, 5]),
     ],

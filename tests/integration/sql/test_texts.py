@@ -16,9 +16,9 @@ from warren.sql.jobs import history, job_names
 from warren.sql.models import Job, Run
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import Beat
+from warren.sql.rows import contains
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
-from warren.sql.text_search import contains
 
 TEXTS = ["", "ñ 漢字 🎉🎉", "NUL \x00 inside", 'it\'s \\ "quoted"', "a\r\nb\tc", "100 % %s"]
 

@@ -12,7 +12,7 @@ from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows, told_in
 from warren.sql.engine import Database
 from warren.sql.models import Registration
-from warren.sql.registry import apps, catalogues, drains, executor_loads, pauses, presence
+from warren.sql.registry import apps, catalogues, executor_loads, pauses, presence
 
 LOAD = {
     "cpu_percent": 42.4,
@@ -45,7 +45,7 @@ def beat(database: Database, clock: Clock, app: str, address: str, load: str | N
 
 
 def asked(database: Database) -> list[str]:
-    return [boot.address for boot in database.read(drains.requested)]
+    return [boot.address for boot in database.read(presence.requested)]
 
 
 def _executors(session: Session) -> Sequence[Registration]:

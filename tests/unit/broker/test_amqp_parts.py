@@ -9,7 +9,7 @@ import pytest
 
 from warren.broker.rabbitmq.parameters import parameters_of, without_password
 from warren.broker.rabbitmq.properties import properties_of
-from warren.broker.rabbitmq.publish_batch import AmqpBatch
+from warren.broker.rabbitmq.publisher import AmqpBatch
 from warren.broker.rabbitmq.reasons import reason_of
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing
 

@@ -1,7 +1,7 @@
 import pytest
 
 from warren.broker import topology
-from warren.broker.rabbitmq.queues import arguments_of
+from warren.broker.rabbitmq.admin import arguments_of
 from warren.broker.transport import Queue
 
 LONG_ADDRESS = "a" * 128

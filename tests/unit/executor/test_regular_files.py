@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.regular_files import misplaced, open_regular
+from warren.executor.disk import misplaced, open_regular
 
 WAYS = [os.O_RDONLY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, os.O_RDWR | os.O_CREAT]
 

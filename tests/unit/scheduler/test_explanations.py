@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.explanations import fault_of
+from warren.scheduler.problems import fault_of
 
 
 @pytest.mark.parametrize(

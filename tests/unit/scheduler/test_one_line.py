@@ -2,9 +2,9 @@
 
 import pytest
 
+from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.cluster import check_reason
 from warren.scheduler.jobs.rules import check_title
-from warren.scheduler.one_line import is_line
 from warren.scheduler.problems import Problem
 
 #: Controls of both halves, and what ends a line.

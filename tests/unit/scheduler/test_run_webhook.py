@@ -13,10 +13,8 @@ import pytest
 from tests.support.webhook_server import WebhookServer
 from warren.broker.keys import ClusterKeys, webhook_secret
 from warren.scheduler.alarms.channels.message import MessageContext, message
-from warren.scheduler.alarms.channels.run_webhook import SignedWebhook, sign
-from warren.scheduler.alarms.channels.webhook import Webhook
-from warren.scheduler.alarms.events import TickNews, from_text, to_text
-from warren.scheduler.alarms.policy import NO_WEBHOOK, RunWebhook
+from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
+from warren.scheduler.alarms.events import NO_WEBHOOK, RunWebhook, TickNews, from_text, to_text
 from warren.scheduler.alarms.target_rules import webhook_problems
 
 DOCS = Path(__file__).parents[3] / "docs"

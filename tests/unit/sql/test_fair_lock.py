@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tests.support.eventually import eventually
-from warren.sql.fair_lock import FairLock
+from warren.sql.engine import FairLock
 
 
 def test_one_thread_is_in_at_a_time() -> None:

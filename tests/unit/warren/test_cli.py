@@ -9,7 +9,7 @@ import pytest
 
 from warren import cli
 from warren.broker.keys import app_key
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotOptions
 
 COMMANDS = [
     "up",

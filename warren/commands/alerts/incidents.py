@@ -2,7 +2,7 @@
 
 import click
 
-from warren.actions.local_client import open_client
+from warren.actions.trigger import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.scheduler.views.incident_view import IncidentView, incident_view

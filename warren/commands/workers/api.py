@@ -4,12 +4,11 @@ import contextlib
 
 import click
 
-from warren.broker.boot_time import boot_seconds
+from warren.broker.boot import boot_seconds
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
-from warren.executor.fork_server.secrecy import keep_settings_secret
-from warren.settings.keyring import cluster_keys
-from warren.settings.settings import Settings, needed_services
+from warren.executor.fork_server.confinement import keep_settings_secret
+from warren.settings.settings import Settings, cluster_keys, needed_services
 from warren.sql.clock import DatabaseClock
 from warren.sql.schema import version
 from warren.wiring.broker import connect_broker

@@ -5,7 +5,7 @@ import contextlib
 import click
 
 from warren.command_options import examples, takes_settings
-from warren.executor.fork_server.secrecy import keep_settings_secret
+from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.settings import Settings, needed_services
 from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_log_cleaner

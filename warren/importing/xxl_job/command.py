@@ -1,30 +1,127 @@
-"""`warren import xxl-job`: reads, reports, and writes unless it is a dry run."""
+"""`warren import xxl-job`: reads, reports, and writes unless it is a dry run.
+
+XXL-JOB's jobs as a job file, for jobs that are kept in a repository.
+
+Opens a source: a database by its URL, or a dump by its path.
+"""
 
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 import click
 
-from warren.actions.local_client import context_on
+from warren.actions.trigger import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.import_report import finding_line, print_findings, print_outcomes, print_runs
 from warren.importing.xxl_job.dump_source import DumpSource
-from warren.importing.xxl_job.job_file import findings_about, lines_of
 from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.runs import RunReader
-from warren.importing.xxl_job.sources import is_url, open_source
+from warren.importing.xxl_job.source_tables import INFO
+from warren.jobfile.export import job_file
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.imports.importer import Importer, ImportOptions
-from warren.scheduler.imports.items import ImportItems
+from warren.scheduler.imports.items import Finding, ImportedJob, ImportItems, Verdict
+from warren.settings.secret_files import DATABASE, plaintext_problems
+from warren.settings.setting_rules import has_password
 from warren.settings.settings import Settings
+from warren.sql.imports.foreign import ForeignDatabase
 from warren.views.terminal import warn
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a database rather than a file."""
+    return ":" in place and not Path(place).exists()
+
+
+@contextmanager
+def open_source(
+    place: str, password_file: Path | None, settings: Settings
+) -> Iterator[LiveSource | DumpSource]:
+    """Yield the tables of a database or a dump.
+
+    Raises:
+        CommandError: the URL contains a password, others could read the connection, or the dump is
+            incomplete.
+
+    """
+    if not is_url(place):
+        with closing(DumpSource(Path(place))) as dump:
+            yield dump
+        return
+    if has_password(place):
+        raise CommandError(
+            "expected a URL without a password, because the process list shows it; "
+            "write it into a file and name that by --password-file"
+        )
+    for problem in plaintext_problems(
+        replace(settings, database_url=place, broker_url=None), {DATABASE: "URL"}
+    ):
+        raise CommandError(problem)
+    with closing(ForeignDatabase(place, _password(place, password_file))) as database:
+        yield LiveSource(database)
+
+
+def _password(place: str, path: Path | None) -> str:
+    if path is not None:
+        return path.read_text(encoding="utf-8").strip()
+    if sys.stdin.isatty():
+        return str(click.prompt(f"Password for {place}", default="", hide_input=True, err=True))
+    return ""
+
+
+def lines_of(items: ImportItems) -> Iterator[str]:
+    """Yield the lines of a job file with every valid job; applying it starts none."""
+    sound = _sound(items)
+    specs = [
+        replace(
+            job.spec,
+            children=tuple(_name(sound[child], job) for child in job.child_ids if child in sound),
+        )
+        for job in sound.values()
+    ]
+    return job_file([app.spec for app in items.apps], specs)
+
+
+def findings_about(items: ImportItems) -> Iterator[Finding]:
+    """Yield the findings as they hold for the file: what would be stopped is not in it."""
+    for finding in items.findings:
+        if finding.verdict is Verdict.STOPPED:
+            words = f"{finding.words}; the job is not in the file"
+            yield replace(finding, verdict=Verdict.LEFT_OUT, words=words)
+        else:
+            yield finding
+    sound = _sound(items)
+    absent = {job.source_id for job in items.jobs} - sound.keys()
+    for job in sound.values():
+        for child in job.child_ids:
+            if child in absent:
+                yield Finding(
+                    verdict=Verdict.DIFFERS,
+                    table=INFO,
+                    id=job.source_id,
+                    column="child_jobid",
+                    value=str(child),
+                    words=f"job {child} is not in the file; dropped",
+                )
+
+
+def _sound(items: ImportItems) -> dict[int, ImportedJob]:
+    return {job.source_id: job for job in items.jobs if not job.stop_reasons}
+
+
+def _name(child: ImportedJob, parent: ImportedJob) -> str:
+    name = child.spec.name
+    return name if child.spec.app == parent.spec.app else f"{child.spec.app}/{name}"
+
 
 #: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how
 #: often it is checked: longer than its admin plans ahead, which is 5 s.

@@ -1,18 +1,72 @@
-"""Groups become apps: named so that the gateway finds them; manual ones keep their addresses."""
+"""Groups become apps: named so that the gateway finds them; manual ones keep their addresses.
+
+Children of jobs; unknown ones are dropped, and so are links that close a circle.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from warren.broker.messages.values import APP_PATTERN
+from warren.broker.reasons.codes import Reason, Why
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
-from warren.executor.gateway.errors import AddressRefused
-from warren.importing.xxl_job.source_rows import Row
-from warren.scheduler.imports.findings import Finding, Verdict
-from warren.scheduler.imports.items import ImportedApp
+from warren.executor.gateway.protocol import AddressRefused
+from warren.importing.xxl_job.source_tables import Row
+from warren.scheduler.imports.items import Finding, ImportedApp, ImportedJob, Verdict
+from warren.scheduler.jobs.dependencies import find_circle
 from warren.scheduler.jobs.rules import RESERVED_APP_NAMES
 from warren.scheduler.jobs.spec import AppSpec
+
+_COLUMN = "child_jobid"
+
+
+def link(
+    items: Sequence[ImportedJob], rows: Mapping[int, Row]
+) -> tuple[list[ImportedJob], list[Finding]]:
+    """Return the jobs with their children, and findings; jobs in a circle are stopped."""
+    known = {item.source_id for item in items}
+    children: dict[int, list[int]] = {}
+    stopped: dict[int, Reason] = {}
+    findings: list[Finding] = []
+    for job_id in sorted(known):
+        row = rows[job_id]
+        for part in filter(None, (part.strip() for part in row.text(_COLUMN).split(","))):
+            child = int(part) if part.isascii() and part.isdecimal() else 0
+            if child not in known:
+                words = "no such job; dropped"
+                findings.append(row.finding(Verdict.DIFFERS, _COLUMN, words, part))
+                continue
+            listed = children.setdefault(job_id, [])
+            if child in listed:
+                continue
+            listed.append(child)
+            circle = find_circle(job_id, children)
+            if circle:
+                listed.remove(child)
+                path = " -> ".join(map(str, circle))
+                words = f"it closes the circle {path}; dropped"
+                findings.append(row.finding(Verdict.DIFFERS, _COLUMN, words, part))
+                stopped |= dict.fromkeys(circle, Why.CIRCLE_CUT(path=path))
+    for job_id, why in stopped.items():
+        findings.append(rows[job_id].finding(Verdict.STOPPED, _COLUMN, str(why)))
+    linked = [
+        replace(
+            item,
+            child_ids=tuple(children.get(item.source_id, ())),
+            stop_reasons=(
+                *item.stop_reasons,
+                *(
+                    Why.COLUMN(column=_COLUMN, why=stopped[one])
+                    for one in [item.source_id]
+                    if one in stopped
+                ),
+            ),
+        )
+        for item in items
+    ]
+    return linked, findings
+
 
 _TITLE = 64
 _ADDRESSES = 65_535

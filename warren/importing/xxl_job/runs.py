@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 from warren.broker.messages.values import cut_message
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
-from warren.importing.xxl_job.source_rows import Row
-from warren.importing.xxl_job.source_tables import LOG, RULES
+from warren.importing.xxl_job.source_tables import LOG, RULES, Row
 from warren.scheduler.imports.items import ImportedRun
 from warren.sql.instants import epoch_ms
 from warren.sql.run_status import RunStatus

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tests.support.console import SECRET
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren.broker.boot_time import boot_seconds
+from warren.broker.boot import boot_seconds
 from warren.scheduler.commands.runs import KEY_MS
 from warren.settings.settings import Settings
 from warren.sql.accounts import idempotency

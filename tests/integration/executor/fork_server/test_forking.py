@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from warren.executor.fork_server import linux
-from warren.executor.fork_server.forking import Forker, discard
+from warren.executor.fork_server.fork_server import Forker, discard
 
 
 @contextmanager

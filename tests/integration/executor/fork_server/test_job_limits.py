@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from warren.executor.fork_server.job_limits import JobLimits
+from warren.executor.fork_server.confinement import JobLimits
 
 
 def test_amounts_may_have_units_and_what_is_left_out_is_unlimited() -> None:
@@ -42,7 +42,7 @@ def test_what_is_no_limit_is_told(text: str, words: str) -> None:
 def test_a_limit_that_holds_already_is_not_raised() -> None:
     code = (
         "import resource\n"
-        "from warren.executor.fork_server.job_limits import JobLimits\n"
+        "from warren.executor.fork_server.confinement import JobLimits\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "JobLimits(open_files=1000).apply()\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE))\n"

@@ -14,7 +14,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.processes import alive
 from warren.executor.fork_server import linux
-from warren.executor.fork_server.orphans import kill_and_reap
+from warren.executor.fork_server.termination import kill_and_reap
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ print(linux.has_living_child(), linux.children_of(os.getpid()))
 
 def test_subreaper_gets_the_orphans_and_can_end_them() -> None:
     code = """
-from warren.executor.fork_server.orphans import kill_and_reap
+from warren.executor.fork_server.termination import kill_and_reap
 linux.become_subreaper()
 if os.fork() == 0:
     os.setsid()

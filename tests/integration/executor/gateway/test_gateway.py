@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.ports import free_port
-from warren.executor.gateway.access_tokens import AccessTokens
-from warren.executor.gateway.errors import BadRequest, NotRecorded
+from warren.executor.gateway.allow_list import AccessTokens
 from warren.executor.gateway.gateway import Gateway
+from warren.executor.gateway.protocol import BadRequest, NotRecorded
 
 TOKEN = "a-token-of-one-app"
 REGISTRATION = {

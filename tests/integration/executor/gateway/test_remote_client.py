@@ -12,8 +12,7 @@ import pytest
 from tests.support.http_peer import OK, http, peer_with
 from tests.support.ports import free_port
 from warren.executor.gateway.allow_list import AllowList
-from warren.executor.gateway.errors import CallFailed, Disconnected, NotSent
-from warren.executor.gateway.protocol import Answer
+from warren.executor.gateway.protocol import Answer, CallFailed, Disconnected, NotSent
 from warren.executor.gateway.remote_client import ANSWER_BYTES, RemoteClient
 
 

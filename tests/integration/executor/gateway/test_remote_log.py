@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 
 from warren.broker.messages.to_executor import Trigger
 from warren.executor.gateway import remote_logs
-from warren.executor.gateway.errors import CallFailed
-from warren.executor.gateway.protocol import Answer
+from warren.executor.gateway.protocol import Answer, CallFailed
 from warren.executor.gateway.remote_logs import RemoteLog
 from warren.executor.logs.run_logs import RunLogs
 

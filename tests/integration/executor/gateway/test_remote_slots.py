@@ -16,8 +16,7 @@ from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
 from warren.executor.gateway.allow_list import AllowList
-from warren.executor.gateway.errors import CallFailed, NotSent
-from warren.executor.gateway.protocol import Answer, RemoteResult
+from warren.executor.gateway.protocol import Answer, CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_logs import CLOSE_SECONDS
 from warren.executor.gateway.remote_run import RemoteLimits
 from warren.executor.gateway.remote_slots import RemoteSlots

@@ -17,15 +17,12 @@ from tests.support.moved_loop import MovedLoop
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.executor.core.state_folder import StateFolder
-from warren.executor.gateway.access_tokens import AccessTokens
-from warren.executor.gateway.allow_list import AllowList
-from warren.executor.gateway.endings import PROOF_SECONDS
-from warren.executor.gateway.errors import AddressRefused, BadRequest, NotRecorded
-from warren.executor.gateway.liveness import REGISTERED_SECONDS
-from warren.executor.gateway.protocol import RemoteResult
-from warren.executor.gateway.remote_folder import Note, RemoteFolder
-from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.allow_list import AccessTokens, AllowList
+from warren.executor.gateway.protocol import AddressRefused, BadRequest, NotRecorded, RemoteResult
+from warren.executor.gateway.remote_logs import Note, RemoteFolder
+from warren.executor.gateway.remote_run import PROOF_SECONDS, RemoteLimits
 from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity

@@ -18,7 +18,7 @@ from warren.scheduler.node import SchedulerNode
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
 from warren.sql.jobs import history
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.models import Job, JobChild, Purge, Run, SkippedTicks
 from warren.sql.run_status import RunStatus
 

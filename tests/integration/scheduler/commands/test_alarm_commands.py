@@ -14,11 +14,9 @@ from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import MessageContext
-from warren.scheduler.alarms.channels.run_webhook import SignedWebhook, sign
-from warren.scheduler.alarms.channels.sender import AlarmSender, Send
-from warren.scheduler.alarms.channels.slow_targets import SlowTargets
-from warren.scheduler.alarms.channels.webhook import Webhook
-from warren.scheduler.alarms.policy import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
+from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
+from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
 from warren.scheduler.commands.alarms.alarm_commands import MOST_TESTS, AlarmCommands
 from warren.scheduler.problems import Code, Problem, Refused

@@ -11,8 +11,7 @@ from tests.support.stored_rows import Rows
 from warren.scheduler.commands.audit_log import Action, AuditLog
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
-from warren.scheduler.jobs.fields import WRITTEN
-from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.accounts import audit_log

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.acting import acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.jobs.past_spec import fingerprint
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import fingerprint
 from warren.scheduler.problems import Refused
 from warren.sql.engine import Database
 from warren.sql.models import Job

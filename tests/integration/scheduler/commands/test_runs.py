@@ -18,10 +18,9 @@ from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.cluster import PauseOutcome
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.completion.end import End
-from warren.scheduler.explanations import explanation
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Problem, explanation
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
 from warren.sql.jobs import child_links, jobs

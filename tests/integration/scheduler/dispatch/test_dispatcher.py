@@ -15,7 +15,6 @@ from tests.support.sealed import triggers_in
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.topology import run_queue
 from warren.broker.transport import Delivery
-from warren.scheduler.claim_limits import ClaimLimits
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher
 from warren.scheduler.dispatch.workload import FULL_SECONDS
@@ -23,6 +22,7 @@ from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS
 from warren.scheduler.routing.routes import Choice, Router, RouteRequest
+from warren.scheduler.timeouts import ClaimLimits
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import route_memory
 from warren.sql.models import Run, Uptime

@@ -18,7 +18,7 @@ from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.clock import AGREEING_SAMPLES, JUMP_MS
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.models import Alarm
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import planning

@@ -11,9 +11,8 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Actor
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.imports.import_outcomes import ImportAction
 from warren.scheduler.imports.importer import Importer, ImportOptions
-from warren.scheduler.imports.items import ImportedApp, ImportedJob, ImportItems
+from warren.scheduler.imports.items import ImportAction, ImportedApp, ImportedJob, ImportItems
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.instants import at

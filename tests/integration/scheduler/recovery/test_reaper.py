@@ -13,16 +13,16 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import triggers_in
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Knowledge
-from warren.scheduler.connections import CALLBACK_PREFETCH
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.recovery.executor_removal import FORGET_SECONDS, FORGETTING_SECONDS
+from warren.scheduler.node_context import CALLBACK_PREFETCH
+from warren.scheduler.recovery.reaper import FORGET_SECONDS, FORGETTING_SECONDS
 from warren.scheduler.timeouts import Timeouts
 from warren.scheduler.triggers.messages import RoutedTrigger
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import Registration, Run
 from warren.sql.registry import presence
-from warren.sql.registry.departures import DEPARTED
+from warren.sql.registry.presence import DEPARTED
 from warren.sql.run_status import RunStatus
 
 pytestmark = pytest.mark.both("two schedulers drain one queue and lock the same rows")

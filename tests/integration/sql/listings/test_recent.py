@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from tests.support.stored_rows import Rows
 from warren.sql.errors import Ambiguous, NotFound
-from warren.sql.listings import recent, run_lines
+from warren.sql.listings import recent, run_messages
 from warren.sql.listings.recent import DetailedRun, RunFilter
 from warren.sql.run_status import RunStatus
 
@@ -179,6 +179,6 @@ def test_runs_are_found_by_their_ids(rows: Rows) -> None:
     job = rows.job("a")
     one, two = rows.run(job, NOON), rows.run(job, NOON + 1)
 
-    found = rows.database.read(lambda session: run_lines.by_ids(session, [one, two, 99_999]))
+    found = rows.database.read(lambda session: run_messages.by_ids(session, [one, two, 99_999]))
 
     assert {row.id for row in found} == {one, two}

@@ -2,12 +2,12 @@
 
 from tests.support.sql_rows import NOW_MS, side_by_side
 from warren.sql.engine import Database
-from warren.sql.registry import leases
+from warren.sql.registry import cluster
 
 
 def hold(database: Database, holder: str, now_ms: int = NOW_MS, name: str = "report") -> bool:
     return database.write(
-        lambda session: leases.hold(session, name, holder, now_ms=now_ms, until_ms=now_ms + 15_000)
+        lambda session: cluster.hold(session, name, holder, now_ms=now_ms, until_ms=now_ms + 15_000)
     )
 
 
@@ -31,10 +31,10 @@ def test_of_many_who_ask_at_once_one_gets_it(database: Database) -> None:
 def test_whoever_leaves_makes_room_and_nobody_else_can(database: Database) -> None:
     hold(database, "one")
 
-    database.write(lambda session: leases.release(session, "report", "two"))
+    database.write(lambda session: cluster.release(session, "report", "two"))
     assert not hold(database, "two")
 
-    database.write(lambda session: leases.release(session, "report", "one"))
+    database.write(lambda session: cluster.release(session, "report", "one"))
     assert hold(database, "two")
 
 

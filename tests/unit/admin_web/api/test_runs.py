@@ -11,7 +11,7 @@ from tests.support.fixed_logs import FixedLogs
 from tests.support.sql_rows import side_by_side
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.completion.tick_end import TickEnd, tick_end
+from warren.scheduler.completion.end import TickEnd, tick_end
 from warren.sql.engine import Database
 from warren.sql.runs import ticks
 from warren.sql.runs.ticks import Tick

@@ -9,8 +9,7 @@ from flask import Flask
 from tests.support.console import signed_in
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.scheduler.expectations.expectations import Expectations
-from warren.scheduler.jobs.fields import FIELDS
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import FIELDS, JobSpec
 
 PLAIN = JobSpec(name="nightly", app="reports", handler="report", enabled=False)
 #: Values that are no defaults, by type.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from warren.admin_web.language.problem_text import problem_text
+from warren.admin_web.language.labels import problem_text
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.jobs.rules import problems
 from warren.scheduler.jobs.spec import JobSpec

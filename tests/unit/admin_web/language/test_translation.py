@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from warren.admin_web.language.reason_text import reason_text, stored_text
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.admin_web.language.labels import reason_text, stored_text
+from warren.broker.reasons.codes import Reason, Why
 from warren.broker.reasons.stored import places, to_json
 
 BUSY = Why.BUSY(address="a:1", why=Why.NO_FREE_SLOT())

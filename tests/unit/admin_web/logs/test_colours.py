@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.admin_web.logs.colours import pieces
+from warren.admin_web.logs.log_pages import pieces
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from warren.admin_web.logs.log_reader import (
     PAUSE_SECONDS,
     LogReader,
     ReadStatus,
+    Source,
 )
-from warren.admin_web.logs.log_source import Source
 from warren.broker.messages.to_executor import ReadLog
 from warren.broker.messages.to_scheduler import LogChunk
 from warren.broker.rpc import AddressedQuestion, Requester

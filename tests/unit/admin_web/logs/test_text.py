@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from warren.admin_web.logs.text import shown, shown_text, whole_lines
+from warren.admin_web.logs.log_reader import shown, shown_text, whole_lines
 from warren.broker.messages.values import LOG_TAIL_BYTES
 
 

@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.views.bulk_work import KNOWN, BulkWork, Work, WorkState
 from warren.admin_web.visitors import actor_of
-from warren.scheduler.commands.bulk.bulk_outcomes import Outcome, Part
+from warren.scheduler.commands.bulk.reruns import Outcome, Part
 from warren.scheduler.commands.commands import Commands
 from warren.sql.accounts import users
 from warren.sql.engine import Database

@@ -1,7 +1,7 @@
 """Where the boxes of a family stand."""
 
-from warren.admin_web.views.family_graph import BOX_WIDTH, MOST, FamilyGraph, draw, generations
-from warren.sql.listings.job_family import Family
+from warren.admin_web.views.job_details import BOX_WIDTH, MOST, FamilyGraph, draw, generations
+from warren.sql.listings.run_relations import Family
 
 
 def picture(*links: tuple[int, int], name: str = "a/job") -> FamilyGraph:

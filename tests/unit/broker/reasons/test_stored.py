@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.reason import Reason
+from warren.broker.reasons.codes import Reason, Why
 from warren.broker.reasons.stored import DEPTH, LIMIT, from_json, to_json
 
 TIMED_OUT = Why.TIMED_OUT(seconds="5")

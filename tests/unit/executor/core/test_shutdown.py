@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from warren.executor.boot_context import Limits
-from warren.executor.core.shutdown import Shutdown
+from warren.executor.core.agent import Shutdown
 
 
 class ScriptedEnding:

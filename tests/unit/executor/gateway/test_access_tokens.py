@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.executor.gateway.access_tokens import AccessTokens
+from warren.executor.gateway.allow_list import AccessTokens
 
 TOKEN, OTHER = "a-token-of-one-app", "a-token-of-another"
 KEY = "k" * 64

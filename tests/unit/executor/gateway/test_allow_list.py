@@ -4,7 +4,7 @@ import pytest
 
 from warren.broker.topology import check_address
 from warren.executor.gateway.allow_list import AllowList
-from warren.executor.gateway.errors import AddressRefused
+from warren.executor.gateway.protocol import AddressRefused
 
 EVERYTHING = AllowList.parse("0.0.0.0/0, ::/0")
 

@@ -6,8 +6,7 @@ import pytest
 
 from warren.broker.messages.to_executor import Trigger
 from warren.executor.gateway import protocol
-from warren.executor.gateway.errors import BadRequest, CallFailed
-from warren.executor.gateway.protocol import RemoteResult
+from warren.executor.gateway.protocol import BadRequest, CallFailed, RemoteResult
 
 REGISTRATION = {"registryGroup": "EXECUTOR", "registryKey": "demo", "registryValue": "http://a"}
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.logs.log_search import find
-from warren.executor.logs.run_logs import RunLogs
+from warren.executor.logs.run_logs import RunLogs, find
 
 DAY = "1970-01-01"
 

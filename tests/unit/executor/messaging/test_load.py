@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from warren.executor.messaging import load as module
-from warren.executor.messaging.load import LoadMeter
+from warren.executor.messaging import heartbeat as module
+from warren.executor.messaging.heartbeat import LoadMeter
 
 Times = namedtuple("Times", "user system idle iowait guest guest_nice")  # noqa: PYI024 - as psutil's
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from warren.scheduler.completion.tick_end import tick_end
+from warren.scheduler.completion.end import tick_end
 from warren.sql.run_status import FINAL, OPEN, RunStatus
 from warren.sql.runs.ticks import Tick
 

@@ -1,6 +1,6 @@
 """Jobs whose executor is full are left out until it has room, or for a while."""
 
-from warren.scheduler.dispatch.jobs_aside import (
+from warren.scheduler.dispatch.workload import (
     FULL_SECONDS,
     MANY_FULL_SECONDS,
     MANY_WAITING_SECONDS,

@@ -3,8 +3,7 @@
 import pytest
 
 from warren.scheduler.expectations import expectation_rules
-from warren.scheduler.expectations.durations import seconds_of, shown
-from warren.scheduler.expectations.expectations import NOTHING, Expectations
+from warren.scheduler.expectations.expectations import NOTHING, Expectations, seconds_of, shown
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timeout_seconds": 0}
 

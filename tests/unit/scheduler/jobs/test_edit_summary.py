@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from warren.scheduler.jobs.edit_summary import (
+from warren.scheduler.jobs.audit_records import (
     DIFF_LINES,
     differences,
     script_difference,
 )
-from warren.scheduler.jobs.fields import changed, columns_of
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import JobSpec, changed, columns_of
 from warren.sql.models import Job
 
 

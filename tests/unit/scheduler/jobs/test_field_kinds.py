@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.jobs.field_kinds import YesOrNo
+from warren.scheduler.jobs.spec import YesOrNo
 
 
 @pytest.mark.parametrize("chosen", [None, True, False])

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from warren.scheduler.expectations.expectations import Expectations
-from warren.scheduler.jobs.fields import FIELDS, WRITTEN, Field, changed, columns_of
-from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.jobs.stored_spec import fingerprint, job_spec
+from warren.scheduler.jobs.past_spec import fingerprint, job_spec
+from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec, changed, columns_of
 from warren.sql.models import Job
 
 #: Columns that say how a job stands, not what its author wants.

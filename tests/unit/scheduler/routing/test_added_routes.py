@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from warren.scheduler.routing.added_routes import Asked, decide
 from warren.scheduler.routing.choice import Choice, Router, RouteRequest
+from warren.scheduler.routing.routes import Asked, decide
 
 ABC = ("a", "b", "c")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.broker.reasons.codes import Why
-from warren.scheduler.routing.hash_ring import consistent_hash
+from warren.scheduler.routing.built_in_routes import consistent_hash
 from warren.scheduler.routing.routes import (
     BUILT_IN,
     Choice,

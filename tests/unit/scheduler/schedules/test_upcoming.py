@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.schedules.upcoming import first_fires
+from warren.scheduler.schedules.registry import first_fires
 
 NOW = 1_800_000_000_500
 

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from tests.support.trigger_rows import job, run
+from warren.broker.codec import PACK_BYTES, unpacked
 from warren.broker.keys import ClusterKeys
 from warren.broker.memory.transport import MemoryBroker
 from warren.broker.messages.to_executor import Trigger, Triggers
 from warren.broker.signing import Direction, Sealer
 from warren.broker.topology import run_queue
-from warren.broker.trigger_packs import PACK_BYTES, unpacked
-from warren.scheduler.recovery.resending import TriggerParts
-from warren.scheduler.triggers.building import routed_trigger
-from warren.scheduler.triggers.messages import TriggerMessages
+from warren.scheduler.recovery.rescuer import TriggerParts
+from warren.scheduler.triggers.messages import TriggerMessages, routed_trigger
 from warren.scheduler.triggers.publisher import TriggerPublisher
 
 SECRET = "a secret of at least thirty-two characters"

@@ -12,8 +12,8 @@ from warren.scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
 from warren.scheduler.views.process_view import ExecutorView
 from warren.sql.instants import iso
 from warren.sql.listings.app_listing import RoutedJob
-from warren.sql.registry.liveness import ProcessState
 from warren.sql.registry.pauses import ShownPause
+from warren.sql.registry.presence import ProcessState
 
 
 def executor(address: str = "a", **facts: Any) -> ExecutorView:

@@ -14,7 +14,7 @@ from warren.scheduler.watch.judgement import (
     since_success,
 )
 from warren.sql.alarms.watches import SkippedSpan, WatchedRun
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
 
 MINUTE = 60_000

@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from warren.sql.dialects.failures import is_retryable, is_schema_fault, unavailable
+from warren.sql.dialects.dialect import is_retryable, is_schema_fault, unavailable
 from warren.sql.dialects.mysql import MySQL
 from warren.sql.dialects.sqlite import SQLite
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.sql.registry.process_names import is_of_host, process_name
+from warren.sql.registry.presence import is_of_host, process_name
 
 BOOT = "0123456789abcdef"
 

@@ -7,7 +7,7 @@ import pytest
 from warren.sql.dialects.mysql import MySQL
 from warren.sql.dialects.sqlite import SQLite
 from warren.sql.models import Model
-from warren.sql.schema.grants import grants
+from warren.sql.schema.version import grants
 
 
 def test_each_table_has_its_rights_and_the_trail_is_only_added_to() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from warren.importing.cron_fields import listed
+from warren.importing.crontab import listed
 from warren.scheduler.cron.expression import Cron
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.support.xxl_job_tables import VERSIONS, columns
 from warren.importing.xxl_job.mapping import map_tables
 from warren.importing.xxl_job.runs import plain, status_of
-from warren.importing.xxl_job.source_rows import Row
 from warren.importing.xxl_job.source_tables import (
     GLUE,
     GROUP,
@@ -19,6 +18,7 @@ from warren.importing.xxl_job.source_tables import (
     REPORT,
     RULES,
     USER,
+    Row,
     Rule,
     known_as,
 )

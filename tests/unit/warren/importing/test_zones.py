@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from warren.errors import CommandError
-from warren.importing.xxl_job.zones import check_zone
+from warren.importing.xxl_job.mapping import check_zone
 from warren.scheduler.imports.items import ImportedJob, ImportItems
 from warren.scheduler.jobs.spec import JobSpec
 

@@ -4,7 +4,7 @@ import pytest
 
 from warren.jobfile.apply import change_line, change_lines
 from warren.scheduler.commands.job_changes import ChangeAction
-from warren.scheduler.commands.job_files.file_changes import Change
+from warren.scheduler.commands.job_files.preview import Change
 from warren.views.terminal import Screen
 
 PLAIN, COLOURED = Screen(None, has_colour=False), Screen(80, has_colour=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warren.errors import CommandError
-from warren.settings.file_lock import FileLock, lock_embedded_database
+from warren.settings.home import FileLock, lock_embedded_database
 
 
 def test_second_holder_is_refused_with_the_words(tmp_path: Path) -> None:

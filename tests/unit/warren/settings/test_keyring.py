@@ -5,8 +5,7 @@ from structlog.testing import capture_logs
 
 from warren.broker.keys import AppKeys, ClusterKeys, app_key
 from warren.errors import SettingsError
-from warren.settings.keyring import app_keys, cluster_keys
-from warren.settings.settings import Settings
+from warren.settings.settings import Settings, app_keys, cluster_keys
 
 OLD, NEW = "o" * 32, "n" * 32
 

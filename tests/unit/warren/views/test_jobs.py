@@ -5,11 +5,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from warren.scheduler.jobs.fields import FIELDS, columns_of
-from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.schedules.upcoming import next_fire, next_fires
+from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
+from warren.scheduler.schedules.registry import next_fire, next_fires
 from warren.scheduler.views.job_view import JobView, job_json, job_view
-from warren.sql.jobs.parked import PARKED_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.recent import ListedJob
 from warren.sql.models import Job
 from warren.views.jobs import HEADERS, job_facts, job_line, waits

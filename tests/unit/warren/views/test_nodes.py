@@ -15,7 +15,7 @@ from warren.scheduler.views.process_view import (
 from warren.scheduler.views.to_json import to_json
 from warren.sql.models import Registration
 from warren.sql.registry import presence
-from warren.sql.registry.liveness import state
+from warren.sql.registry.presence import state
 from warren.views.nodes import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,

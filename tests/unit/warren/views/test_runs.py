@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from warren.scheduler.views.run_view import run_json
+from warren.scheduler.views.to_json import run_json
 from warren.sql.listings.recent import DetailedRun
 from warren.views.runs import HEADERS, job_name, lasted, run_facts, run_line
 

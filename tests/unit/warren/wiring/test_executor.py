@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from warren.executor.disk import Space
-from warren.executor.fork_server.job_limits import JobLimits
+from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.logs.run_logs import RunLogs
-from warren.executor.processes.slot_options import SlotOptions
+from warren.executor.processes.interface import SlotOptions
 from warren.settings.settings import Settings
 from warren.wiring.executor import make_confinement, make_run_logs, make_slots
 from warren.wiring.signals import Signals

@@ -6,9 +6,8 @@ from typing import Any, cast
 from tests.support.eventually import eventually
 from warren.admin_web.api.endpoint import Reply
 from warren.admin_web.api.rate_limits import ConcurrencyLimits
-from warren.admin_web.api.runs.held_request import HeldRequest
-from warren.admin_web.api.runs.long_polling import LongPolling
-from warren.admin_web.api.runs.wait import Wait
+from warren.admin_web.api.runs.long_polling import HeldRequest, LongPolling
+from warren.admin_web.api.runs.run_answers import Wait
 from warren.sql.engine import Database
 
 
