@@ -30,9 +30,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects import dialect
+from warren.sql.dialects.database_url import parse
 from warren.sql.dialects.dialect import Connecting
 from warren.sql.dialects.supported import named
-from warren.sql.dialects.url_forms import parse
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import AuditEntry, History
 

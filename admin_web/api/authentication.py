@@ -13,14 +13,8 @@ from warren.admin_web.api.endpoint import Call, Endpoint, OpenAccess
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.api.rate_limits import RateLimits
 from warren.scheduler.actor import Actor
-from warren.scheduler.commands.tokens.scopes import (
-    RIGHTS,
-    Scope,
-    actor_of,
-    hash_of,
-    is_token,
-    scopes_of,
-)
+from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
+from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.sql.accounts import sign_in_attempts, tokens
 from warren.sql.accounts.tokens import KnownToken, Owner
 from warren.sql.jobs import jobs

@@ -21,7 +21,7 @@ from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import problem_text
 from warren.broker.messages.values import Block
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.jobs.new_run import check_param
+from warren.scheduler.jobs.param import check_param
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.registry import first_fires, has_schedule, hint
 from warren.scheduler.views.process_view import ExecutorView, executor_views

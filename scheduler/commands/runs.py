@@ -21,7 +21,8 @@ from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.jobs.new_run import check_param, run_of
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.param import check_param
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import Clearing, clear_all

@@ -10,7 +10,7 @@ from warren.scheduler.alarms import target_rules
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectation_rules
-from warren.scheduler.jobs.new_run import check_param
+from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
 from warren.scheduler.jobs.spec import ROUTES, RULED, Choice, Field, JobSpec, Line, Number, Tags
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word

@@ -2,20 +2,13 @@
 
 Needs no library: settings are read where SQLAlchemy is not installed.
 
-Checks the URL of a MySQL or MariaDB server, so that it says for certain where a connection goes.
-
-Needs no library: settings are read where SQLAlchemy is not installed.
-
-Parses the database URL; error messages never contain its password.
+A URL of MySQL or MariaDB is checked, so that it says for certain where a connection goes.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from urllib.parse import parse_qsl, urlsplit
-
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 #: Names a server on this machine, so its host must be `localhost`.
 SOCKET = "unix_socket"
@@ -90,38 +83,3 @@ def form_of(url: str) -> UrlForm | None:
     """Return the form that a URL has by its scheme; None if no supported database has it."""
     scheme, separator, _ = url.partition("://")
     return next((one for one in FORMS if separator and one.scheme == scheme), None)
-
-
-def parse(url: str) -> URL:
-    """Return a database URL in its parts.
-
-    Raises:
-        ValueError: this is not a URL, it names an unsupported database, or it has arguments that
-            are not allowed.
-
-    """
-    form = form_of(url)
-    if form is None:
-        scheme = url.partition("://")[0] if "://" in url else "no scheme"
-        starts = " or ".join(one.start for one in FORMS)
-        raise ValueError(f"expected the database URL to begin with {starts}, got: {scheme[:40]}")
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        # The library's messages contain the URL, and so the password.
-        raise ValueError(
-            f"expected the database URL to be {form.whole}, got: {form.scheme}://… "
-            "that cannot be read (is a character of the password not quoted?)"
-        ) from None
-    if not parsed.database or parsed.database == ":memory:":
-        what = "a file" if form.is_embedded else "a database"
-        raise ValueError(
-            f"expected the database URL to name {what}, got: "
-            f"{parsed.set(query={}).render_as_string(hide_password=True)}"
-        )
-    try:
-        form.check(url)
-    except ValueError as error:
-        wanted = f"expected the database URL to be {form.whole}"
-        raise ValueError(f"{wanted}, got one that is not: {error}") from None
-    return parsed

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.url_forms import parse
+from warren.sql.dialects.database_url import parse
 from warren.sql.engine import Database
 
 #: How long the server may take for one statement, which may have to read a large table.

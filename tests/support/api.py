@@ -9,8 +9,8 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock
 from warren.admin_web.api.api_services import ApiServices, JobFiles, Limits
 from warren.admin_web.api.application import create_api
-from warren.jobfile.apply import read_upload
 from warren.jobfile.export import job_file
+from warren.jobfile.upload import read_upload
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec

@@ -17,7 +17,7 @@ from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.completion.end import TickEnd, tick_end
-from warren.scheduler.jobs.new_run import check_param
+from warren.scheduler.jobs.param import check_param
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.listings import recent

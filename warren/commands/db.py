@@ -5,8 +5,8 @@ import click
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.settings.settings import Settings
+from warren.sql.dialects.database_url import parse
 from warren.sql.dialects.supported import named
-from warren.sql.dialects.url_forms import parse
 from warren.sql.engine import Database
 from warren.sql.schema import migration
 from warren.sql.schema.version import grants as statements_for

@@ -9,7 +9,7 @@ import click
 from warren.command_options import examples
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
-from warren.scheduler.jobs.new_run import check_param
+from warren.scheduler.jobs.param import check_param
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 

@@ -2,8 +2,6 @@
 
 `warren jobs apply --api`: sends a job file to the API instead of using the database.
 
-Reads job files that were sent to the API.
-
 The job file of `warren up`: checked before anything is created, applied once executors run.
 """
 
@@ -17,17 +15,15 @@ import click
 from sqlalchemy.orm import Session
 
 from warren.actions.trigger import LocalClient, client_on, open_client
-from warren.admin_web.api.problem_answers import Refusal
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
-from warren.jobfile.reader import MOST_PROBLEMS, JobFile, read_job_file, read_job_text
+from warren.jobfile.reader import JobFile, read_job_file
 from warren.jobfile.yaml_reader import read_whole
 from warren.jobfile.yaml_tree import line_at, tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change
-from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.views.job_warnings import file_warnings, warning_lines
 from warren.settings.settings import PREFIX, Settings
@@ -38,34 +34,6 @@ from warren.sql.engine import Database
 from warren.sql.jobs import jobs
 from warren.sql.registry import apps
 from warren.views.terminal import Screen, print_json, visible, warn
-
-
-def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
-    """Return the apps and jobs of a job file.
-
-    Raises:
-        Refusal: with each problem, its line, and the code of the rule that it breaks.
-
-    """
-    now_ms = time.time_ns() // 1_000_000
-    try:
-        file = read_job_text(data, Path("job file"), now_ms=now_ms, added_routes=route_names())
-    except JobFileError as error:
-        raise _refusal(error) from error
-    return file.apps, file.specs
-
-
-def _refusal(error: JobFileError) -> Refusal:
-    count, shown = len(error.problems), error.problems[:MOST_PROBLEMS]
-    detail = f"the job file has {count} problems" if count > 1 else "the job file has a problem"
-    if count > len(shown):
-        detail += f"; these are the first {len(shown)}"
-    errors = [
-        {"line": one.line, "detail": one.text} | ({"code": one.rule} if one.rule else {})
-        for one in shown
-    ]
-    return Refusal(422, detail, errors=errors)
-
 
 _PAST = {
     ChangeAction.CREATE: "created",

@@ -20,8 +20,8 @@ from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.listings import recent
 from warren.sql.registry import presence
+from warren.views.finished_runs import FinishedRuns
 from warren.views.nodes import registrations
-from warren.views.runs import FinishedRuns
 from warren.wiring.all_in_one_web import UpApi, UpConsole
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
 from warren.wiring.scheduler import make_scheduler

@@ -20,8 +20,9 @@ from warren.broker.boot import boot_seconds
 from warren.broker.keys import ClusterKeys
 from warren.broker.transport import Transport
 from warren.errors import CommandError
-from warren.scheduler.commands.tokens.scopes import Scope, hash_of, is_token
+from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, TokenSpec
+from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.settings.settings import HOME, Settings
 from warren.sql.accounts import tokens, users
 from warren.sql.accounts.users import Role

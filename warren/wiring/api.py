@@ -4,8 +4,8 @@ from warren import __version__
 from warren.admin_web.api.api_services import ApiServices, JobFiles, Limits
 from warren.admin_web.serving.api_process import THREADS, ApiProcess
 from warren.admin_web.serving.broker_link import ConsoleConnections
-from warren.jobfile.apply import read_upload
 from warren.jobfile.export import job_file
+from warren.jobfile.upload import read_upload
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings

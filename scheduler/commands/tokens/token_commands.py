@@ -15,9 +15,8 @@ from warren.scheduler.commands.tokens.scopes import (
     RIGHTS,
     Scope,
     actor_of,
-    hash_of,
-    new_token,
 )
+from warren.scheduler.commands.tokens.token_text import hash_of, new_token
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import tokens
 from warren.sql.instants import DAY_MS

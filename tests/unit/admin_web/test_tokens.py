@@ -5,7 +5,7 @@ import re
 from flask import Flask
 
 from tests.support.console import Visit, signed_in
-from warren.scheduler.commands.tokens.scopes import is_token
+from warren.scheduler.commands.tokens.token_text import is_token
 from warren.sql.accounts import tokens
 from warren.sql.engine import Database
 

@@ -14,7 +14,8 @@ from tests.support.console import Clock
 from tests.support.stored_rows import Rows
 from warren.admin_web.api.api_services import Limits
 from warren.admin_web.api.rate_limits import RateLimits
-from warren.scheduler.commands.tokens.scopes import Scope, new_token
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.commands.tokens.token_text import new_token
 from warren.sql.accounts import tokens
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database

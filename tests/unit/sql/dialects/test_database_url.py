@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.sql.dialects.url_forms import parse
+from warren.sql.dialects.database_url import parse
 from warren.sql.engine import Database
 
 
