@@ -12,6 +12,7 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules import registry
 from warren.scheduler.views.process_view import read_catalogues
+from warren.sql.alarms.watches import USUAL_LEAST
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 
@@ -87,7 +88,7 @@ class HandlerCheck:
 def job_warnings(session: Session, spec: JobSpec, now_ms: int) -> list[str]:
     """Return what is suspicious about a job, in English."""
     handler = HandlerCheck.read(session, [spec.app], now_ms).of(spec)
-    return [*([str(handler)] if handler else ()), *_schedule(spec)]
+    return [*([str(handler)] if handler else ()), *_others(spec)]
 
 
 def file_warnings(
@@ -95,14 +96,14 @@ def file_warnings(
 ) -> list[tuple[str, str]]:
     """Return what is suspicious about the jobs of a file: pairs of APP/NAME and a sentence.
 
-    The schedules of jobs that are not `changed` have been told about when they were.
+    What was told about jobs that are not `changed` when they were is not told again.
     """
     check = HandlerCheck.read(session, {spec.app for spec in specs}, now_ms)
     found = []
     for spec in specs:
         name, handler = f"{spec.app}/{spec.name}", check.of(spec)
         found += [(name, str(handler))] if handler else []
-        found += [(name, words) for words in _schedule(spec)] if name in changed else []
+        found += [(name, words) for words in _others(spec)] if name in changed else []
     return found
 
 
@@ -114,9 +115,15 @@ def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
     return [f"job {names[0]!r}{_more(names)}: {words}" for words, names in jobs.items()]
 
 
-def _schedule(spec: JobSpec) -> list[str]:
-    hint = registry.hint(spec.schedule_kind, spec.schedule_value)
-    return [hint] if hint else []
+def _others(spec: JobSpec) -> list[str]:
+    found = []
+    if hint := registry.hint(spec.schedule_kind, spec.schedule_value):
+        found.append(hint)
+    if spec.expect.needs_usual:
+        found.append(
+            f"longest '{spec.expect.longest}' is watched once the job has {USUAL_LEAST} successes"
+        )
+    return found
 
 
 def _more(names: Sequence[str]) -> str:

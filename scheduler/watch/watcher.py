@@ -34,7 +34,8 @@ ROUND_SECONDS = 2.0
 LOOKS = 50
 #: After how long an incident that nobody has acknowledged is recalled, again and again.
 REMIND_MS = 30 * MINUTE_MS
-#: When a backlog is an incident: this many runs over MINUTE_MS late, or one over OLDEST_MS late.
+#: When a backlog is an incident: this many runs over MINUTE_MS late, or one over OLDEST_MS late. It
+#: is over once less than half of either is left, so that it does not come and go.
 BACKLOG, OLDEST_MS = 100, 15 * MINUTE_MS
 #: Seconds between two searches for backlogs, at least; and times as long as one takes.
 BACKLOG_SECONDS, BACKLOG_FACTOR = 2.0, 20
@@ -144,7 +145,12 @@ class Watcher:
         )
         if is_judge:
             self._search_backlogs(now_ms)
-        online = (one for one in self._backlogs if self._roster.routable(one.app))
+        online = (
+            one
+            for one in self._backlogs
+            if (one.number >= BACKLOG or one.oldest_at <= now_ms - OLDEST_MS)
+            and self._roster.routable(one.app)
+        )
         broken = [*map(_too_long, long), *map(_waiting, online)]
         is_open = {(one.job_id, one.rule) for one in still_open}
         news = {
@@ -177,8 +183,8 @@ class Watcher:
             lambda session: watches.backlogs(
                 session,
                 overdue_before_ms=now_ms - MINUTE_MS,
-                most=BACKLOG,
-                oldest_before_ms=now_ms - OLDEST_MS,
+                most=BACKLOG // 2,
+                oldest_before_ms=now_ms - OLDEST_MS // 2,
             )
         )
         took = self._clock() - began

@@ -279,6 +279,15 @@ def test_a_hundred_late_runs_are_told_only_while_an_executor_is_online(
     night.look(began + 2 * MINUTE)
     assert [one.expected for one in night.incidents()] == ["under 100 runs"]
 
+    for left, is_open in ((60, 1), (40, 0)):
+        late = Run.scheduled_at >= began + left
+        night.write(update(Run).where(late).values(status="SUCCEEDED"))
+        cluster.pass_time(still, 5.0)
+        still.roster.set_health(True)
+        seat()
+        night.look(began + 2 * MINUTE)
+        assert [one.is_open for one in night.incidents()] == [is_open]
+
 
 @on_memory
 def test_an_unseen_incident_reminds_each_half_hour_until_it_is_acknowledged(

@@ -1,13 +1,18 @@
 """What is told about handlers when jobs are saved, and how much work that may be."""
 
+from dataclasses import replace
+
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
+from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.views.job_warnings import (
     MOST_COMPARISONS,
     HandlerCheck,
     OnlineExecutor,
+    job_warnings,
     warning_lines,
 )
+from warren.sql.engine import Database
 
 
 def check(*handlers: str) -> HandlerCheck:
@@ -42,3 +47,16 @@ def test_jobs_of_one_warning_share_a_line() -> None:
     pairs = [("a/x", "odd"), ("a/y", "odd"), ("a/x", "other"), ("a/z", "odd")]
 
     assert warning_lines(pairs) == ["job 'a/x' and 2 more: odd", "job 'a/x': other"]
+
+
+def test_an_expectation_that_needs_a_history_says_when_it_begins_to_be_watched(
+    sqlite_schema_url: str,
+) -> None:
+    script = JobSpec(name="x", app="reports", script_language="shell")
+    spec = replace(script, expect=Expectations(longest="3x usual"))
+
+    database = Database(sqlite_schema_url)
+    told = database.read(lambda session: job_warnings(session, spec, 0))
+    database.close()
+
+    assert told == ["longest '3 x usual' is watched once the job has 5 successes"]
