@@ -88,33 +88,40 @@ class SchedulerNode:
 
     def _add_loops(self) -> None:
         roles, loops = self.roles, self._loops
-        loops.add("clock", lambda _now: roles.clock.tick(), longest_seconds=SAMPLE_SECONDS)
-        self._self_health = loops.add("self health", roles.self_health.tick)
-        loops.add_waiting("registrar", roles.registrar.tick, roles.registrar.awake)
-        loops.add("presence", roles.presence.tick, on_stop=roles.presence.wake)
-        loops.add("pending work", roles.work.tick)
-        loops.add_resting("planner", roles.planner.tick, pending_work.planner(BEGIN_MS))
-        loops.add("missed runs", roles.missed_runs.tick)
+        loops.add("clock", lambda _now: roles.clock.run_round(), longest_seconds=SAMPLE_SECONDS)
+        self._self_health = loops.add("self health", roles.self_health.run_round)
+        loops.add_waiting("registrar", roles.registrar.run_round, roles.registrar.awake)
+        loops.add("presence", roles.presence.run_round, on_stop=roles.presence.wake)
+        loops.add("pending work", roles.work.run_round)
+        loops.add_resting("planner", roles.planner.run_round, pending_work.planner(BEGIN_MS))
+        loops.add("missed runs", roles.missed_runs.run_round)
         loops.add_waiting("dispatcher", roles.dispatching, roles.dispatching.awake)
         confirmations, callbacks = roles.confirmations, roles.callbacks
         self._confirming = loops.add_waiting(
-            "confirmations", confirmations.tick, confirmations.awake
+            "confirmations", confirmations.run_round, confirmations.awake
         )
-        loops.add("callbacks", callbacks.tick, on_stop=callbacks.wake)
-        loops.add_resting("rescuer", roles.rescuer.tick, pending_work.rescuer)
-        for name, tick in (("reaper", roles.reaper.tick), ("reconciler", roles.reconciler.tick)):
-            loops.add_resting(name, tick, pending_work.settlers, longest_seconds=SETTLE_SECONDS)
-        loops.add_resting("killer", roles.killer.tick, pending_work.killer)
-        loops.add_resting("drainer", roles.drainer.tick, pending_work.drainer)
-        loops.add("reporter", roles.reporter.tick, longest_seconds=reporter.POLL_SECONDS)
+        loops.add("callbacks", callbacks.run_round, on_stop=callbacks.wake)
+        loops.add_resting("rescuer", roles.rescuer.run_round, pending_work.rescuer)
+        for name, run_round in (
+            ("reaper", roles.reaper.run_round),
+            ("reconciler", roles.reconciler.run_round),
+        ):
+            loops.add_resting(
+                name, run_round, pending_work.settlers, longest_seconds=SETTLE_SECONDS
+            )
+        loops.add_resting("killer", roles.killer.run_round, pending_work.killer)
+        loops.add_resting("drainer", roles.drainer.run_round, pending_work.drainer)
+        loops.add("reporter", roles.reporter.run_round, longest_seconds=reporter.POLL_SECONDS)
         loops.add(
-            "load recorder", roles.load_recorder.tick, longest_seconds=load_recorder.POLL_SECONDS
+            "load recorder",
+            roles.load_recorder.run_round,
+            longest_seconds=load_recorder.POLL_SECONDS,
         )
-        loops.add("metrics", roles.metrics_recorder.tick, longest_seconds=FLUSH_SECONDS)
-        loops.add("cleaner", roles.cleaner.tick, longest_seconds=cleaner.POLL_SECONDS)
+        loops.add("metrics", roles.metrics_recorder.run_round, longest_seconds=FLUSH_SECONDS)
+        loops.add("cleaner", roles.cleaner.run_round, longest_seconds=cleaner.POLL_SECONDS)
         if url := roles.heartbeat_url:
             caller = HeartbeatCaller(url, is_alive=self._is_cluster_alive)
-            loops.add("heartbeat url", caller.tick, longest_seconds=heartbeat.POLL_SECONDS)
-        loops.add("watcher", roles.watcher.tick, longest_seconds=watcher.ROUND_SECONDS)
+            loops.add("heartbeat url", caller.run_round, longest_seconds=heartbeat.POLL_SECONDS)
+        loops.add("watcher", roles.watcher.run_round, longest_seconds=watcher.ROUND_SECONDS)
         if roles.run_spans is not None:
-            loops.add("run spans", roles.run_spans.tick, longest_seconds=SPANS_SECONDS)
+            loops.add("run spans", roles.run_spans.run_round, longest_seconds=SPANS_SECONDS)

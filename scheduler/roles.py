@@ -279,7 +279,7 @@ class Roles:
             clock=self.context.monotonic,
         )
         self.dispatching = self.work.resting(
-            self.dispatcher.tick,
+            self.dispatcher.run_round,
             pending_work.dispatcher,
             awake=self.context.wake_dispatcher,
             rest=self.dispatcher.rest,

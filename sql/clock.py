@@ -21,7 +21,7 @@ AGREEING_SAMPLES = 2
 
 
 class DatabaseClock:
-    """The clock that all schedulers share; sampled at construction and by `tick`.
+    """The clock that all schedulers share; sampled at construction and by `run_round`.
 
     Args:
         database: the database with the clock.
@@ -45,7 +45,7 @@ class DatabaseClock:
         """Return the time in epoch milliseconds."""
         return int(self._monotonic() * 1000 + self._offset_ms)
 
-    def tick(self) -> float:
+    def run_round(self) -> float:
         """Take a sample; return the seconds until the next one."""
         self._judge(self._sample())
         return SAMPLE_SECONDS if self.is_steady else 1.0

@@ -81,8 +81,8 @@ class ApiProcess:
         log.info("api_stopped")
 
     def _tick(self) -> float:
-        self._clock.tick()
-        self.zone.tick()
+        self._clock.run_round()
+        self.zone.run_round()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             now_ms, database = self._services.now_ms(), self._services.database
             idempotency_keys.delete_expired(database, now_ms)

@@ -78,8 +78,8 @@ class Console:
             )
 
     def _tick(self) -> float:
-        self._clock.tick()
-        self.zone.tick()
+        self._clock.run_round()
+        self.zone.run_round()
         self._beat()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             self._sign_ins.clean()

@@ -32,7 +32,7 @@ from warren.executor.errors import JournalFailed
 from warren.executor.messaging.inbox import Arrival, deliveries_of
 
 #: How often to check conditions that no event reports: with runs, and without any.
-TICK_SECONDS, IDLE_TICK_SECONDS = 0.25, 1.0
+CHECK_SECONDS, IDLE_CHECK_SECONDS = 0.25, 1.0
 #: How long the question which runs are still open is valid.
 QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
@@ -81,7 +81,7 @@ class Core:
         self._roles.heartbeats.start()
         self._command_inbox.start()
         self._startup.start()
-        self._tick()
+        self._check_often()
         self._log.info("executor_started", handlers=list(self._roles.handlers))
 
     def post(self, call: Callable[..., None], *values: Any) -> None:
@@ -124,7 +124,7 @@ class Core:
 
     def reports_confirmed(self, run_ids: tuple[int, ...]) -> None:
         """Handle the broker's confirm of these runs' reports."""
-        # Not worth a sync of its own: the next commit or tick includes it.
+        # Not worth a sync of its own: the next commit or check includes it.
         self._run_states.confirm(run_ids, self._clock.now_ms())
 
     def heard(self, sent_at: float) -> None:
@@ -178,15 +178,15 @@ class Core:
 
     # -- periodic checks ----------------------------------------------------------------------
 
-    def _tick(self) -> None:
+    def _check_often(self) -> None:
         if self._is_closed:
             return
         self._beat()
         try:
             self._check()
         finally:
-            seconds = IDLE_TICK_SECONDS if self._active_runs.is_empty else TICK_SECONDS
-            self._context.loop.call_later(seconds, self._tick)
+            seconds = IDLE_CHECK_SECONDS if self._active_runs.is_empty else CHECK_SECONDS
+            self._context.loop.call_later(seconds, self._check_often)
 
     def _beat(self) -> None:
         """Show that this thread works; whether remote executors do is shown by their gateway."""

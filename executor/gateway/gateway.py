@@ -171,7 +171,7 @@ def _response(problem: str = "") -> web.Response:
     return web.Response(body=protocol.reply(problem), content_type="application/json")
 
 
-TICK_SECONDS = 0.25
+ROUND_SECONDS = 0.25
 #: How long open requests may take at the end.
 SHUTDOWN_SECONDS = 2.0
 _BACKLOG = 512
@@ -257,8 +257,8 @@ class Gateway:
             log.info("gateway_started", host=host, port=port)
             self._opened.set_result(None)
             while not (self._is_ending and self._remotes.is_empty):
-                self._remotes.tick()
-                await asyncio.sleep(TICK_SECONDS)
+                self._remotes.run_round()
+                await asyncio.sleep(ROUND_SECONDS)
             await runner.cleanup()
         log.info("gateway_stopped")
 

@@ -133,7 +133,7 @@ class Remotes:
         if pending or not all(each.result() for each in done):
             raise NotRecorded("not every result could be recorded, call back again")
 
-    def tick(self) -> None:
+    def run_round(self) -> None:
         """Drop those that have ended."""
         for key, remote in list(self._remotes.items()):
             if remote.is_over:

@@ -52,7 +52,7 @@ class AbsenceWatch:
         self._clock = clock
         self._next_at = 0.0
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
         wait_seconds = self._next_at - self._clock()
         if wait_seconds > 0:

@@ -45,7 +45,7 @@ class AilmentWatch:
         self._since: dict[_Case, float] = {}
         self._stored: set[str] = set()
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
         now = self._clock()
         if now < self._next_at:

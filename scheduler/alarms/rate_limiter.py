@@ -62,7 +62,7 @@ class AlarmRateLimiter:
         self._is_made = False
         self._tidied_at = 0
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Decide about a batch; return the seconds until the next round, 0 when there is more."""
         if not self._is_made:
             self._database.write(rate_limit.make_lock_row)

@@ -56,25 +56,25 @@ class AlarmRoles:
         )
         ailments = AilmentWatch(database=database, roster=roster, defaults=policy.defaults)
         self.loops = RoleLoops(now_ms, work)
-        self._add("alarm rate limiter", limiter.tick, pending_work.alarm_rate_limiter)
-        self.loops.add("absence watch", watch.tick, longest_seconds=LONGEST_SECONDS)
-        self.loops.add("ailment watch", ailments.tick, longest_seconds=LONGEST_SECONDS)
+        self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
+        self.loops.add("absence watch", watch.run_round, longest_seconds=LONGEST_SECONDS)
+        self.loops.add("ailment watch", ailments.run_round, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
-        self._senders = [self._add("webhooks", webhook.tick, pending_work.webhooks)]
+        self._senders = [self._add("webhooks", webhook.run_round, pending_work.webhooks)]
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
             signed = self._sender(
                 SignedWebhook(post, keys.of_webhooks).send, MessageKind.RUN_END, slow
             )
-            self._add(f"run webhooks {number}", signed.tick, pending_work.run_webhooks)
+            self._add(f"run webhooks {number}", signed.run_round, pending_work.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
             mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
-            self._senders.append(self._add("mailer", mailer.tick, pending_work.mailer))
+            self._senders.append(self._add("mailer", mailer.run_round, pending_work.mailer))
 
-    def _add(self, name: str, tick: Callable[[int], float], wanted: WakeCondition) -> Loop:
-        return self.loops.add_resting(name, tick, wanted, longest_seconds=LONGEST_SECONDS)
+    def _add(self, name: str, run_round: Callable[[int], float], wanted: WakeCondition) -> Loop:
+        return self.loops.add_resting(name, run_round, wanted, longest_seconds=LONGEST_SECONDS)
 
     def _sender(self, send: Send, kind: MessageKind, slow: SlowTargets) -> AlarmSender:
         return AlarmSender(

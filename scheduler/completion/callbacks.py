@@ -93,7 +93,7 @@ class Callbacks:
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
 
-    def tick(self, _now_ms: int) -> float:
+    def run_round(self, _now_ms: int) -> float:
         """Store the reports that have arrived; waits for the first message unless `wake` is called.
 
         Returns the seconds to wait, in which further reports gather for the next round.

@@ -72,7 +72,7 @@ class RunSpans:
         """Record finished runs."""
         self._waiting.extend(run_ids)
 
-    def tick(self, _now_ms: int) -> float:
+    def run_round(self, _now_ms: int) -> float:
         """Export some of them; return the seconds until the next round, 0 if there is more."""
         some = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
         if not some:

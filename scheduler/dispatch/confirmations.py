@@ -69,7 +69,7 @@ class Confirmations:
         with self._changed:
             return self._changed.wait_for(lambda: len(self._on_the_way) < ROOM, seconds)
 
-    def tick(self, _now_ms: int) -> float:
+    def run_round(self, _now_ms: int) -> float:
         """Record the oldest batch and all settled ones; return the seconds until the next round."""
         self._settle()
         return 0 if self._on_the_way else NAP_SECONDS

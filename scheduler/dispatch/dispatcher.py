@@ -87,7 +87,7 @@ class Dispatcher:
         self._aside = JobsAside()
         self._pauses = Pauses()
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
         began_at = self._context.monotonic()
         if not self._sender.is_open:

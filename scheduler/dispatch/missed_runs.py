@@ -170,7 +170,7 @@ class MissedRuns:
         self._has_pauses = has_pauses
         self._alarm_defaults = alarm_defaults
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Decide about all missed runs; return the seconds until the next round.
 
         While the database's clock jumps, nothing is decided.

@@ -121,7 +121,7 @@ class Planner:
         self._overdue_at = 0
         self._overdue_age_ms = OVERDUE_AGE_MS
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Plan one batch; return the seconds until the next round, 0 when there may be more.
 
         While the database's clock jumps, nothing is planned.

@@ -45,7 +45,7 @@ class Drainer:
         self._clock = clock
         self._told_at: dict[Boot, float] = {}
 
-    def tick(self, _now_ms: int) -> float:
+    def run_round(self, _now_ms: int) -> float:
         """Send drain commands that are due again; return the seconds until the next check."""
         wanted = [Boot(*row) for row in self._context.database.read(presence.requested)]
         self._roster.set_drained(wanted)

@@ -30,7 +30,7 @@ class LoadRecorder:
         self._recorded_at = 0
         self._cleared_at = 0
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Record the minute, once; return the seconds to wait."""
         minute_at = now_ms - now_ms % MINUTE_MS
         if minute_at > self._recorded_at:

@@ -77,7 +77,7 @@ class Presence:
             if row.account is not None:
                 self._accounts.settle(boot, row.account)
 
-    def tick(self, _now_ms: int) -> float:
+    def run_round(self, _now_ms: int) -> float:
         """Handle what has arrived; waits for the first message unless `wake` is called."""
         deliveries = self._consumer.take(BATCH, NAP_SECONDS)
         messages = [(self._open(delivery), delivery.user) for delivery in deliveries]

@@ -207,7 +207,7 @@ class Registrar:
                 "catalogue_rejected", app=answer.app, address=answer.address, reason=str(error)
             )
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Answer the heartbeats that wait; return the seconds until the next round."""
         self._queues.forget_what_is_gone()
         with self._lock:

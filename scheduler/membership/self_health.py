@@ -24,7 +24,7 @@ ZONE_KEY = "timezone"
 
 
 class ClusterZone:
-    """The cluster's zone, for processes that need it often; read at construction and by `tick`.
+    """The cluster's zone, for processes that need it often; read at construction and each round.
 
     Once a scheduler was seen, its zone is kept until another one is seen, even while none is
     registered.
@@ -38,13 +38,13 @@ class ClusterZone:
     def __init__(self, database: Database, setting: str) -> None:
         self._database = database
         self._name = setting
-        self.tick()
+        self.run_round()
 
     def name(self) -> str:
         """Return its IANA name."""
         return self._name
 
-    def tick(self) -> None:
+    def run_round(self) -> None:
         """Read it again."""
         self._name = self._database.read(lambda session: cluster_zone(session, self._name))
 
@@ -127,7 +127,7 @@ class SelfHealth:
         if sent_at is not None:
             self._proven_at = max(self._proven_at, sent_at)
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Give a sign of life; return the seconds until the next."""
         self._send_canary()
         self._roster.set_health(self.is_healthy())

@@ -42,7 +42,7 @@ class MetricsRecorder:
         self._chosen_at = self._searched_at = 0
         self._searched: set[int] = set()
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Store what was counted since the last round; return the seconds to wait.
 
         If the database is down, the next round stores it.

@@ -50,7 +50,7 @@ class ExecutorRemoval:
         self._roster = roster
         self._looked_at = context.monotonic()
 
-    def tick(self, now_ms: int) -> None:
+    def run_round(self, now_ms: int) -> None:
         """Look, if the last look was long enough ago."""
         now = self._context.monotonic()
         if now - self._looked_at <= FORGETTING_SECONDS:
@@ -138,14 +138,14 @@ class Reaper:
         self._proven: set[int] = set()
         self._removal = ExecutorRemoval(context=context, admin=admin, roster=roster)
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Settle the runs of dead boots; return the seconds until the next look."""
         if not self._roster.is_healthy:
             return POLL_SECONDS
         dead = self._dead(now_ms)
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._settle(boot, now_ms) for boot in dead)
-        self._removal.tick(now_ms)
+        self._removal.run_round(now_ms)
         if ended >= BATCH:
             return 0
         return self._settle_seconds / 2 if dead else POLL_SECONDS

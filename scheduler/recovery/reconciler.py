@@ -83,7 +83,7 @@ class Reconciler:
         self._offset = 0
         self._seen: set[int] = set()
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Ask about silent runs; return the seconds until the next look.
 
         An executor that leaves a question unanswered is asked no other one in this round.

@@ -159,7 +159,7 @@ class Rescuer:
                 wait_seconds = min(wait_seconds, LONGEST_SECONDS)
                 self._unknown[run_id] = _Unknown(now + wait_seconds, wait_seconds)
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Send abandoned triggers again; return the seconds until the next look."""
         if not self._publisher.is_open:
             return IDLE_SECONDS

@@ -60,7 +60,7 @@ class Cleaner:
         self._cleared = 0
         self._next_ms = 0
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Delete a chunk if it is time; return the seconds to wait."""
         if not self._lease.take(now_ms):
             self._clearing = None

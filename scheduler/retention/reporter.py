@@ -81,7 +81,7 @@ class Reporter:
         self._counted_until_ms = 0
         self._next_ms = 0
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Count today and earlier days that are not settled; return the seconds to wait."""
         if not self._lease.take(now_ms):
             self._tallies.clear()

@@ -31,11 +31,11 @@ class WakeUp(threading.Event):
 
 
 class Loop:
-    """Calls `tick` until stopped; after a failed round it logs, waits and tries again.
+    """Calls `run_round` until stopped; after a failed round it logs, waits and tries again.
 
     Args:
         name: the role's name, for the thread and the log.
-        tick: one round; returns the seconds until the next one is wanted.
+        run_round: one round; returns the seconds until the next one is wanted.
         longest_seconds: the longest wait between two rounds.
         awake: when set, asks for a round now; None = the loop makes its own.
         on_stop: ends a wait within a round.
@@ -45,7 +45,7 @@ class Loop:
     def __init__(
         self,
         name: str,
-        tick: Callable[[], float],
+        run_round: Callable[[], float],
         *,
         longest_seconds: float = LONGEST_SECONDS,
         awake: WakeUp | None = None,
@@ -56,7 +56,7 @@ class Loop:
         self.failing = False
         #: When the last round succeeded, by `time.monotonic`.
         self.succeeded_at = float("-inf")
-        self._tick = tick
+        self._run_round = run_round
         self._longest = longest_seconds
         self._awake = awake or WakeUp()
         self._stopping = threading.Event()
@@ -97,7 +97,7 @@ class Loop:
 
     def _round(self) -> float | None:
         try:
-            wait_seconds = self._tick()
+            wait_seconds = self._run_round()
         except Exception as error:  # noqa: BLE001 - the top of a role's loop
             self._report(error)
             return None

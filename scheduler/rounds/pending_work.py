@@ -61,7 +61,7 @@ class PendingWork:
         self._roles: list[RestingRole] = []
         self.latest: WorkSnapshot | None = None
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Look, and wake the roles for which work has appeared."""
         began_at = self.clock()
         found = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
@@ -80,7 +80,7 @@ class PendingWork:
 
     def resting(
         self,
-        tick: Callable[[int], float],
+        run_round: Callable[[int], float],
         wants: WakeCondition,
         *,
         longest_seconds: float = LONGEST_SECONDS,
@@ -95,7 +95,7 @@ class PendingWork:
         """
         role = RestingRole(
             self,
-            tick,
+            run_round,
             wants,
             longest_seconds=longest_seconds,
             awake=awake or WakeUp(self.clock),
@@ -107,12 +107,12 @@ class PendingWork:
 
 
 class RestingRole:
-    """A role's rounds: `tick` while it has something to do, else `rest`."""
+    """A role's rounds: `run_round` while it has something to do, else `rest`."""
 
     def __init__(
         self,
         work: PendingWork,
-        tick: Callable[[int], float],
+        run_round: Callable[[int], float],
         wants: WakeCondition,
         *,
         longest_seconds: float,
@@ -123,24 +123,24 @@ class RestingRole:
         self.awake = awake
         self._longest = longest_seconds
         self._work = work
-        self._tick = tick
+        self._run_round = run_round
         self._wants = wants
         self._rest = rest
         self._rest_seconds = rest_seconds
         self._had_work = True
         #: Another round is needed: work was seen since the last one began, or that one failed.
         self._owes_round = True
-        self._ticked_at = float("-inf")
+        self._worked_at = float("-inf")
 
     def __call__(self, now_ms: int) -> float:
         """Do a round; return the seconds until the next."""
         if not self._must_look(now_ms):
             return self._rest()
-        self._ticked_at = self._work.clock()
+        self._worked_at = self._work.clock()
         # One more round when the work is gone: some roles have to notice that.
         self._owes_round = self._has_work(now_ms)
         try:
-            return min(self._tick(now_ms), self._longest)
+            return min(self._run_round(now_ms), self._longest)
         except Exception:
             self._owes_round = True
             raise
@@ -157,7 +157,7 @@ class RestingRole:
         latest, now = self._work.latest, self._work.clock()
         if latest is None or now - latest.began_at > STALE_SECONDS:
             return True
-        if latest.began_at <= self.awake.asked_at or now - self._ticked_at > self._rest_seconds:
+        if latest.began_at <= self.awake.asked_at or now - self._worked_at > self._rest_seconds:
             return True
         return self._owes_round or self._has_work(now_ms)
 

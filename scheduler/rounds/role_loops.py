@@ -37,7 +37,7 @@ class RoleLoops:
     def add(
         self,
         name: str,
-        tick: Callable[[int], float],
+        run_round: Callable[[int], float],
         *,
         longest_seconds: float = LONGEST_SECONDS,
         awake: WakeUp | None = None,
@@ -47,7 +47,7 @@ class RoleLoops:
 
         Args:
             name: for the thread and the log.
-            tick: one round, called with the time; returns the seconds until the next one.
+            run_round: one round, called with the time; returns the seconds until the next one.
             longest_seconds: the longest wait between two rounds.
             awake: when set, asks for a round now; None = the loop makes its own.
             on_stop: ends a wait within a round.
@@ -55,7 +55,7 @@ class RoleLoops:
         """
         loop = Loop(
             name,
-            lambda: tick(self._now_ms()),
+            lambda: run_round(self._now_ms()),
             longest_seconds=longest_seconds,
             awake=awake,
             on_stop=on_stop,
@@ -66,18 +66,18 @@ class RoleLoops:
     def add_resting(
         self,
         name: str,
-        tick: Callable[[int], float],
+        run_round: Callable[[int], float],
         wants: WakeCondition,
         *,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> Loop:
         """Make the thread of a role that rests while there is no work for it."""
-        role = self._work.resting(tick, wants, longest_seconds=longest_seconds)
+        role = self._work.resting(run_round, wants, longest_seconds=longest_seconds)
         return self.add_waiting(name, role, role.awake)
 
-    def add_waiting(self, name: str, tick: Callable[[int], float], awake: WakeUp) -> Loop:
+    def add_waiting(self, name: str, run_round: Callable[[int], float], awake: WakeUp) -> Loop:
         """Make the thread of a role that other roles wake when they have work for it."""
-        return self.add(name, tick, longest_seconds=NAP_SECONDS, awake=awake)
+        return self.add(name, run_round, longest_seconds=NAP_SECONDS, awake=awake)
 
     def start(self) -> None:
         """Begin."""

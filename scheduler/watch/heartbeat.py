@@ -43,7 +43,7 @@ class HeartbeatCaller:
         self._clock = clock
         self._next_at = float("-inf")
 
-    def tick(self, _now_ms: int) -> float:
+    def run_round(self, _now_ms: int) -> float:
         """Call the URL if it is time; return the seconds until the next look.
 
         A call that failed is not repeated before its next minute: whoever listens allows for that.

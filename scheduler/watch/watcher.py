@@ -60,7 +60,7 @@ class Broken:
 
 
 class Watcher:
-    """The role that watches; `tick` is a round.
+    """The role that watches; `run_round` is a round.
 
     Args:
         node: this scheduler's name.
@@ -93,7 +93,7 @@ class Watcher:
         #: Whether this scheduler watches.
         self.holds_lease = False
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Look at what is due; return the seconds until the next round, 0 when there is more."""
         self.holds_lease = self._lease.take(now_ms)
         if not self.holds_lease:

@@ -34,7 +34,7 @@ def desk(tmp_path: Path, sqlite_schema: SQLiteSchema, monkeypatch: pytest.Monkey
 def count_days(desk: Desk, zone: str = "UTC") -> None:
     database = desk.rows.database
     reporter = Reporter(node="test", database=database, timezone=zone, round_seconds=60.0)
-    reporter.tick(time.time_ns() // 1_000_000)
+    reporter.run_round(time.time_ns() // 1_000_000)
 
 
 def today(zone: str = "UTC") -> str:

@@ -129,7 +129,7 @@ def until_file(context: JobContext) -> str:
 
 
 class OpenNode(SchedulerNode):
-    """A scheduler whose roles are accessible, so that tests can call their `tick`."""
+    """A scheduler whose roles are accessible, so that tests can call their `run_round`."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "roles":
@@ -195,7 +195,7 @@ class Cluster:
         """
         self.clocks[id(node)].advance(seconds)
         for _ in range(AGREEING_SAMPLES + 1):
-            node.roles.clock.tick()
+            node.roles.clock.run_round()
 
     def scheduler(self, **options: Any) -> SchedulerNode:
         node = self.new_scheduler(**options)

@@ -89,8 +89,8 @@ def make_log_cleaner(settings: Settings) -> Loop:
     """Return the role that deletes old run logs; it is not started yet."""
     logs = RunLogs(settings.log_dir)
 
-    def tick() -> float:
+    def run_round() -> float:
         logs.clean(settings.log_retention_days)
         return CLEANING_SECONDS
 
-    return Loop("log cleaner", tick, longest_seconds=CLEANING_SECONDS)
+    return Loop("log cleaner", run_round, longest_seconds=CLEANING_SECONDS)

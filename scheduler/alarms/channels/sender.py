@@ -151,7 +151,7 @@ class AlarmSender:
         self._context = context
         self._now_ms = now_ms
 
-    def tick(self, now_ms: int) -> float:
+    def run_round(self, now_ms: int) -> float:
         """Send one alarm; return the seconds until the next round, 0 when there may be more."""
         slow = self._slow.left_alone()
         alarm = self._database.write(

@@ -24,7 +24,7 @@ def still_options() -> dict[str, Any]:
 
 @pytest.fixture
 def still(cluster: Cluster, still_options: dict[str, Any]) -> SchedulerNode:
-    """A scheduler that is not started, but can send: call the `tick` of its roles."""
+    """A scheduler that is not started, but can send: call the `run_round` of its roles."""
     return new_still(cluster, **still_options)
 
 
@@ -59,7 +59,7 @@ def seat_at(cluster: Cluster, still: SchedulerNode) -> Seat:
         heartbeat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
         still.roster.hear(heartbeat)
         still.registrar.greet(heartbeat, "")
-        still.registrar.tick(still.clock.now_ms())
+        still.registrar.run_round(still.clock.now_ms())
         return boot_id
 
     return seat

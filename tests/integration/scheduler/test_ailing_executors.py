@@ -26,7 +26,7 @@ def send(
     cluster.trigger(f"job-{route.lower()}", addresses=addresses)
 
     def is_sent() -> bool:
-        node.dispatcher.tick(cluster.now_ms())
+        node.dispatcher.run_round(cluster.now_ms())
         node.confirmations.drain()
         return not cluster.runs(status=RunStatus.PLANNED) + cluster.runs(status=RunStatus.ROUTED)
 

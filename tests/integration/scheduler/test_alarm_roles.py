@@ -99,9 +99,9 @@ class Desk:
 
     def round(self) -> None:
         """Let through and send everything that is due."""
-        self.limiter.tick(self.now_ms)
+        self.limiter.run_round(self.now_ms)
         for sender in (self.mailer, self.webhooks):
-            while sender.tick(self.now_ms) == 0:
+            while sender.run_round(self.now_ms) == 0:
                 pass
 
     def pass_time(self, milliseconds: int) -> None:
@@ -436,49 +436,49 @@ class TestSending:
 
     def test_who_dies_while_sending_leaves_it_to_another(self, desk: Desk) -> None:
         desk.fail(desk.job())
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
         other = desk.sender(MessageKind.MAIL)
         desk.failure = SystemExit()
         with pytest.raises(SystemExit):
-            desk.mailer.tick(desk.now_ms)
+            desk.mailer.run_round(desk.now_ms)
         desk.failure = None
 
-        assert other.tick(desk.now_ms + CLAIM_MS - 1) > 0
+        assert other.run_round(desk.now_ms + CLAIM_MS - 1) > 0
         assert desk.sent == []
-        assert other.tick(desk.now_ms + CLAIM_MS) == 0
+        assert other.run_round(desk.now_ms + CLAIM_MS) == 0
         assert len(desk.sent) == 1
 
     def test_a_sender_that_was_too_slow_does_not_spoil_what_another_noted(self, desk: Desk) -> None:
         desk.fail(desk.job())
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
         other = desk.sender(MessageKind.MAIL)
 
         def overtaken(_alarm: Alarm, _message: Message) -> None:
             desk.send = desk.keep
             desk.pass_time(CLAIM_MS)
-            other.tick(desk.now_ms)
+            other.run_round(desk.now_ms)
             raise OSError("too slow")
 
         desk.send = overtaken
-        desk.mailer.tick(desk.now_ms)
+        desk.mailer.run_round(desk.now_ms)
 
         assert desk.statuses() == [AlarmStatus.SENT]
         assert [alarm.error for alarm in desk.alarms()] == [None]
 
     def test_mails_do_not_wait_for_webhooks_nor_the_other_way_round(self, desk: Desk) -> None:
         desk.fail(desk.job(alarm_webhook="https://example.com/"))
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
 
-        assert desk.mailer.tick(START) == 0
-        assert desk.mailer.tick(START) > 0
-        assert desk.webhooks.tick(START) == 0
-        assert desk.webhooks.tick(START) > 0
+        assert desk.mailer.run_round(START) == 0
+        assert desk.mailer.run_round(START) > 0
+        assert desk.webhooks.run_round(START) == 0
+        assert desk.webhooks.run_round(START) > 0
 
     def test_what_somebody_spoilt_in_the_database_holds_nothing_up(self, desk: Desk) -> None:
         job_id = desk.job()
         desk.fail(job_id, START)
         desk.fail(job_id, START + 1)
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
         [spoilt, _] = desk.alarms()
         desk.change(Alarm, spoilt.id, content="{")
 
@@ -515,10 +515,10 @@ class TestSending:
 
     def test_mails_that_no_scheduler_can_send_are_given_up_after_a_day(self, desk: Desk) -> None:
         run_id = desk.fail(desk.job())
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
 
         desk.pass_time(GIVE_UP_MS + 1)
-        desk.limiter.tick(desk.now_ms)
+        desk.limiter.run_round(desk.now_ms)
 
         [alarm] = desk.alarms()
         assert alarm.status == AlarmStatus.GIVEN_UP
@@ -530,18 +530,18 @@ class TestSending:
     ) -> None:
         desk = Desk(Rows(mariadb_schema_url))
         run_id = desk.fail(desk.job())
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
         desk.pass_time(GIVE_UP_MS + 1)
         expired = rate_limit.expired
 
         def overtaken(session: Session, **limits: int) -> Sequence[Alarm]:
             stale = expired(session, **limits)
-            desk.mailer.tick(desk.now_ms)
+            desk.mailer.run_round(desk.now_ms)
             return stale
 
         monkeypatch.setattr(rate_limit, "expired", overtaken)
         with capture_logs() as events:
-            desk.limiter.tick(desk.now_ms)
+            desk.limiter.run_round(desk.now_ms)
 
         assert desk.statuses() == [AlarmStatus.SENT]
         assert desk.alarm_status(run_id) == 2
@@ -552,7 +552,7 @@ class TestSending:
         desk.round()
 
         desk.pass_time(KEEP_MS + 1)
-        desk.limiter.tick(desk.now_ms)
+        desk.limiter.run_round(desk.now_ms)
 
         assert desk.alarms() == []
 
@@ -630,7 +630,7 @@ class TestTooMany:
         for number in range(5):
             run_id = desk.run(job_id, START + number)
             desk.end(run_id, message="m" * 5_000, log_tail="t" * 4_000)
-        desk.limiter.tick(START)
+        desk.limiter.run_round(START)
 
         assert [len(alarm.content) < 400 for alarm in desk.alarms()] == [False] * 3 + [True] * 2
 
@@ -656,10 +656,10 @@ class TestTooMany:
         run_ids = [desk.fail(job_id, START + number) for number in range(4)]
         desk.round()
         desk.pass_time(HOUR_MS)
-        desk.limiter.tick(desk.now_ms)
+        desk.limiter.run_round(desk.now_ms)
 
         desk.pass_time(GIVE_UP_MS + 1)
-        desk.limiter.tick(desk.now_ms)
+        desk.limiter.run_round(desk.now_ms)
 
         assert [desk.alarm_status(run_id) for run_id in run_ids] == [2, 2, 2, 3]
 
@@ -863,7 +863,7 @@ class Watching:
         self.seconds = 0.0
         self.roster = Roster(lambda: self.seconds, timeouts=Timeouts(lapse=1e9))
         self.roster.set_health(True)
-        desk.limiter.tick(START)  # it makes the row that is locked
+        desk.limiter.run_round(START)  # it makes the row that is locked
         self._watch = AbsenceWatch(
             database=desk.database,
             roster=self.roster,
@@ -887,8 +887,8 @@ class Watching:
     def look(self, *, after: float) -> None:
         self.seconds += after
         self.desk.now_ms = max(self.desk.now_ms, START + int(self.seconds * 1000))
-        self._watch.tick(self.desk.now_ms)
-        self._ailments.tick(self.desk.now_ms)
+        self._watch.run_round(self.desk.now_ms)
+        self._ailments.run_round(self.desk.now_ms)
 
     def executor_beats(self, ailments: tuple[Ailment, ...] = ()) -> None:
         who = {"app": "reports", "address": "exec-1", "boot_id": "b00t"}

@@ -113,7 +113,7 @@ def test_a_child_that_is_stopped_runs_all_the_same(
     seat()
     end(cluster, *parent_in_flight(cluster))
 
-    still.dispatcher.tick(still.clock.now_ms())
+    still.dispatcher.run_round(still.clock.now_ms())
 
     [child] = children(cluster)
     assert child.status in {RunStatus.ROUTED, RunStatus.SENT}

@@ -35,7 +35,9 @@ def the_job(cluster: Cluster) -> Job:
 def tick_begun(cluster: Cluster, still: SchedulerNode, **fields: Any) -> int:
     """Let the first tick be planned and an executor hold its run; return the run's id."""
     delayed(cluster, **fields)
-    still.planner.tick(the_job(cluster).next_tick_at)  # in time, however long this machine takes
+    still.planner.run_round(
+        the_job(cluster).next_tick_at
+    )  # in time, however long this machine takes
     [run] = cluster.runs()
     put(cluster.database, [run.id], status=SENT)
     return run.id
@@ -58,8 +60,8 @@ def test_it_fires_at_once_and_then_waits_for_the_end(
     before_ms = cluster.now_ms()
     delayed(cluster)
 
-    still.planner.tick(cluster.now_ms())
-    still.planner.tick(cluster.now_ms() + 3_600_000)
+    still.planner.run_round(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms() + 3_600_000)
 
     [run] = cluster.runs()
     assert before_ms < run.due_at <= cluster.now_ms() + 1
@@ -79,7 +81,7 @@ def test_every_end_of_a_run_sets_the_next_tick(
     end(cluster, run_id, status=status, finished_at=ended_at)
 
     assert the_job(cluster).next_tick_at == ended_at + DELAY_MS
-    still.planner.tick(cluster_now + DELAY_MS)
+    still.planner.run_round(cluster_now + DELAY_MS)
     assert len(cluster.runs()) == 2
     assert is_sound(cluster)
 
@@ -88,7 +90,7 @@ def test_a_run_that_is_cancelled_before_it_was_sent_sets_the_next_tick(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     delayed(cluster)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     [run] = cluster.runs()
 
     cluster.commands().kill(run.id)
@@ -189,7 +191,7 @@ def test_an_end_from_before_the_databases_clock_was_set_back_doubles_no_tick(
     assert ended.started_at == ended.finished_at - 20
     tick = the_job(cluster).next_tick_at
     assert tick == max(ended.finished_at, ended.scheduled_at) + 1_000
-    still.planner.tick(tick)
+    still.planner.run_round(tick)
     assert is_sound(cluster)
 
 
@@ -200,7 +202,7 @@ def test_a_tick_that_no_scheduler_was_there_for_is_skipped_and_the_next_one_set(
     delayed(cluster)
     now_ms = cluster.now_ms() + 3_600_000
 
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
 
     [skip] = cluster.skips()
     assert skip.count == 1
@@ -216,7 +218,7 @@ def test_a_delay_that_was_broken_in_the_database_stops_the_job_with_its_reason(
     cluster.set_job("delayed", schedule_value="soon")
 
     end(cluster, run_id)
-    still.planner.tick(cluster.now_ms() + 1_000)
+    still.planner.run_round(cluster.now_ms() + 1_000)
 
     assert (the_job(cluster).is_enabled, len(cluster.runs())) == (0, 1)
     assert "its schedule cannot be computed" in str(the_job(cluster).stop_reason)
@@ -262,7 +264,7 @@ def test_it_waits_for_the_last_of_what_another_schedule_left_open(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     cluster.job("delayed", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     old = [run.id for run in cluster.runs()]
     put(cluster.database, old, status=SENT)
 
@@ -295,7 +297,7 @@ def test_shards_that_end_at_the_same_time_never_leave_the_job_waiting(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     delayed(cluster)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     [first] = cluster.runs()
     end(cluster, first.id)
 
@@ -313,7 +315,7 @@ def test_a_start_and_an_end_at_the_same_time_never_leave_the_job_waiting(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     delayed(cluster, retries=1)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     [first] = cluster.runs()
     end(cluster, first.id)
 

@@ -83,7 +83,7 @@ def test_only_those_who_settle_what_executors_have_may_be_a_second_late(
     cluster.schedulers.append(node)
 
     relaxed = [tick for tick, seconds in longest.items() if seconds == 1.0]
-    assert relaxed == [node.reaper.tick, node.reconciler.tick]
+    assert relaxed == [node.reaper.run_round, node.reconciler.run_round]
 
 
 @on_memory
@@ -141,7 +141,7 @@ def test_a_scheduler_that_ends_notes_what_the_broker_has_confirmed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Its rounds note nothing, as if the end came before the first of them.
-    monkeypatch.setattr(Confirmations, "tick", lambda *_: NAP_SECONDS)
+    monkeypatch.setattr(Confirmations, "run_round", lambda *_: NAP_SECONDS)
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
     node.start()
@@ -200,7 +200,7 @@ def test_the_order_is_repeated_until_the_run_is_over_and_then_no_more(cluster: C
     seen = len(desk.of(Kill))
     node = cluster.schedulers[0]
     for _ in range(3):
-        node.killer.tick(cluster.now_ms())
+        node.killer.run_round(cluster.now_ms())
 
     assert len(desk.of(Kill)) <= seen + 1
     assert cluster.run(run_id).status == RunStatus.KILLED

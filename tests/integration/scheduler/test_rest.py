@@ -33,7 +33,7 @@ class Watched:
 @pytest.fixture
 def resting(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Watched:
     """A scheduler whose roles have nothing to do, and will not look by themselves for an hour."""
-    watched, tick, rest = Watched(), PendingWork.tick, PendingWork.resting
+    watched, tick, rest = Watched(), PendingWork.run_round, PendingWork.resting
 
     def look(work: PendingWork, now_ms: int) -> float:
         watched.looks += 1
@@ -42,7 +42,7 @@ def resting(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Watched:
     def rest_long(work: PendingWork, *how: Any, **options: Any) -> RestingRole:
         return rest(work, *how, **(options | {"rest_seconds": 3_600.0}))
 
-    monkeypatch.setattr(PendingWork, "tick", look)
+    monkeypatch.setattr(PendingWork, "run_round", look)
     monkeypatch.setattr(PendingWork, "resting", rest_long)
     watched.watch(cluster.scheduler())
     cluster.executor()

@@ -192,7 +192,7 @@ def test_who_tells_no_catalogue_may_have_anything(cluster: Cluster) -> None:
     who = {"app": "demo", "address": "gateway", "boot_id": "b"}
     beat = Heartbeat(started_at_ms=1, load=Load(slots=2), **who)
     node.registrar.greet(beat, "")
-    node.registrar.tick(cluster.now_ms())
+    node.registrar.run_round(cluster.now_ms())
 
     abilities = node.roster.abilities("demo")
     assert (

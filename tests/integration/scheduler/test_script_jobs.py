@@ -128,11 +128,11 @@ class TestPlanned:
     ) -> None:
         apply(cluster, "echo 1", **EACH_SECOND)
         now_ms = cluster.now_ms()
-        still.planner.tick(now_ms)
+        still.planner.run_round(now_ms)
         planned = {run.id for run in cluster.runs()}
 
         apply(cluster, "echo 2", param="new", **EACH_SECOND)
-        still.planner.tick(now_ms + 3_000)
+        still.planner.run_round(now_ms + 3_000)
 
         first, second = ids(cluster)
         assert {run.script_version for run in cluster.runs() if run.id in planned} == {first}
@@ -143,7 +143,7 @@ class TestPlanned:
         self, cluster: Cluster, still: SchedulerNode
     ) -> None:
         cluster.job("pack", handler="noop", **EACH_SECOND)
-        still.planner.tick(cluster.now_ms())
+        still.planner.run_round(cluster.now_ms())
 
         apply(cluster, "echo 1", **EACH_SECOND)
         with_script = {(run.handler, run.script_version) for run in cluster.runs()}
@@ -185,7 +185,7 @@ class TestDispatched:
         lost.clear()
         eventually(
             lambda: (
-                still.rescuer.tick(cluster.now_ms())
+                still.rescuer.run_round(cluster.now_ms())
                 and cluster.run(run_id).status == RunStatus.SENT
             ),
             3,
@@ -221,7 +221,7 @@ class TestDispatched:
         cluster.job("plain", handler="noop")
         run_ids = [cluster.trigger(name) for name in ("pack", "pack", "pack", "plain")]
 
-        still.dispatcher.tick(cluster.now_ms())
+        still.dispatcher.run_round(cluster.now_ms())
         first = [each.run_id for each in queued(still)]
         dispatch(cluster, still)
 

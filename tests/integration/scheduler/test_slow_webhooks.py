@@ -66,11 +66,11 @@ def test_silent_receiver_is_left_alone_for_a_while(any_schema_url: str) -> None:
         slow=SlowTargets(clock=lambda: receivers.seconds),
     )
 
-    pauses = [sender.tick(NOW_MS + 100) for _ in range(3)]
+    pauses = [sender.run_round(NOW_MS + 100) for _ in range(3)]
 
     assert receivers.tried == [DEAD, WELL]
     assert pauses[2] > 0
     receivers.seconds += LEFT_ALONE_SECONDS
-    sender.tick(NOW_MS + 100)
+    sender.run_round(NOW_MS + 100)
     assert receivers.tried == [DEAD, WELL, DEAD]
     rows.database.close()

@@ -87,7 +87,7 @@ def test_two_hundred_unknown_apps_leave_no_trace_but_a_line_each(cluster: Cluste
         for number in [*range(200), *range(200)]:
             who = {"app": f"app-{number}", "address": "one", "boot_id": "b"}
             node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
-            node.registrar.tick(cluster.now_ms())
+            node.registrar.run_round(cluster.now_ms())
 
     said = [line for line in logs if line["event"] == "executor_not_welcomed"]
     assert len(said) == 200
@@ -106,7 +106,7 @@ def test_addresses_that_say_goodbye_make_no_room_for_others_while_their_queues_a
     def beat(address: str) -> str | None:
         who = {"app": APP, "address": address, "boot_id": "b"}
         node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
-        node.registrar.tick(cluster.now_ms())
+        node.registrar.run_round(cluster.now_ms())
         return node.roster.holder(APP, address)
 
     now_ms = cluster.now_ms()
@@ -133,7 +133,7 @@ def test_an_app_has_a_thousand_addresses_and_not_one_more(
         """Let an executor send a heartbeat; return the boot that holds its address then."""
         who = {"app": app, "address": address, "boot_id": "b"}
         node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
-        node.registrar.tick(cluster.now_ms())
+        node.registrar.run_round(cluster.now_ms())
         return node.roster.holder(app, address)
 
     for number in range(registrar.ADDRESS_LIMIT):
@@ -162,12 +162,12 @@ def test_boots_without_end_keep_no_executor_of_another_app_out(cluster: Cluster)
         node.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
 
     greet(APP, "one", "holder")
-    node.registrar.tick(cluster.now_ms())
+    node.registrar.run_round(cluster.now_ms())
     for number in range(3_000):
         greet(APP, "one", f"phantom-{number}")
         greet(APP, f"phantom-{number}", "b")
     greet(OTHER, "one", "b")
-    node.registrar.tick(cluster.now_ms())
+    node.registrar.run_round(cluster.now_ms())
 
     assert node.roster.holder(OTHER, "one") == "b"
     assert len(node.roster.routable(APP)) <= 200
@@ -183,7 +183,7 @@ def test_ailments_without_end_are_not_kept(cluster: Cluster) -> None:
 
     beat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailing, **who)
     node.registrar.greet(beat, "")
-    node.registrar.tick(cluster.now_ms())
+    node.registrar.run_round(cluster.now_ms())
 
     [row] = cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
     assert len(row.load or "") < 1_000
@@ -209,7 +209,7 @@ def test_catalogues_that_nobody_asked_for_are_not_kept(cluster: Cluster) -> None
 
     assert tell(own) == set()  # no Welcome has asked for it yet
     node.registrar.greet(beat, "")
-    node.registrar.tick(cluster.now_ms())
+    node.registrar.run_round(cluster.now_ms())
     assert tell(other) == set()
     assert tell(own) == {own.fingerprint}
 
@@ -415,12 +415,12 @@ def test_a_scheduler_that_hears_another_account_first_goes_by_the_registry(
 
     other.registrar.greet(heartbeat(), OTHER)
     other.registrar.greet(heartbeat(), APP)
-    other.registrar.tick(cluster.now_ms())
+    other.registrar.run_round(cluster.now_ms())
     assert other.roster.holder(APP, "one") is None
     assert other.counters["messages_rejected"] == 1
 
     other.registrar.greet(heartbeat(), APP)
-    other.registrar.tick(cluster.now_ms())
+    other.registrar.run_round(cluster.now_ms())
     assert other.roster.holder(APP, "one") == "same"
     assert stored_account(cluster) == APP
 
@@ -438,7 +438,7 @@ def test_two_schedulers_that_replace_a_dead_boot_go_by_one_account(
 
     def rival(node: SchedulerNode, user: str) -> None:
         node.registrar.greet(heartbeat("new"), user)
-        node.registrar.tick(cluster.now_ms())
+        node.registrar.run_round(cluster.now_ms())
 
     side_by_side(*[lambda n=n, u=u: rival(n, u) for n, u in zip(nodes, [APP, OTHER], strict=True)])
 
@@ -467,7 +467,7 @@ def test_a_scheduler_that_has_not_heard_a_boot_asks_the_registry_who_may_report_
 
     theft.thief.report(theft.thief.finished(run_id, message="not mine"))
     theft.right.report(theft.right.finished(run_id, message="mine"))
-    unaware.callbacks.tick(0)
+    unaware.callbacks.run_round(0)
 
     assert unaware.counters["messages_rejected"] == 1
     assert cluster.run(run_id).message == "mine"
@@ -482,10 +482,10 @@ def test_reports_wait_while_the_registry_cannot_be_asked(
     cluster.mortals[id(unaware)].is_dead = True
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable):
-            unaware.callbacks.tick(0)
+            unaware.callbacks.run_round(0)
 
     cluster.mortals[id(unaware)].is_dead = False
-    unaware.callbacks.tick(0)
+    unaware.callbacks.run_round(0)
 
     assert cluster.run(run_id).message == "mine"
 
@@ -497,9 +497,9 @@ def test_nobody_else_says_goodbye_to_a_scheduler_that_has_not_heard_a_boot(
     theft.right.is_beating = False
 
     theft.thief.goodbye()
-    unaware.presence.tick(0)
+    unaware.presence.run_round(0)
     assert registered(cluster) == [(APP, "one")]
 
     theft.right.goodbye()
-    unaware.presence.tick(0)
+    unaware.presence.run_round(0)
     assert registered(cluster) == []

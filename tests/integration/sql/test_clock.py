@@ -54,7 +54,7 @@ def test_a_drift_is_followed(clock: DatabaseClock, ears: Ears, drift: float) -> 
     for _ in range(5):
         ears.database_jumps(drift)
 
-        assert clock.tick() == SAMPLE_SECONDS
+        assert clock.run_round() == SAMPLE_SECONDS
 
     assert clock.is_steady
     assert abs(behind_seconds(clock)) < 0.1
@@ -69,7 +69,7 @@ def test_a_jump_is_doubted_until_samples_agree(
     steady = []
     for _ in range(3):
         assert abs(behind_seconds(clock) - jump) < 0.1
-        clock.tick()
+        clock.run_round()
         steady.append(clock.is_steady)
 
     assert steady == [False, False, True]
@@ -79,15 +79,15 @@ def test_a_jump_is_doubted_until_samples_agree(
 def test_a_doubted_clock_is_asked_again_soon(clock: DatabaseClock, ears: Ears) -> None:
     ears.database_jumps(3)
 
-    assert clock.tick() == 1.0
+    assert clock.run_round() == 1.0
 
 
 def test_a_jump_that_is_taken_back_changes_nothing(clock: DatabaseClock, ears: Ears) -> None:
     ears.database_jumps(3)
-    clock.tick()
+    clock.run_round()
     ears.database_jumps(-3)
 
-    clock.tick()
+    clock.run_round()
 
     assert clock.is_steady
     assert abs(behind_seconds(clock)) < 0.1
@@ -96,7 +96,7 @@ def test_a_jump_that_is_taken_back_changes_nothing(clock: DatabaseClock, ears: E
 def test_a_clock_that_keeps_jumping_is_never_believed(clock: DatabaseClock, ears: Ears) -> None:
     for _ in range(6):
         ears.database_jumps(3)
-        clock.tick()
+        clock.run_round()
 
         assert not clock.is_steady
 
@@ -121,7 +121,7 @@ def test_a_late_answer_is_no_jump(database: Database) -> None:
     clock = DatabaseClock(database, monotonic=ears)
     ears.late_answers = 2
 
-    clock.tick()
+    clock.run_round()
 
     assert ears.late_answers == 0
     assert clock.is_steady

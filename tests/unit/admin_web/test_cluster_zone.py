@@ -90,7 +90,7 @@ def test_a_scheduler_that_starts_in_another_zone_brings_it_along(rows: Rows, clo
     visit = signed_in(make_app(rows.database, clock, cluster_zone=zone.name), "viewer")
     rows.scheduler("two", 2, zone=FAR_EAST)
 
-    zone.tick()
+    zone.run_round()
 
     assert labels("Runs per day", visit.get("/").text) == [FAR_EAST]
 
@@ -99,7 +99,7 @@ def test_the_last_zone_stays_while_no_scheduler_is_registered(rows: Rows) -> Non
     zone = ClusterZone(rows.database, "UTC")
     rows.forget_schedulers()
 
-    zone.tick()
+    zone.run_round()
 
     assert zone.name() == FAR_WEST
     assert ClusterZone(rows.database, "UTC").name() == "UTC"

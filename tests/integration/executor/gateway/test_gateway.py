@@ -50,7 +50,7 @@ class ScriptedRemotes:
     async def call_back(self, *_: object) -> None:
         self._fail()
 
-    def tick(self) -> None:
+    def run_round(self) -> None:
         if self.tick_failure is not None:
             raise self.tick_failure
 

@@ -245,10 +245,10 @@ class TestWhatOutlivesThem:
     def test_one_that_left_and_reported_everything_is_forgotten(self, case: Case) -> None:
         executor = case.gone(case.register())
         executor.is_settled = True
-        case.remotes.tick()
+        case.remotes.run_round()
 
         executor.end(clean=True)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert executor.was_told == ["drain"]
         assert case.restored() == []
@@ -259,44 +259,44 @@ class TestWhatOutlivesThem:
     ) -> None:
         executor = case.gone(case.register())
         executor.is_settled = True
-        case.remotes.tick()
+        case.remotes.run_round()
         journal = executor.folder.journal_path
         journal.write_bytes(b"what it did")
 
         executor.is_settled = has_reported
         executor.end(clean=has_reported)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert journal.exists() is not has_reported
 
     def test_one_that_left_and_was_never_welcomed_is_forgotten(self, case: Case) -> None:
         executor = case.gone(case.register())
         executor.is_settled = True
-        case.remotes.tick()
+        case.remotes.run_round()
 
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert case.restored() == []
 
     def test_nobody_is_left_before_his_reports_have_arrived(self, case: Case) -> None:
         executor = case.gone(case.register())
 
-        case.remotes.tick()
+        case.remotes.run_round()
         before = list(executor.was_told)
         executor.is_settled = True
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert (before, executor.was_told) == ([], ["drain"])
 
     def test_one_that_left_with_reports_is_gone_on_with(self, case: Case) -> None:
         executor = case.gone(case.register())
         executor.is_settled = True
-        case.remotes.tick()
+        case.remotes.run_round()
 
         executor.is_settled = False  # a last run came, and RabbitMQ went away
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert case.restored() == [executor.identity.boot_id]
 
@@ -306,7 +306,7 @@ class TestWhatOutlivesThem:
         case.remotes.close(hurry=False)
 
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert case.restored() == [executor.identity.boot_id]
 
@@ -314,7 +314,7 @@ class TestWhatOutlivesThem:
         executor = case.register()
         executor.was_drained = True
         executor.end(clean=True)
-        case.remotes.tick()
+        case.remotes.run_round()
 
     def test_one_that_was_drained_is_not_served_by_the_next_gateway_while_it_registers(
         self, case: Case
@@ -371,7 +371,7 @@ class TestWhatOutlivesThem:
         case.register()
 
         executor.end(clean=True)
-        case.remotes.tick()
+        case.remotes.run_round()
         case.register()
 
         assert len(case.executors) == 2
@@ -386,7 +386,7 @@ class TestWhatOutlivesThem:
         case.register()
 
         executor.end(clean=True)
-        case.remotes.tick()
+        case.remotes.run_round()
         case.register()
 
         assert len(case.executors) == 2
@@ -399,7 +399,7 @@ class TestWhatOutlivesThem:
         case.register()
 
         executor.end(clean=True)
-        case.remotes.tick()
+        case.remotes.run_round()
         case.register()
 
         assert len(case.executors) == 1
@@ -409,7 +409,7 @@ class TestWhatOutlivesThem:
         executor.was_refused = True
 
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         assert case.restored() == []
 
@@ -418,7 +418,7 @@ class TestWhatOutlivesThem:
         case.remotes.close(hurry=False)
 
         executor.end(clean=True)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         [boot_id] = case.restored()
         assert boot_id != executor.identity.boot_id
@@ -468,7 +468,7 @@ class TestCallbacks:
         case.run()
         case.remotes.close(hurry=False)
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         with pytest.raises(NotRecorded):
             case.call_back()
@@ -489,7 +489,7 @@ class TestCallbacks:
         executor = case.register()
         case.run()
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
         registering = case.loop.create_task(case.remotes.register("demo", URL))
 
         async def call_back() -> None:
@@ -538,7 +538,7 @@ class TestCallbacks:
         executor = case.register()
         case.run()
         executor.end(clean=False)
-        case.remotes.tick()
+        case.remotes.run_round()
 
         with pytest.raises(NotRecorded):
             case.call_back()
@@ -589,7 +589,7 @@ def test_note_that_cannot_be_written_at_the_end_ends_nothing_else(
 
     with monkeypatch.context() as full_disk, capture_logs() as events:
         full_disk.setattr(Path, "write_bytes", fail_for_want_of_space)
-        case.remotes.tick()
+        case.remotes.run_round()
 
     assert case.remotes.is_empty
     assert [event["event"] for event in events] == ["remote_note_failed", "remote_dropped"]

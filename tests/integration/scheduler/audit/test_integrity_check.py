@@ -59,11 +59,11 @@ def purge(cluster: Cluster, job_id: int, to_at: int) -> None:
 def ticks(cluster: Cluster, still: SchedulerNode) -> list[int]:
     """Two ticks of a fixed delay, the second one open; their runs' ids."""
     cluster.job("delayed", schedule_kind="FIX_DELAY", schedule_value="60", enabled=True)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     [first] = cluster.runs()
     put(cluster.database, [first.id], status=SENT)
     end(cluster, first.id, finished_at=first.scheduled_at)
-    still.planner.tick(first.scheduled_at + DELAY_MS)
+    still.planner.run_round(first.scheduled_at + DELAY_MS)
     [_, second] = cluster.runs()
     return [first.id, second.id]
 
@@ -195,7 +195,7 @@ def test_a_tick_that_is_skipped_during_the_audit_is_decided_once(
     cluster: Cluster, still: SchedulerNode, kind: str
 ) -> None:
     cluster.job("missed", schedule_kind=kind, schedule_value="60", enabled=True)
-    still.planner.tick(cluster.jobs()[0].next_tick_at)
+    still.planner.run_round(cluster.jobs()[0].next_tick_at)
     [run], [job] = cluster.runs(), cluster.jobs()
     left = 0
 

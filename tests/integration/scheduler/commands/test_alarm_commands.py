@@ -55,7 +55,7 @@ def send(rows: Rows, kind: MessageKind, how: Send, now_ms: int = NOW) -> None:
         now_ms=lambda: now_ms,
         slow=SlowTargets(),
     )
-    while sender.tick(now_ms) == 0:
+    while sender.run_round(now_ms) == 0:
         pass
 
 
@@ -165,7 +165,7 @@ class TestSending:
             commands(rows).test_job(job_id)
 
         alarm(rows, AlarmStatus.NEW, job_id)
-        AlarmRateLimiter(database=rows.database, per_hour=1).tick(NOW)
+        AlarmRateLimiter(database=rows.database, per_hour=1).run_round(NOW)
 
         assert {one.status for one in stored(rows)} == {AlarmStatus.READY}
 

@@ -46,7 +46,7 @@ def apply(commands: NamedCommands, *specs: JobSpec, **options: bool) -> list[tup
 
 def plan_shortly_before(node: SchedulerNode, at: datetime) -> None:
     """Plan what is due at `at` as if that were two seconds away."""
-    node.planner.tick(int(at.timestamp() * 1000) - 2_000)
+    node.planner.run_round(int(at.timestamp() * 1000) - 2_000)
 
 
 def the_job(cluster: Cluster, name: str = "each") -> Job:
@@ -146,7 +146,7 @@ def test_an_edit_reaches_the_runs_that_are_planned(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
     apply(commands, spec(enabled=True, **EACH_SECOND))
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
 
     apply(commands, spec(handler="echo", param="new", **EACH_SECOND))
 
@@ -160,7 +160,7 @@ def test_a_stop_in_the_window_cancels_what_is_planned_and_keeps_the_watermark(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
     apply(commands, spec(enabled=True, **EACH_SECOND))
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     watermark = the_job(cluster).last_tick_at
 
     assert commands.stop("each")
@@ -175,12 +175,12 @@ def test_a_start_in_the_window_fires_no_tick_twice(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
     apply(commands, spec(enabled=True, **EACH_SECOND))
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     commands.stop("each")
     cancelled = {run.scheduled_at for run in cluster.runs()}
 
     assert commands.start("each")
-    still.planner.tick(cluster.now_ms() + 6_000)
+    still.planner.run_round(cluster.now_ms() + 6_000)
 
     fresh = {run.scheduled_at for run in cluster.runs(status=RunStatus.PLANNED)}
     assert fresh
@@ -196,7 +196,7 @@ def test_a_job_without_a_zone_is_in_that_of_the_schedulers_whoever_starts_it(
     kathmandu = ZoneInfo("Asia/Kathmandu")
     node = cluster.new_scheduler(timezone=kathmandu.key)
     cluster.schedulers.append(node)
-    node.self_health.tick(cluster.now_ms())
+    node.self_health.run_round(cluster.now_ms())
     due = datetime.fromtimestamp(cluster.now_ms() / 1000, kathmandu) + timedelta(minutes=10)
     due = due.replace(second=0, microsecond=0)
     tick = round(due.timestamp() * 1000)
@@ -204,7 +204,7 @@ def test_a_job_without_a_zone_is_in_that_of_the_schedulers_whoever_starts_it(
     apply(commands, spec(enabled=True, **daily_at(due)), spec("own", enabled=True, **in_utc(due)))
     assert the_job(cluster).next_tick_at == tick
     assert the_job(cluster, "own").next_tick_at == tick
-    node.planner.tick(tick - 1_000)
+    node.planner.run_round(tick - 1_000)
 
     assert {run.scheduled_at for run in cluster.runs()} == {tick}
     assert len(cluster.runs()) == 2
@@ -223,11 +223,11 @@ def test_an_edit_of_the_schedule_in_the_window_cancels_the_old_and_plans_the_new
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
     apply(commands, spec(enabled=True, **EACH_SECOND))
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     old = {run.scheduled_at for run in cluster.runs()}
 
     apply(commands, spec(schedule_kind="FIX_RATE", schedule_value="2"))
-    still.planner.tick(cluster.now_ms() + 8_000)
+    still.planner.run_round(cluster.now_ms() + 8_000)
 
     new = sorted(run.scheduled_at for run in cluster.runs(status=RunStatus.PLANNED))
     assert {run.status for run in cluster.runs() if run.scheduled_at in old} == {"CANCELLED"}
@@ -464,13 +464,13 @@ def test_a_deleted_jobs_planned_runs_are_cancelled_and_its_name_is_free(
     cluster: Cluster, still: SchedulerNode, commands: NamedCommands
 ) -> None:
     apply(commands, spec(enabled=True, **EACH_SECOND))
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     manual = commands.trigger("each", param=None, addresses=[])
     old_id = the_job(cluster).id
 
     commands.delete("each")
     apply(commands, spec(enabled=True, **EACH_SECOND))
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
 
     assert {run.status for run in cluster.runs(job_id=old_id)} == {RunStatus.CANCELLED}
     assert cluster.run(manual).status == RunStatus.CANCELLED
@@ -549,7 +549,7 @@ def test_a_run_in_flight_is_killed_by_a_row_and_twice_is_no_error(
     seat()
     apply(commands, spec())
     run_id = commands.trigger("each", param=None, addresses=[])
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
 
     assert commands.kill(run_id) is KillOutcome.REQUESTED
     asked_at = cluster.run(run_id).kill_requested_at
@@ -582,7 +582,7 @@ def test_while_dispatch_is_paused_every_scheduler_plans_on_and_sends_nothing(
 
     eventually(lambda: sum(run.due_at < cluster.now_ms() for run in cluster.runs()) >= 2, 20)
     for node in nodes:
-        assert node.dispatcher.tick(cluster.now_ms()) > 0
+        assert node.dispatcher.run_round(cluster.now_ms()) > 0
     assert {run.status for run in cluster.runs()} == {RunStatus.PLANNED}
 
     waited = [run.id for run in cluster.runs() if run.due_at < cluster.now_ms()]

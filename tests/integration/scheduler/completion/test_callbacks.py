@@ -83,7 +83,7 @@ def test_a_result_counts_although_its_app_was_deleted_and_made_anew(
     boot_id = seat_at(cluster, other)()
     cluster.job("work")
     run_id = cluster.trigger("work")
-    other.dispatcher.tick(cluster.now_ms())
+    other.dispatcher.run_round(cluster.now_ms())
     other.stop()
     cluster.schedulers.remove(other)
     assert cluster.run(run_id).app_id != known_id
@@ -92,7 +92,9 @@ def test_a_result_counts_although_its_app_was_deleted_and_made_anew(
     desk.is_beating = False
 
     desk.report(desk.finished(run_id))
-    eventually(lambda: still.callbacks.tick(cluster.now_ms()) >= 0 and cluster.run(run_id).message)
+    eventually(
+        lambda: still.callbacks.run_round(cluster.now_ms()) >= 0 and cluster.run(run_id).message
+    )
 
     assert cluster.run(run_id).status == RunStatus.SUCCEEDED
     assert not still.counters["callbacks_rejected"]

@@ -50,7 +50,7 @@ def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list
 def dispatch(cluster: Cluster, node: SchedulerNode, *, rounds: int = 5) -> float:
     """Make rounds until there is nothing to do at once; return the last wait."""
     for _ in range(rounds):
-        wait_seconds = node.dispatcher.tick(cluster.now_ms())
+        wait_seconds = node.dispatcher.run_round(cluster.now_ms())
         node.confirmations.drain()
         if wait_seconds:
             return wait_seconds
@@ -84,15 +84,15 @@ def test_a_run_is_not_sent_before_its_time_and_the_pause_ends_exactly_then(
     now_ms = cluster.now_ms()
     at = datetime.fromtimestamp(now_ms // 1000 + 4, UTC)
     cluster.job("soon", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True)
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
     [run] = cluster.runs()
-    still.dispatcher.tick(now_ms)
+    still.dispatcher.run_round(now_ms)
 
-    wait_seconds = still.dispatcher.tick(run.due_at - 300)
+    wait_seconds = still.dispatcher.run_round(run.due_at - 300)
 
     assert cluster.run(run.id).status == RunStatus.PLANNED
     assert wait_seconds == pytest.approx(0.3)
-    assert still.dispatcher.tick(run.due_at - 3_000) == 0.5
+    assert still.dispatcher.run_round(run.due_at - 3_000) == 0.5
 
 
 def test_while_dispatch_is_paused_nothing_leaves(
@@ -160,7 +160,7 @@ def test_a_full_address_holds_up_no_other_job_however_many_wait_for_it_and_slow_
     other = cluster.trigger("other", addresses=["two"])
 
     def is_sent() -> bool:
-        still.dispatcher.tick(cluster.now_ms())
+        still.dispatcher.run_round(cluster.now_ms())
         cluster.pass_time(still, 1.2 * FULL_SECONDS)
         return cluster.run(other).address == "two"
 
@@ -177,7 +177,7 @@ def test_a_full_address_makes_no_busy_loop(
         cluster.trigger("many")
     dispatch(cluster, still)
 
-    waits = [still.dispatcher.tick(cluster.now_ms()) for _ in range(5)]
+    waits = [still.dispatcher.run_round(cluster.now_ms()) for _ in range(5)]
 
     assert all(wait_seconds >= 0.005 for wait_seconds in waits)
     assert len(cluster.runs(status=RunStatus.SENT)) == 5
@@ -244,7 +244,7 @@ def test_a_scheduler_that_is_not_healthy_gives_nothing_up(
     still.roster.set_health(False)
 
     for seconds in (0, 60, 3_600):
-        still.dispatcher.tick(cluster.now_ms() + seconds * 1_000)
+        still.dispatcher.run_round(cluster.now_ms() + seconds * 1_000)
 
     assert cluster.run(run_id).status == RunStatus.PLANNED
 
@@ -332,7 +332,7 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     cluster.job("greet")
     cluster.trigger("greet")
 
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     still.confirmations.drain()
 
     first, again = cluster.runs()
@@ -356,7 +356,7 @@ def test_a_scheduler_frozen_after_its_commit_publishes_nothing(
     assert cluster.run(run_id).status == RunStatus.ROUTED
     assert [e["count"] for e in events if e["event"] == "triggers_unconfirmed"] == [1]
     cluster.pass_time(still, AGAIN_SECONDS)
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
     assert [e["count"] for e in events if e["event"] == "triggers_rescued"] == [1]
 
 
@@ -367,7 +367,7 @@ def test_confirms_are_noted_once_the_database_is_back(
     cluster.job("greet")
     run_id = cluster.trigger("greet")
     mortal = cluster.mortals[id(still)]
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     mortal.is_dead = True
 
     with pytest.raises(DatabaseUnavailable):
@@ -386,7 +386,7 @@ def test_a_run_that_was_taken_over_is_not_ended_by_its_first_owners_return(
     still.connections.admin.delete_queue(run_queue(APP, "one").name)
     cluster.job("greet")
     run_id = cluster.trigger("greet")
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     [row] = cluster.runs()
     cluster.database.write(
         lambda session: transitions.take_over(
@@ -406,15 +406,15 @@ def test_an_old_row_of_another_app_is_found_by_the_next_sweep(
     seat()
     cluster.job("greet")
     now_ms = cluster.now_ms()
-    still.dispatcher.tick(now_ms)
+    still.dispatcher.run_round(now_ms)
     run_id = cluster.trigger("greet")
     cluster.database.write(
         lambda session: setattr(_run(session, run_id), "due_at", now_ms - 60_000)
     )
 
-    still.dispatcher.tick(now_ms + 1_000)
+    still.dispatcher.run_round(now_ms + 1_000)
     for _ in range(3):
-        still.dispatcher.tick(now_ms + 10_001)
+        still.dispatcher.run_round(now_ms + 10_001)
     still.confirmations.drain()
 
     assert cluster.run(run_id).status == RunStatus.SENT
@@ -465,7 +465,7 @@ def test_a_tick_of_a_broadcast_is_planned_unexpanded(
     cluster.job("all", route="SHARDING_BROADCAST", **each_second)
 
     now_ms = cluster.now_ms()
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
     planned = cluster.runs()
     assert {run.shard_total for run in planned} == {0}
     cluster.commands().stop("all")
@@ -596,7 +596,8 @@ def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
     assert queued(still, "one") == []
 
     eventually(
-        lambda: other.rescuer.tick(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2, 20
+        lambda: other.rescuer.run_round(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2,
+        20,
     )
 
     rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
@@ -622,7 +623,7 @@ def test_a_run_that_others_may_have_decided_about_since_the_peek_is_not_routed(
         cluster.pass_time(still, LATE_MS / 1_000 + 1)
 
     mortal.before_next_write = freeze
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
 
     assert mortal.before_next_write is None
     assert queued(still) == []
@@ -692,7 +693,7 @@ def test_a_large_broadcast_leaves_others_for_the_next_claim(
         cluster.job(name, route="SHARDING_BROADCAST")
         cluster.trigger(name)
 
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     assert len(cluster.runs()) == 4
     dispatch(cluster, still)
 
@@ -953,5 +954,5 @@ def test_a_job_that_waits_for_answers_of_an_app_that_went_away_makes_no_busy_loo
     still.roster.dismiss(APP, "one", "boot-one")
     cluster.pass_time(still, still.context.timeouts.probe)
 
-    waits = [still.dispatcher.tick(cluster.now_ms()) for _ in range(3)]
+    waits = [still.dispatcher.run_round(cluster.now_ms()) for _ in range(3)]
     assert waits[-1] >= 0.05

@@ -43,17 +43,17 @@ def restart_over(cluster: Cluster, name: str, *, late_seconds: float, planned: b
     cluster.database.write(unit)
     if planned:
         node = cluster.schedulers[0]
-        node.planner.tick(due_ms - 3_000)
+        node.planner.run_round(due_ms - 3_000)
         assert [run.scheduled_at for run in cluster.runs(job_id=job.id)] == [due_ms]
     return due_ms
 
 
 def come_back(cluster: Cluster, node: SchedulerNode) -> None:
     for _ in range(3):
-        node.dispatcher.tick(cluster.now_ms())
+        node.dispatcher.run_round(cluster.now_ms())
         node.confirmations.drain()
-        node.missed_runs.tick(cluster.now_ms())
-        node.planner.tick(cluster.now_ms())
+        node.missed_runs.run_round(cluster.now_ms())
+        node.planner.run_round(cluster.now_ms())
 
 
 def alarms(cluster: Cluster) -> list[Missed]:
@@ -248,7 +248,7 @@ def test_a_claim_sees_the_outage_that_another_scheduler_has_recorded_since_the_p
         cluster.database.write(lambda session: session.add(row))
 
     cluster.mortals[id(still)].before_next_write = outage
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
 
     assert cluster.mortals[id(still)].before_next_write is None
     assert cluster.run(run.id).status == RunStatus.PLANNED

@@ -33,7 +33,7 @@ def away(cluster: Cluster, still: SchedulerNode) -> Callable[..., None]:
 
     def away(seconds: int = AWAY_SECONDS, *, after: int = 0) -> None:
         age(cluster, after)
-        still.planner.tick(cluster.now_ms())
+        still.planner.run_round(cluster.now_ms())
         age(cluster, seconds)
 
     return away
@@ -58,10 +58,10 @@ def age(cluster: Cluster, seconds: int) -> None:
 def come_back(cluster: Cluster, node: SchedulerNode) -> None:
     """Let a scheduler go on, its roles in the order that is worst for what is late."""
     for _ in range(3):
-        node.dispatcher.tick(cluster.now_ms())
+        node.dispatcher.run_round(cluster.now_ms())
         node.confirmations.drain()
-        node.missed_runs.tick(cluster.now_ms())
-        node.planner.tick(cluster.now_ms())
+        node.missed_runs.run_round(cluster.now_ms())
+        node.planner.run_round(cluster.now_ms())
 
 
 def old_runs(cluster: Cluster, **where: Any) -> list[Run]:
@@ -206,7 +206,7 @@ def test_a_retry_is_sent_however_late(
 ) -> None:
     seat()
     cluster.job("each", **EACH_SECOND)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     retry = cluster.runs()[0]
     put(cluster.database, [retry.id], kind=Kind.RETRY, attempt=1)
     away()
@@ -246,11 +246,11 @@ def test_runs_that_wait_for_an_executor_are_sent_when_it_comes(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     cluster.job("each", **EACH_SECOND)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     waiting = [run.id for run in cluster.runs()]
     put(cluster.database, waiting, due_at=cluster.now_ms() - 9_000)
-    still.dispatcher.tick(cluster.now_ms())
-    still.missed_runs.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
     seat()
 
     come_back(cluster, still)
@@ -270,7 +270,7 @@ def test_a_run_goes_on_waiting_that_was_due_over_five_seconds_before_the_outage(
 ) -> None:
     early_ms, status = border
     cluster.job("each", **EACH_SECOND)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     waiting = [run.id for run in cluster.runs()]
     cluster.set_job("each", next_tick_at=2**61)
     still.uptime.keep(cluster.now_ms)
@@ -349,7 +349,7 @@ def test_a_paused_cluster_says_of_itself_that_it_cannot_send(
     cluster.job("each", **EACH_SECOND)
     come_back(cluster, still)
     cluster.commands().pause()
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
 
     assert not still.uptime.is_able
 
@@ -371,11 +371,11 @@ def test_a_paused_cluster_says_of_itself_that_it_cannot_send(
 def test_while_the_broker_is_away_a_scheduler_does_not_say_that_it_can_send(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     before = still.uptime.is_able
     cluster.make_transport.__self__.block()  # type: ignore[attr-defined]
 
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
 
     assert (before, still.uptime.is_able) == (True, False)
 
@@ -386,8 +386,8 @@ def test_after_a_freeze_nothing_is_claimed_that_was_seen_before_it(
 ) -> None:
     seat()
     cluster.job("each", **EACH_SECOND)
-    still.planner.tick(cluster.now_ms())
-    still.dispatcher.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     mortal = cluster.mortals[id(still)]
 
     def freeze() -> None:
@@ -398,7 +398,7 @@ def test_after_a_freeze_nothing_is_claimed_that_was_seen_before_it(
     still.uptime.keep(cluster.now_ms)
     # Between the dispatcher's look and its claim.
     mortal.before_next_write = freeze
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     assert mortal.before_next_write is None
     seat()
     come_back(cluster, still)
@@ -444,12 +444,12 @@ def test_schedulers_that_come_back_at_once_make_one_misfire_run_of_planned_ticks
     for job in cluster.jobs():
         cluster.set_job(job.name, next_tick_at=cluster.now_ms() + 60_000)
     last = {run.job_id: run.scheduled_at for run in cluster.runs()}
-    still.dispatcher.tick(cluster.now_ms())
+    still.dispatcher.run_round(cluster.now_ms())
     still.uptime.keep(cluster.now_ms)
 
     def decide(node: SchedulerNode) -> None:
         for _ in range(3):
-            node.missed_runs.tick(cluster.now_ms())
+            node.missed_runs.run_round(cluster.now_ms())
 
     side_by_side(*[lambda node=node: decide(node) for node in [still, *others]])
 
@@ -468,13 +468,13 @@ def test_a_crash_before_the_commit_leaves_the_decision_to_others(
     cluster.job("careful", **EVERY_TWENTY, **CAREFUL)
     cluster.job("careless", **EVERY_TWENTY)
     away(after=20)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     still.uptime.keep(cluster.now_ms)
     mortal = cluster.mortals[id(still)]
     mortal.before_commit = mortal.die
 
     with pytest.raises(Exception, match="dead"):
-        still.missed_runs.tick(cluster.now_ms())
+        still.missed_runs.run_round(cluster.now_ms())
     assert RunStatus.CANCELLED not in statuses(cluster.runs())
     other.roster.set_health(True)
     come_back(cluster, other)
@@ -499,11 +499,11 @@ def test_a_job_one_of_whose_runs_is_held_by_somebody_waits_whole(
 
     def hold(session: Any) -> None:
         session.execute(select(Run).where(Run.id == held.id).with_for_update())
-        still.missed_runs.tick(cluster.now_ms())
+        still.missed_runs.run_round(cluster.now_ms())
 
     cluster.database.write(hold)
     assert statuses(cluster.runs()) == {RunStatus.PLANNED}
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
 
     assert [run.id for run in cluster.runs(kind=Kind.MISFIRE)] == [held.id]
 
@@ -536,14 +536,14 @@ def test_while_the_databases_clock_jumps_nothing_is_decided(
     cluster.set_job("careless", next_tick_at=2**61)
     still.uptime.keep(cluster.now_ms)
     cluster.clocks[id(still)].advance(JUMP_MS / 1_000 + 1)
-    still.clock.tick()
+    still.clock.run_round()
 
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
     assert statuses(cluster.runs()) == {RunStatus.PLANNED}
 
     for _ in range(AGREEING_SAMPLES):
-        still.clock.tick()
-    still.missed_runs.tick(cluster.now_ms())
+        still.clock.run_round()
+    still.missed_runs.run_round(cluster.now_ms())
     assert RunStatus.CANCELLED in statuses(cluster.runs())
 
 
@@ -553,7 +553,7 @@ def test_a_run_that_was_given_out_before_the_outage_is_not_touched(
 ) -> None:
     boot_id = seat()
     cluster.job("careless", **EACH_SECOND)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     first = cluster.runs()[0]
     held = {"address": "one", "boot_id": boot_id, "routed_at": first.due_at}
     put(cluster.database, [first.id], status=RunStatus.ROUTED, routed_by="dead", **held)
@@ -575,10 +575,10 @@ def test_an_outage_is_settled_once_nothing_more_can_come_to_light(
     still.uptime.keep(cluster.now_ms)
     now_ms = cluster.now_ms()
 
-    still.missed_runs.tick(now_ms)
-    still.missed_runs.tick(now_ms)
+    still.missed_runs.run_round(now_ms)
+    still.missed_runs.run_round(now_ms)
     assert [one.is_settled for one in downtimes(cluster)] == [0]
-    still.missed_runs.tick(now_ms + 40_000)
+    still.missed_runs.run_round(now_ms + 40_000)
 
     assert [one.is_settled for one in downtimes(cluster)] == [1]
 

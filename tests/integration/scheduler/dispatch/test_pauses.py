@@ -25,14 +25,14 @@ MINUTE_MS = 60_000
 
 def dispatch(cluster: Cluster, node: SchedulerNode, *, at_ms: int | None = None) -> None:
     for _ in range(3):
-        node.dispatcher.tick(at_ms or cluster.now_ms())
+        node.dispatcher.run_round(at_ms or cluster.now_ms())
         node.confirmations.drain()
 
 
 def planned_late(cluster: Cluster, node: SchedulerNode, name: str, **fields: Any) -> list[Run]:
     """Plan a job's ticks, due a minute ago; the job plans no more."""
     cluster.job(name, **EACH_SECOND, **{"late_limit": 5} | fields)
-    node.planner.tick(cluster.now_ms())
+    node.planner.run_round(cluster.now_ms())
     [job] = cluster.jobs(name=name)
     runs = cluster.runs(job_id=job.id)
     for run in runs:
@@ -57,10 +57,10 @@ def test_after_a_pause_of_the_cluster_what_is_due_is_sent_and_not_called_missed(
     seat()
     cluster.job("each", **EACH_SECOND)
     cluster.commands().pause()
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     cluster.commands().resume()
 
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
 
     assert {run.status for run in cluster.runs()} == {RunStatus.PLANNED}
 
@@ -98,7 +98,7 @@ def test_what_a_long_pause_held_is_sent_at_once_when_it_ends(
     dispatch(cluster, still)
 
     cluster.commands().resume(APP)
-    still.work.tick(cluster.now_ms())
+    still.work.run_round(cluster.now_ms())
     still.dispatching(cluster.now_ms())
     still.confirmations.drain()
 
@@ -182,12 +182,12 @@ def test_ticks_that_a_pause_made_late_follow_their_jobs_misfire_policy_at_its_en
     make_pause_older(cluster, 5 * MINUTE_MS)
     runs = planned_late(cluster, still, "late", misfire=policy)
     dispatch(cluster, still)
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
     assert set(statuses(cluster, runs)) == {RunStatus.PLANNED}
 
     cluster.commands().resume(APP)
     dispatch(cluster, still)
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
     dispatch(cluster, still)
 
     assert set(statuses(cluster, runs)) == ends
@@ -208,7 +208,7 @@ def test_a_misfire_run_that_a_second_pause_held_stands_for_what_that_one_made_la
     later = [run.id for run in cluster.runs() if run.id not in {run.id for run in runs}]
     put(cluster.database, later, status=RunStatus.CANCELLED)
     pause(cluster, began_at, began_at + 30_000)
-    still.missed_runs.tick(began_at + 30_500)
+    still.missed_runs.run_round(began_at + 30_500)
     assert [run.id for run in cluster.runs(kind=Kind.MISFIRE)] == [runs[1].id]
     put(cluster.database, [runs[1].id], due_at=began_at + 30_500)
     put(cluster.database, [runs[2].id], due_at=began_at + 28_000)
@@ -216,7 +216,7 @@ def test_a_misfire_run_that_a_second_pause_held_stands_for_what_that_one_made_la
     pause(cluster, began_at + 30_500, began_at + 34_500)
     dispatch(cluster, still)
     assert set(statuses(cluster, runs)) == {RunStatus.PLANNED, RunStatus.CANCELLED}
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
     dispatch(cluster, still)
 
     assert statuses(cluster, runs) == [RunStatus.CANCELLED, RunStatus.CANCELLED, RunStatus.SENT]
@@ -244,7 +244,7 @@ def test_a_tick_that_a_pause_of_the_cluster_made_late_says_so(
     cluster.database.write(lambda session: session.add(row))
 
     cluster.commands().resume()
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
 
     said = {cluster.run(run.id).message for run in runs}
     assert said == {"dispatch was paused when it was due; policy DO_NOTHING"}
@@ -264,8 +264,8 @@ def test_the_audit_finds_a_tick_that_ran_although_a_pause_of_its_app_made_it_lat
     for app in (APP, "other"):
         cluster.commands().resume(app)
     for _ in range(2):
-        still.missed_runs.tick(cluster.now_ms())
-    still.missed_runs.tick(cluster.now_ms() + LINGER_MS + 1_000)
+        still.missed_runs.run_round(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms() + LINGER_MS + 1_000)
     assert cluster.database.read(pauses.known) == []
     assert late_ticks(cluster) == {}
 
@@ -294,7 +294,7 @@ def test_what_a_person_asked_for_during_a_pause_is_sent_after_it(
     make_pause_older(cluster, 5 * MINUTE_MS)
 
     cluster.commands().resume(APP)
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
     dispatch(cluster, still)
 
     assert cluster.run(run_id).status == RunStatus.SENT
@@ -311,7 +311,7 @@ def test_ticks_of_another_app_are_no_matter_of_the_pause(
     runs = planned_late(cluster, still, "late")
 
     cluster.commands().resume("other")
-    still.missed_runs.tick(cluster.now_ms())
+    still.missed_runs.run_round(cluster.now_ms())
 
     assert set(statuses(cluster, runs)) == {RunStatus.PLANNED}
 
@@ -329,7 +329,7 @@ def test_two_schedulers_decide_once_about_what_a_pause_made_late(
 
     def decide(node: SchedulerNode) -> None:
         for _ in range(3):
-            node.missed_runs.tick(cluster.now_ms())
+            node.missed_runs.run_round(cluster.now_ms())
 
     side_by_side(lambda: decide(still), lambda: decide(other))
 
@@ -348,9 +348,9 @@ def test_a_pause_is_settled_once_nothing_can_be_left_of_it_and_the_last_ones_are
     cluster.commands().resume()
     now_ms = cluster.now_ms()
 
-    still.missed_runs.tick(now_ms)
+    still.missed_runs.run_round(now_ms)
     assert len(cluster.database.read(pauses.known)) == 2
-    still.missed_runs.tick(now_ms + 40_000)
+    still.missed_runs.run_round(now_ms + 40_000)
 
     assert cluster.database.read(pauses.known) == []
     assert len(cluster.database.read(lambda session: pauses.ended(session, 2**53))) == 1

@@ -39,7 +39,7 @@ def test_each_tick_of_the_window_becomes_one_row(cluster: Cluster, still: Schedu
     cluster.job("each", **EACH_SECOND)
     now_ms = cluster.now_ms()
 
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
 
     ticks = [run.scheduled_at for run in cluster.runs(status=RunStatus.PLANNED)]
     [job] = cluster.jobs()
@@ -54,10 +54,10 @@ def test_planning_the_same_window_again_adds_nothing(
 ) -> None:
     cluster.job("each", **EACH_SECOND)
     now_ms = cluster.now_ms()
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
     before = [run.id for run in cluster.runs()]
 
-    wait_seconds = still.planner.tick(now_ms)
+    wait_seconds = still.planner.run_round(now_ms)
 
     assert [run.id for run in cluster.runs()] == before
     assert 0 < wait_seconds <= 1.3
@@ -83,7 +83,7 @@ def test_planners_at_the_same_time_share_the_ticks(cluster: Cluster, still: Sche
 
 def _plan_all(planner: Planner, now_ms: int) -> bool:
     for _ in range(10):
-        planner.tick(now_ms)
+        planner.run_round(now_ms)
     return True
 
 
@@ -103,7 +103,7 @@ def test_a_job_whose_schedule_cannot_be_computed_is_stopped_and_the_batch_goes_o
     cluster.job("bad", **EACH_SECOND)
     cluster.set_job("bad", **columns)
 
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
 
     [bad] = cluster.jobs(name="bad")
     [good] = cluster.jobs(name="good")
@@ -129,7 +129,7 @@ def test_a_job_whose_rows_cannot_be_written_is_stopped_and_the_batch_goes_on(
 
     monkeypatch.setattr("warren.scheduler.dispatch.planner.planning.plan", refuse_poison)
 
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
 
     [bad] = cluster.jobs(name="bad")
     assert (bad.is_enabled, bad.stop_reason) == (
@@ -151,9 +151,9 @@ def test_a_crash_before_the_commit_leaves_the_ticks_to_others(
     cluster.schedulers.append(other)
 
     with pytest.raises(Exception, match="dead"):
-        still.planner.tick(now_ms)
+        still.planner.run_round(now_ms)
     assert cluster.runs() == []
-    other.planner.tick(now_ms)
+    other.planner.run_round(now_ms)
 
     assert len(cluster.runs()) >= 5
     cluster.schedulers.remove(still)
@@ -165,7 +165,7 @@ def test_a_schedule_that_ends_stops_the_job_and_its_last_tick_still_fires(
     at = datetime.fromtimestamp(cluster.now_ms() / 1000 + 60, UTC)
     cluster.job("once", schedule_kind="AT", schedule_value=at.isoformat(), enabled=True)
 
-    still.planner.tick(int(at.timestamp() * 1000) - 3_000)
+    still.planner.run_round(int(at.timestamp() * 1000) - 3_000)
 
     [job] = cluster.jobs()
     [run] = cluster.runs()
@@ -187,7 +187,7 @@ def test_a_hundred_schedules_that_end_at_once_take_few_statements(
             *(JobSpec(name=name, schedule_value=at.isoformat(), **once) for name in names)
         )
         with statements(cluster.database) as sent:
-            still.planner.tick(int(at.timestamp() * 1000) - 3_000)
+            still.planner.run_round(int(at.timestamp() * 1000) - 3_000)
         counts.append(len(sent))
 
     assert len(cluster.runs()) == 103
@@ -203,7 +203,7 @@ def test_a_schedule_that_ends_is_no_warning_and_a_broken_one_is(
     cluster.job("broken", **EACH_SECOND)
     cluster.set_job("broken", schedule_value="no cron")
 
-    still.planner.tick(round(at.timestamp() * 1000) - 3_000)
+    still.planner.run_round(round(at.timestamp() * 1000) - 3_000)
 
     told = {event["job"]: event for event in events if "job" in event}
     assert (told["once"]["event"], told["once"]["log_level"]) == ("job_ended", "info")
@@ -222,8 +222,8 @@ def test_a_fixed_delay_waits_for_the_end_of_its_run(cluster: Cluster, still: Sch
         next_tick_at=now_ms + 1_000,
     )
 
-    still.planner.tick(now_ms)
-    still.planner.tick(now_ms + 600_000)
+    still.planner.run_round(now_ms)
+    still.planner.run_round(now_ms + 600_000)
 
     [job] = cluster.jobs()
     assert (job.is_enabled, job.next_tick_at) == (1, PARKED_MS)
@@ -236,7 +236,7 @@ def test_after_a_time_without_schedulers_the_last_tick_runs_and_those_before_it_
     cluster.job("each", **EACH_SECOND)
     _sleep_all_schedulers(cluster, "each", seconds=3_600)
 
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
 
     [skip] = cluster.skips()
     assert skip.count >= 3_590
@@ -252,7 +252,7 @@ def test_after_a_time_without_schedulers_ticks_over_the_limit_are_skipped_as_one
     cluster.job("each", **EVERY_SEVENTH)
     _sleep_all_schedulers(cluster, "each", seconds=3_611)
 
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
 
     [skip] = cluster.skips()
     assert skip.count == 515
@@ -269,7 +269,7 @@ def test_after_a_time_without_schedulers_one_misfire_stands_for_all(
     _sleep_all_schedulers(cluster, "each", seconds=3_611)
     now_ms = cluster.now_ms()
 
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
 
     [skip] = cluster.skips()
     [misfire] = cluster.runs(kind="MISFIRE")
@@ -285,7 +285,7 @@ def test_ticks_that_grow_late_while_the_planner_waits_for_a_lock_are_skipped(
     now_ms = cluster.now_ms()
     cluster.mortals[id(still)].before_next_write = lambda: cluster.clocks[id(still)].advance(60)
 
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
 
     assert [run for run in cluster.runs() if run.scheduled_at < now_ms + 55_000] == []
     assert cluster.skips() != []
@@ -297,7 +297,7 @@ def test_ticks_up_to_five_seconds_late_fire_at_once(cluster: Cluster) -> None:
     cluster.job("each", **EACH_SECOND)
     _sleep_all_schedulers(cluster, "each", seconds=4)
 
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
 
     assert cluster.skips() == []
     assert len(cluster.runs()) >= 8
@@ -340,8 +340,8 @@ def test_skips_of_a_job_with_a_hundred_overdue_rows_are_an_alarm_once_an_hour(
     plan_for(still, seconds=145, now_ms=now_ms)
 
     first = overdue_alarms(cluster)
-    still.planner.tick(now_ms + 3_600_000)
-    still.planner.tick(now_ms + 3_800_000)
+    still.planner.run_round(now_ms + 3_600_000)
+    still.planner.run_round(now_ms + 3_800_000)
 
     assert [(news.job, news.overdue > 100) for news in first] == [("each", True)]
     assert first[0].skipped_from in {skip.from_at for skip in cluster.skips()}
@@ -351,7 +351,7 @@ def test_skips_of_a_job_with_a_hundred_overdue_rows_are_an_alarm_once_an_hour(
 def test_ticks_that_misfire_by_policy_are_no_alarm(cluster: Cluster, still: SchedulerNode) -> None:
     cluster.job("each", **EACH_SECOND, alarm_emails=("ops@example.com",))
 
-    still.planner.tick(cluster.now_ms() + 60_000)
+    still.planner.run_round(cluster.now_ms() + 60_000)
 
     assert cluster.skips() != []
     assert overdue_alarms(cluster) == []
@@ -360,7 +360,7 @@ def test_ticks_that_misfire_by_policy_are_no_alarm(cluster: Cluster, still: Sche
 def plan_for(still: SchedulerNode, *, seconds: int, now_ms: int) -> None:
     """Let time pass in which ticks are planned on time and nothing is sent."""
     for second in range(0, seconds, 5):
-        still.planner.tick(now_ms + second * 1_000)
+        still.planner.run_round(now_ms + second * 1_000)
 
 
 def overdue_alarms(cluster: Cluster) -> list[Overdue]:
@@ -374,14 +374,14 @@ def test_while_the_databases_clock_jumps_nothing_is_planned(
 ) -> None:
     cluster.job("each", **EACH_SECOND)
     cluster.clocks[id(still)].advance(JUMP_MS / 1_000 + 1)
-    still.clock.tick()
+    still.clock.run_round()
 
-    assert still.planner.tick(cluster.now_ms()) == 0.5
+    assert still.planner.run_round(cluster.now_ms()) == 0.5
     assert cluster.runs() == []
 
     for _ in range(AGREEING_SAMPLES):
-        still.clock.tick()
-    still.planner.tick(cluster.now_ms())
+        still.clock.run_round()
+    still.planner.run_round(cluster.now_ms())
     assert cluster.runs() != []
 
 
@@ -390,9 +390,9 @@ def test_the_audit_finds_every_tick_after_all_of_this(
 ) -> None:
     cluster.job("each", misfire="FIRE_ONCE_NOW", **EACH_SECOND)
     now_ms = cluster.now_ms()
-    still.planner.tick(now_ms)
-    still.planner.tick(now_ms + 4_000)
-    still.planner.tick(now_ms + 60_000)
+    still.planner.run_round(now_ms)
+    still.planner.run_round(now_ms + 4_000)
+    still.planner.run_round(now_ms + 60_000)
 
     assert_sound(cluster)
 

@@ -39,7 +39,7 @@ def job(cluster: Cluster) -> Job:
 def plan_until(cluster: Cluster, node: SchedulerNode, until_ms: int) -> None:
     """Let a scheduler plan each tick on time."""
     while (next_ms := job(cluster).next_tick_at) <= until_ms:
-        node.planner.tick(next_ms)
+        node.planner.run_round(next_ms)
 
 
 def zones(cluster: Cluster) -> list[str]:
@@ -63,7 +63,7 @@ def test_next_due_time_is_that_of_the_new_zone_and_the_audit_knows(
     changed_ms = days[-1] + HOUR_MS
 
     other = new_still(cluster, **SHANGHAI)
-    other.planner.tick(changed_ms)
+    other.planner.run_round(changed_ms)
     next_ms = job(cluster).next_tick_at
     plan_until(cluster, other, changed_ms + 48 * HOUR_MS)
 
@@ -83,7 +83,7 @@ def test_what_was_missed_before_the_change_is_decided_in_the_old_zone(
     missed_ms = job(cluster).next_tick_at
 
     other = new_still(cluster, **SHANGHAI)
-    other.planner.tick(missed_ms + HOUR_MS)
+    other.planner.run_round(missed_ms + HOUR_MS)
 
     fired = [run.scheduled_at for run in cluster.runs(kind=Kind.MISFIRE)]
     skipped = [skip.from_at for skip in cluster.skips()]
@@ -125,7 +125,7 @@ def test_another_misfire_policy_leaves_the_due_times_in_the_old_zone(
     commands = NamedCommands(cluster.database, lambda: late_ms, **SHANGHAI)
     spec = {"name": "nightly", "app": APP, "handler": "noop", **TWO_AT_NIGHT}
     commands.apply([], [JobSpec(**spec, misfire="FIRE_ONCE_NOW")])
-    new_still(cluster, **SHANGHAI).planner.tick(late_ms)
+    new_still(cluster, **SHANGHAI).planner.run_round(late_ms)
 
     assert [run.scheduled_at for run in cluster.runs()] == [missed_ms]
     assert job(cluster).next_tick_at == next_two("Asia/Shanghai", late_ms)
@@ -140,7 +140,7 @@ def test_schedulers_of_two_zones_fire_what_is_recorded(
     other = new_still(cluster, **SHANGHAI)
 
     for node in (still, other, still, other, other, still):
-        node.planner.tick(job(cluster).next_tick_at)
+        node.planner.run_round(job(cluster).next_tick_at)
 
     assert len(cluster.runs()) >= 5
     assert_all_decided_once(cluster)
@@ -175,10 +175,10 @@ def test_jobs_that_do_not_depend_on_it_stay_as_they_are(
     cluster: Cluster, still: SchedulerNode, fields: dict[str, Any]
 ) -> None:
     cluster.job("other", **fields)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     before, recorded = job(cluster), zones(cluster)
 
-    new_still(cluster, **SHANGHAI).planner.tick(cluster.now_ms())
+    new_still(cluster, **SHANGHAI).planner.run_round(cluster.now_ms())
 
     after = job(cluster)
     assert (after.last_tick_at, after.next_tick_at) == (before.last_tick_at, before.next_tick_at)

@@ -68,7 +68,7 @@ def test_gap_of_ten_minutes_becomes_misfires_and_the_audit_is_sound(
     ]
 
     assert set(take_over(cluster, jobs).values()) == {ImportAction.START}
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
 
     misfires = [run.job_id for run in cluster.runs() if run.kind == Kind.MISFIRE]
     assert sorted(misfires) == [2, 3]
@@ -98,7 +98,7 @@ def test_next_tick_to_come_stays_the_next_one(
     assert found.next_tick_at >= now_ms
     assert found.last_tick_at < found.next_tick_at
     assert found.last_tick_at <= max(cluster.now_ms(), next_ms - 86_400_000)
-    still.planner.tick(now_ms)
+    still.planner.run_round(now_ms)
     assert_sound(cluster)
 
 

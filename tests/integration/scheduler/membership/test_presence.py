@@ -128,9 +128,9 @@ def test_an_executor_whose_queue_cannot_be_declared_keeps_no_other_out(
         still.registrar.greet(Heartbeat(started_at_ms=1, load=Load(), **who), "")
 
     with pytest.raises(BrokerUnavailable):
-        still.registrar.tick(cluster.now_ms())
+        still.registrar.run_round(cluster.now_ms())
     assert list(still.roster.routable(APP)) == ["one"]
-    still.registrar.tick(cluster.now_ms())
+    still.registrar.run_round(cluster.now_ms())
 
     assert list(still.roster.routable(APP)) == ["one", "two"]
 
@@ -259,9 +259,9 @@ def test_a_scheduler_is_healthy_only_while_its_own_canaries_return(cluster: Clus
 def test_a_canary_that_was_long_on_its_way_proves_nothing(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
-    still.self_health.tick(cluster.now_ms())
+    still.self_health.run_round(cluster.now_ms())
     cluster.pass_time(still, 60)
-    still.self_health.tick(cluster.now_ms())
+    still.self_health.run_round(cluster.now_ms())
 
     still.self_health.hear_canary(1)
     still.self_health.hear_canary(99)

@@ -57,9 +57,9 @@ def test_schedulers_add_to_the_same_numbers(rows: Rows) -> None:
         scheduler.end(app_id, status="FAILED")
         scheduler.metrics.skip({app_id: 3})
 
-    one.recorder.tick(NOW)
-    two.recorder.tick(NOW)
-    one.recorder.tick(NOW + 5_000)  # nothing is added twice
+    one.recorder.run_round(NOW)
+    two.recorder.run_round(NOW)
+    one.recorder.run_round(NOW + 5_000)  # nothing is added twice
 
     assert numbers(rows.database, Counted.RUNS) == {"SUCCEEDED": 2, "FAILED": 2}
     assert numbers(rows.database, Counted.DURATION) == {"100": 4, "sum": 80}
@@ -70,15 +70,15 @@ def test_schedulers_add_to_the_same_numbers(rows: Rows) -> None:
 def test_what_the_database_did_not_take_is_stored_later(rows: Rows) -> None:
     app_id, mortal = rows.app(), MortalDatabase(rows.database)
     scheduler = Scheduler(mortal)
-    scheduler.recorder.tick(NOW)
+    scheduler.recorder.run_round(NOW)
     scheduler.end(app_id)
     mortal.die()
     with pytest.raises(DatabaseUnavailable):
-        scheduler.recorder.tick(NOW + 5_000)
+        scheduler.recorder.run_round(NOW + 5_000)
     scheduler.end(app_id)
     mortal.is_dead = False
 
-    scheduler.recorder.tick(NOW + 10_000)
+    scheduler.recorder.run_round(NOW + 10_000)
 
     assert numbers(rows.database, Counted.RUNS) == {"SUCCEEDED": 2}
 
@@ -87,12 +87,12 @@ def test_the_last_success_is_kept_and_never_falls(rows: Rows) -> None:
     job_id = rows.job("nightly", is_enabled=1)
     one, two = Scheduler(rows.database), Scheduler(rows.database)
     for scheduler in (one, two):
-        scheduler.recorder.tick(NOW)  # chooses the job
+        scheduler.recorder.run_round(NOW)  # chooses the job
     one.end(rows.app(), job_id, at=NOW + 2_000)
     two.end(rows.app(), job_id, at=NOW + 1_000)
 
-    one.recorder.tick(NOW + 5_000)
-    two.recorder.tick(NOW + 5_000)
+    one.recorder.run_round(NOW + 5_000)
+    two.recorder.run_round(NOW + 5_000)
 
     assert successes(rows.database, job_id) == [NOW + 2_000]
 
@@ -100,11 +100,11 @@ def test_the_last_success_is_kept_and_never_falls(rows: Rows) -> None:
 def test_only_chosen_jobs_have_a_last_success_so_that_no_run_costs_a_row(rows: Rows) -> None:
     first, second = (rows.job(name, is_enabled=1) for name in ("first", "second"))
     scheduler = Scheduler(rows.database, jobs_limit=1)
-    scheduler.recorder.tick(NOW)
+    scheduler.recorder.run_round(NOW)
     scheduler.end(rows.app(), first)
     scheduler.end(rows.app(), second)
 
-    scheduler.recorder.tick(NOW + 5_000)
+    scheduler.recorder.run_round(NOW + 5_000)
 
     assert successes(rows.database, first) == [NOW]
     assert successes(rows.database, second) == []
@@ -113,23 +113,23 @@ def test_only_chosen_jobs_have_a_last_success_so_that_no_run_costs_a_row(rows: R
 def test_a_success_that_a_killed_scheduler_had_counted_is_found_in_its_runs(rows: Rows) -> None:
     job_id = rows.job("nightly", is_enabled=1)
     scheduler = Scheduler(rows.database)
-    scheduler.recorder.tick(NOW)
+    scheduler.recorder.run_round(NOW)
     rows.run(job_id, NOW + 1_000, status="SUCCEEDED", finished_at=NOW + 3_000)
     rows.run(job_id, NOW + 2_000, status="FAILED", finished_at=NOW + 4_000)
 
-    scheduler.recorder.tick(NOW + SEARCH_MS)
-    Scheduler(rows.database).recorder.tick(NOW + 5_000)
+    scheduler.recorder.run_round(NOW + SEARCH_MS)
+    Scheduler(rows.database).recorder.run_round(NOW + 5_000)
 
     assert successes(rows.database, job_id) == [NOW + 3_000]
 
 
 def test_a_job_that_is_enabled_later_gets_its_last_success_too(rows: Rows) -> None:
     scheduler = Scheduler(rows.database)
-    scheduler.recorder.tick(NOW)
+    scheduler.recorder.run_round(NOW)
     job_id = rows.job("late", is_enabled=1)
     rows.run(job_id, NOW, status="SUCCEEDED", finished_at=NOW + 3_000)
 
-    scheduler.recorder.tick(NOW + CHOOSE_MS)
+    scheduler.recorder.run_round(NOW + CHOOSE_MS)
 
     assert successes(rows.database, job_id) == [NOW + 3_000]
 

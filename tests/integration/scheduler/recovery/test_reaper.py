@@ -125,10 +125,10 @@ def test_a_scheduler_that_is_not_healthy_buries_nobody(
     still.roster.dismiss(APP, "one", boot_id)
 
     still.roster.set_health(False)
-    still.reaper.tick(cluster.now_ms())
+    still.reaper.run_round(cluster.now_ms())
     unhealthy = cluster.run(run_id).status
     still.roster.set_health(True)
-    still.reaper.tick(cluster.now_ms())
+    still.reaper.run_round(cluster.now_ms())
 
     assert unhealthy == RunStatus.SENT
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
@@ -206,9 +206,9 @@ def dead(cluster: Cluster, still: SchedulerNode, seat: Seat) -> int:
 
 def bury(cluster: Cluster, node: SchedulerNode, run_id: int) -> str:
     """Make rounds until no report can be on its way any more; return how the run ended."""
-    node.reaper.tick(cluster.now_ms())
+    node.reaper.run_round(cluster.now_ms())
     cluster.pass_time(node, node.context.timeouts.silence)
-    node.reaper.tick(cluster.now_ms())
+    node.reaper.run_round(cluster.now_ms())
     run = cluster.run(run_id)
     return run.status if run.finished_at else ""
 
@@ -250,7 +250,7 @@ def test_the_proof_survives_a_database_that_is_away(
 
     mortal.before_commit = away
     with pytest.raises(DatabaseUnavailable):
-        still.reaper.tick(cluster.now_ms())
+        still.reaper.run_round(cluster.now_ms())
     mortal.before_commit = lambda: None
 
     assert bury(cluster, still, dead) == RunStatus.UNDELIVERED
@@ -267,11 +267,11 @@ def test_nothing_is_lost_while_another_scheduler_holds_what_it_drained(
 
     def meanwhile() -> None:
         """Look as well, when the other one has the trigger in hand and is about to store that."""
-        still.reaper.tick(cluster.now_ms())
+        still.reaper.run_round(cluster.now_ms())
         seen.append(cluster.run(dead).status)
 
     cluster.mortals[id(other)].before_next_write = meanwhile
-    other.reaper.tick(cluster.now_ms())
+    other.reaper.run_round(cluster.now_ms())
 
     assert seen == [RunStatus.SENT]
     assert cluster.run(dead).status == RunStatus.UNDELIVERED
@@ -285,7 +285,7 @@ def test_the_queue_of_a_living_successor_is_left_alone(
     still.roster.recall(APP, "one", "successor")
 
     for _ in range(3):
-        still.reaper.tick(cluster.now_ms())
+        still.reaper.run_round(cluster.now_ms())
 
     assert cluster.run(dead).status == RunStatus.SENT
     assert still.connections.admin.count_messages(f"warren.run.{APP}.one") == 1
@@ -311,7 +311,7 @@ def test_an_executor_that_only_another_scheduler_has_let_in_is_left_alone(
     assert cluster.run(run_id).status == RunStatus.SENT
     assert still.connections.admin.count_messages(f"warren.run.{APP}.one") == 1
     silent_ms = int(1000 * still.context.timeouts.dead_after) + 1_000
-    still.reaper.tick(cluster.now_ms() + silent_ms)
+    still.reaper.run_round(cluster.now_ms() + silent_ms)
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
 
 
@@ -324,10 +324,10 @@ def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
     later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
 
     cluster.pass_time(still, FORGETTING_SECONDS)
-    still.reaper.tick(cluster.now_ms())
+    still.reaper.run_round(cluster.now_ms())
     assert still.connections.admin.count_messages(queue) is not None
     cluster.pass_time(still, FORGETTING_SECONDS)
-    still.reaper.tick(later_ms)
+    still.reaper.run_round(later_ms)
 
     assert still.connections.admin.count_messages(queue) is None
     assert still.roster.members() == []
@@ -351,7 +351,7 @@ def test_a_scheduler_that_never_heard_a_goodbye_removes_the_queue_after_a_day(
         cluster.pass_time(still, FORGETTING_SECONDS)
         if is_back:
             seat_at(cluster, still)()
-        still.reaper.tick(now_ms)
+        still.reaper.run_round(now_ms)
         known.append(listed(cluster, DEPARTED))
 
     queue = f"warren.run.{APP}.one"
@@ -381,7 +381,7 @@ def taken(cluster: Cluster, still: SchedulerNode, seat: Seat) -> tuple[FakeExecu
 def settle(cluster: Cluster, node: SchedulerNode) -> None:
     """Make rounds for longer than a dead executor's queue has to stay empty."""
     for _ in range(3):
-        node.reaper.tick(cluster.now_ms())
+        node.reaper.run_round(cluster.now_ms())
         cluster.pass_time(node, node.context.timeouts.settle)
 
 
@@ -395,7 +395,7 @@ def test_a_report_that_is_stored_long_after_its_executors_goodbye_counts(
 
     settle(cluster, still)
     assert cluster.run(run_id).status == RunStatus.SENT
-    still.callbacks.tick(cluster.now_ms())
+    still.callbacks.run_round(cluster.now_ms())
 
     assert cluster.run(run_id).status == RunStatus.SUCCEEDED
 
@@ -414,7 +414,7 @@ def test_no_run_of_a_dead_executor_is_lost_while_reports_wait_to_be_read(
     settle(cluster, still)
     assert cluster.run(run_id).status == RunStatus.SENT
     for _ in range(3):
-        still.callbacks.tick(cluster.now_ms())
+        still.callbacks.run_round(cluster.now_ms())
 
     assert cluster.run(run_id).status == RunStatus.SUCCEEDED
 

@@ -37,7 +37,7 @@ def test_what_was_not_confirmed_is_sent_again_with_the_same_id(
     assert cluster.run(run_id).status == RunStatus.ROUTED
 
     lost.clear()
-    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and _is_sent(cluster, run_id))
+    eventually(lambda: still.rescuer.run_round(cluster.now_ms()) and _is_sent(cluster, run_id))
 
     copies = queued(still)
     assert [copy.run_id for copy in copies] == [run_id] * (2 if arrives else 1)
@@ -45,7 +45,7 @@ def test_what_was_not_confirmed_is_sent_again_with_the_same_id(
     assert copies[-1].resent
     cluster.pass_time(still, LONGEST_SECONDS)
     seat()
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
     assert queued(still) == []
 
 
@@ -66,7 +66,7 @@ def test_while_no_confirm_comes_the_pauses_grow(cluster: Cluster) -> None:
         for seconds in (pause - 0.01, 0.02):
             cluster.pass_time(still, seconds)
             seat()
-            still.rescuer.tick(cluster.now_ms())
+            still.rescuer.run_round(cluster.now_ms())
             counts.append(len(cable.published[TRIGGERS]))
 
     assert counts == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8]
@@ -130,7 +130,9 @@ def test_an_unconfirmed_run_of_a_deleted_job_ends(
     lost.clear()
     cluster.commands().delete("work")
 
-    eventually(lambda: still.rescuer.tick(cluster.now_ms()) and cluster.run(run_id).finished_at)
+    eventually(
+        lambda: still.rescuer.run_round(cluster.now_ms()) and cluster.run(run_id).finished_at
+    )
 
     assert cluster.run(run_id).status == RunStatus.LOST
     assert "its job was deleted" in cluster.run(run_id).message
@@ -152,13 +154,13 @@ def test_while_a_queue_is_missing_the_run_stays_open_and_the_queue_is_asked_for(
     still.connections.admin.delete_queue(queue)
 
     cluster.pass_time(still, AGAIN_SECONDS)
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
 
     assert cluster.run(run_id).status == RunStatus.ROUTED
     seat()
     assert still.connections.admin.count_messages(queue) == 0
     cluster.pass_time(still, 2 * AGAIN_SECONDS)
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
     assert [copy.run_id for copy in queued(still)] == [run_id]
 
 
@@ -174,7 +176,7 @@ def test_hundreds_of_runs_for_a_dead_executor_hold_up_no_run_for_a_living_one(
     routed(cluster, run_id, boot_id, by="gone", at_ms=routed_at + 1 + ahead_ms)
     routed_to_the_dead(cluster, run_id, at_ms=routed_at)
 
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
 
     assert [copy.run_id for copy in queued(still)] == [run_id]
 
@@ -192,7 +194,7 @@ def test_hundreds_of_unconfirmed_runs_for_a_dead_executor_hold_up_none_for_a_liv
 
     cluster.pass_time(still, AGAIN_SECONDS)
     seat()
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
 
     assert [copy.run_id for copy in queued(still)] == [run_id]
 
@@ -208,7 +210,7 @@ def test_a_run_of_a_scheduler_that_died_as_the_clock_was_set_back_is_sent_at_onc
     beat = Beat(kind=ADMIN, app=SCHEDULER, address="gone", boot_id="g0ne", beat_at=ahead_ms)
     cluster.database.write(lambda session: presence.hold(session, beat))
 
-    still.rescuer.tick(cluster.now_ms())
+    still.rescuer.run_round(cluster.now_ms())
 
     assert [copy.run_id for copy in queued(still)] == [run_id]
 

@@ -244,7 +244,7 @@ def test_two_who_clear_at_the_same_time_record_each_run_once(cluster: Cluster) -
 @on_memory
 def test_the_audit_knows_what_was_cleared(cluster: Cluster, still: SchedulerNode) -> None:
     cluster.job("each", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
-    still.planner.tick(cluster.now_ms())
+    still.planner.run_round(cluster.now_ms())
     planned = cluster.runs()
     put(cluster.database, [run.id for run in planned[:-1]], status=SUCCEEDED)
 
@@ -340,7 +340,7 @@ def cleaner(cluster: Cluster) -> NewCleaner:
 
 def rounds(cleaner: Cleaner, now_ms: int = NOW, count: int = 5) -> None:
     for number in range(count):
-        cleaner.tick(now_ms + number)
+        cleaner.run_round(now_ms + number)
 
 
 def test_runs_older_than_the_retention_are_deleted_by_whole_days_of_the_zone(
@@ -375,9 +375,9 @@ def test_between_two_chunks_there_is_a_pause_and_after_the_last_an_hour(
     past(cluster, 40 * DAY, 41 * DAY, 42 * DAY)
     one = cleaner(step_size=StepSize(ticks=2))
 
-    pauses = [one.tick(NOW + number) for number in range(3)]
+    pauses = [one.run_round(NOW + number) for number in range(3)]
     past(cluster, 43 * DAY)
-    one.tick(NOW + ROUND_MS)
+    one.run_round(NOW + ROUND_MS)
     assert (len(left(cluster)), pauses[2]) == (1, 5.0)
     assert all(0.1 <= pause < 5 for pause in pauses[:2])
 
@@ -389,7 +389,7 @@ def test_between_two_chunks_there_is_a_pause_and_after_the_last_an_hour(
 def test_one_scheduler_deletes_and_another_goes_on_when_it_died(
     cluster: Cluster, cleaner: NewCleaner
 ) -> None:
-    cleaner("dead").tick(NOW)
+    cleaner("dead").run_round(NOW)
     past(cluster, 40 * DAY)
     heir = cleaner("heir")
 
@@ -410,7 +410,7 @@ def test_schedulers_that_are_long_gone_leave_the_registry(
         )
         cluster.database.write(lambda session, beat=beat: presence.hold(session, beat))
 
-    cleaner(days=0).tick(NOW)
+    cleaner(days=0).run_round(NOW)
 
     rows = cluster.database.read(lambda session: presence.listing(session, presence.ADMIN))
     assert [row.address for row in rows] == ["late"]

@@ -79,7 +79,7 @@ def test_each_app_has_a_part_of_the_day_and_all_of_them_make_the_day(
     put(cluster.database, [*mails, *late], app_id=8)
     one = reporter()
 
-    one.tick(NOW)
+    one.run_round(NOW)
 
     assert by_app(cluster, [7]) == {"2026-11-19": (0, 0, 0), "2026-11-20": (1, 1, 1)}
     assert by_app(cluster, [8]) == {"2026-11-19": (0, 0, 1), "2026-11-20": (0, 2, 0)}
@@ -87,7 +87,7 @@ def test_each_app_has_a_part_of_the_day_and_all_of_them_make_the_day(
     assert by_app(cluster, []) == {"2026-11-19": (0, 0, 0), "2026-11-20": (0, 0, 0)}
 
     put(cluster.database, shop, status=RunStatus.CANCELLED)
-    one.tick(NOW + 10 * MINUTE)
+    one.run_round(NOW + 10 * MINUTE)
     assert by_app(cluster, [7])["2026-11-20"] == (0, 0, 0)
     assert report(cluster)["2026-11-20"] == (0, 2, 0)
 
@@ -102,7 +102,7 @@ def test_what_is_cleared_of_an_app_stays_in_its_part(
     put(cluster.database, shop, app_id=7)
     put(cluster.database, mails, app_id=8)
     one, days = reporter(), CalendarDays("Asia/Shanghai")
-    one.tick(NOW)
+    one.run_round(NOW)
 
     for chunk in (shop[:2], mails):
         cluster.database.write(
@@ -110,8 +110,8 @@ def test_what_is_cleared_of_an_app_stays_in_its_part(
                 session, ids, by="tests", now_ms=NOW, day_of=days.of
             )
         )
-    one.tick(NOW + 10 * MINUTE)
-    reporter("two").tick(NOW + 10 * MINUTE + LEASE_MS)
+    one.run_round(NOW + 10 * MINUTE)
+    reporter("two").run_round(NOW + 10 * MINUTE + LEASE_MS)
 
     assert by_app(cluster, [7]) == {"2026-11-20": (0, 1, 2)}
     assert by_app(cluster, [8]) == {"2026-11-20": (0, 1, 0)}
@@ -124,7 +124,7 @@ def test_days_that_were_counted_before_apps_were_told_apart_are_counted_anew(
 ) -> None:
     """What the migration does: without a time of counting no day is settled."""
     runs(cluster, NOW - 5 * DAY, SUCCEEDED, FAILED)
-    reporter().tick(NOW)
+    reporter().run_round(NOW)
 
     def forget(session: Any) -> None:
         session.execute(delete(AppDay))
@@ -133,7 +133,7 @@ def test_days_that_were_counted_before_apps_were_told_apart_are_counted_anew(
         )
 
     cluster.database.write(forget)
-    reporter("two").tick(NOW + LEASE_MS)
+    reporter("two").run_round(NOW + LEASE_MS)
 
     assert by_app(cluster, [1])["2026-11-15"] == (0, 1, 1)
     assert report(cluster)["2026-11-15"] == (0, 41, 1)
@@ -144,7 +144,7 @@ def test_each_status_is_counted_where_xxl_job_counts_it_and_cancelled_nowhere(
 ) -> None:
     runs(cluster, NOW - HOUR, *RunStatus)
 
-    reporter().tick(NOW)
+    reporter().run_round(NOW)
 
     assert report(cluster) == {"2026-11-20": (4, 1, 6)}
 
@@ -156,7 +156,7 @@ def test_days_are_those_of_the_zone(cluster: Cluster, reporter: NewReporter) -> 
     runs(cluster, midnight, FAILED, FAILED)
 
     one = reporter()
-    one.tick(NOW)
+    one.run_round(NOW)
 
     assert report(cluster) == {"2026-11-19": (0, 1, 0), "2026-11-20": (0, 0, 2)}
 
@@ -165,7 +165,7 @@ def test_days_are_those_of_the_zone(cluster: Cluster, reporter: NewReporter) -> 
 def test_today_has_a_report_before_anything_has_run(
     cluster: Cluster, reporter: NewReporter
 ) -> None:
-    reporter().tick(NOW)
+    reporter().run_round(NOW)
 
     assert report(cluster) == {"2026-11-20": (0, 0, 0)}
 
@@ -177,10 +177,10 @@ def test_what_is_due_later_today_is_counted_when_its_time_comes(
     runs(cluster, NOW + HOUR, RunStatus.PLANNED)
     one = reporter()
 
-    one.tick(NOW)
+    one.run_round(NOW)
     assert report(cluster)["2026-11-20"] == (0, 0, 0)
 
-    one.tick(NOW + HOUR)
+    one.run_round(NOW + HOUR)
     assert report(cluster)["2026-11-20"] == (1, 0, 0)
 
 
@@ -192,21 +192,21 @@ def test_what_is_due_in_a_moment_is_not_running_yet(
         runs(cluster, NOW + seconds * 1_000, RunStatus.PLANNED)
     one = reporter()
 
-    one.tick(NOW)
+    one.run_round(NOW)
     assert report(cluster)["2026-11-20"] == (1, 0, 0)
 
-    one.tick(NOW + 5 * MINUTE)
+    one.run_round(NOW + 5 * MINUTE)
     assert report(cluster)["2026-11-20"] == (6, 0, 0)
 
 
 def test_a_run_that_ends_hours_later_is_corrected(cluster: Cluster, reporter: NewReporter) -> None:
     [run_id, _] = runs(cluster, NOW - HOUR, RunStatus.RUNNING, SUCCEEDED)
     one = reporter()
-    one.tick(NOW)
+    one.run_round(NOW)
     assert report(cluster)["2026-11-20"] == (1, 1, 0)
 
     put(cluster.database, [run_id], status=FAILED)
-    one.tick(NOW + 2 * HOUR)
+    one.run_round(NOW + 2 * HOUR)
 
     assert report(cluster)["2026-11-20"] == (0, 1, 1)
 
@@ -216,12 +216,12 @@ def test_a_run_over_midnight_is_corrected_in_the_report_of_its_day_days_later(
     cluster: Cluster, reporter: NewReporter
 ) -> None:
     [run_id] = runs(cluster, NOW, RunStatus.RUNNING)
-    reporter().tick(NOW)
+    reporter().run_round(NOW)
 
     # Other schedulers, after the day has long been over.
-    reporter("two").tick(NOW + 5 * DAY)
+    reporter("two").run_round(NOW + 5 * DAY)
     put(cluster.database, [run_id], status=SUCCEEDED)
-    reporter("two").tick(NOW + 6 * DAY)
+    reporter("two").run_round(NOW + 6 * DAY)
 
     assert report(cluster)["2026-11-20"] == (0, 1, 0)
 
@@ -232,10 +232,10 @@ def test_the_last_seconds_before_midnight_are_in_the_report_of_their_day(
 ) -> None:
     midnight = NOW + 20 * HOUR + 45 * MINUTE
     one = reporter()
-    one.tick(midnight - 10_000)
+    one.run_round(midnight - 10_000)
     runs(cluster, midnight - 1_000, SUCCEEDED)
 
-    one.tick(midnight + 5_000)
+    one.run_round(midnight + 5_000)
 
     assert report(cluster) == {"2026-11-20": (0, 1, 0), "2026-11-21": (0, 0, 0)}
 
@@ -248,11 +248,11 @@ def test_after_a_week_away_today_comes_first_and_every_day_follows(
         runs(cluster, NOW - days * DAY, SUCCEEDED)
     one = reporter(round_seconds=-1.0)
 
-    one.tick(NOW)
+    one.run_round(NOW)
     assert list(report(cluster)) == ["2026-11-19", "2026-11-20"]
 
     for round_number in range(1, 4):
-        one.tick(NOW + round_number * 10_000)
+        one.run_round(NOW + round_number * 10_000)
     assert report(cluster) == {
         "2026-11-17": (0, 1, 0),
         "2026-11-18": (0, 1, 0),
@@ -266,11 +266,11 @@ def test_an_hour_that_the_clock_had_skipped_and_comes_after_all_is_counted(
     cluster: Cluster, reporter: NewReporter
 ) -> None:
     one = reporter()
-    one.tick(NOW)
-    one.tick(NOW + HOUR)
+    one.run_round(NOW)
+    one.run_round(NOW + HOUR)
 
     runs(cluster, NOW + 10 * MINUTE, SUCCEEDED)
-    one.tick(NOW + 20 * MINUTE)
+    one.run_round(NOW + 20 * MINUTE)
 
     assert report(cluster)["2026-11-20"] == (0, 1, 0)
 
@@ -282,10 +282,10 @@ def test_what_is_over_is_not_counted_again(cluster: Cluster, reporter: NewReport
     runs(cluster, NOW - 40 * DAY, SUCCEEDED)
     one = reporter()
     for round_number in range(3):
-        one.tick(NOW + round_number * 250_000)
+        one.run_round(NOW + round_number * 250_000)
 
     with statements(cluster.database) as sent:
-        one.tick(NOW + 510_000)
+        one.run_round(NOW + 510_000)
 
     assert sum("GROUP BY" in words for words, _ in sent) <= 3
 
@@ -294,7 +294,7 @@ def test_what_is_cleared_stays_in_the_report(cluster: Cluster, reporter: NewRepo
     day = date(2026, 11, 20)
     run_ids = runs(cluster, NOW - HOUR, SUCCEEDED, FAILED, FAILED)
     one = reporter()
-    one.tick(NOW)
+    one.run_round(NOW)
 
     def clear(session: Any) -> None:
         for run_id in run_ids[:2]:
@@ -302,10 +302,10 @@ def test_what_is_cleared_stays_in_the_report(cluster: Cluster, reporter: NewRepo
         day_reports.note_cleared(session, {day: {1: Counts(0, 1, 1)}})
 
     cluster.database.write(clear)
-    one.tick(NOW + 10_000)
+    one.run_round(NOW + 10_000)
     assert report(cluster)["2026-11-20"] == (0, 1, 2)
 
-    reporter("two").tick(NOW + 10_000 + LEASE_MS)
+    reporter("two").run_round(NOW + 10_000 + LEASE_MS)
     assert report(cluster)["2026-11-20"] == (0, 1, 2)
 
 
@@ -336,14 +336,14 @@ def test_one_scheduler_counts_and_another_goes_on_when_it_has_left(
     cluster: Cluster, reporter: NewReporter
 ) -> None:
     one, two = reporter("one"), reporter("two")
-    one.tick(NOW)
+    one.run_round(NOW)
     runs(cluster, NOW, SUCCEEDED)
 
-    assert two.tick(NOW + 1_000) == POLL_SECONDS
+    assert two.run_round(NOW + 1_000) == POLL_SECONDS
     assert report(cluster)["2026-11-20"] == (0, 0, 0)
 
     one.leave()
-    two.tick(NOW + 2_000)
+    two.run_round(NOW + 2_000)
     assert report(cluster)["2026-11-20"] == (0, 1, 0)
 
 
@@ -351,10 +351,10 @@ def test_one_scheduler_counts_and_another_goes_on_when_it_has_left(
 def test_another_goes_on_when_the_one_that_counted_has_died(
     cluster: Cluster, reporter: NewReporter
 ) -> None:
-    reporter("dead").tick(NOW)
+    reporter("dead").run_round(NOW)
     runs(cluster, NOW, SUCCEEDED)
 
-    reporter("heir").tick(NOW + LEASE_MS)
+    reporter("heir").run_round(NOW + LEASE_MS)
 
     assert report(cluster)["2026-11-20"] == (0, 1, 0)
 
@@ -364,9 +364,9 @@ def test_counting_takes_a_small_part_of_the_time(cluster: Cluster, reporter: New
     elapsed = iter([0.0, 0.0, 2.0])
     one = reporter(monotonic=lambda: next(elapsed))
 
-    one.tick(NOW)
+    one.run_round(NOW)
     runs(cluster, NOW, SUCCEEDED)
-    one.tick(NOW + 39_000)
+    one.run_round(NOW + 39_000)
 
     assert report(cluster)["2026-11-20"] == (0, 0, 0)
 

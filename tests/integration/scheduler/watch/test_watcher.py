@@ -67,7 +67,7 @@ class Night:
         self.cluster.database.write(lambda session: session.execute(statement))
 
     def look(self, now_ms: int) -> None:
-        self.node.watcher.tick(now_ms)
+        self.node.watcher.run_round(now_ms)
 
     def incidents(self) -> list[Incident]:
         found = select(Incident).order_by(Incident.id)
@@ -327,11 +327,11 @@ def test_one_scheduler_watches_and_another_takes_over(
     due_at = night.now_ms + HOUR
     night.due(due_at)
     night.look(due_at + 6 * MINUTE)
-    other.roles.watcher.tick(due_at + 6 * MINUTE)
+    other.roles.watcher.run_round(due_at + 6 * MINUTE)
     assert (still.watcher.holds_lease, other.roles.watcher.holds_lease) == (True, False)
 
     still.watcher.leave()
-    other.roles.watcher.tick(due_at + 6 * MINUTE + 2_000)
+    other.roles.watcher.run_round(due_at + 6 * MINUTE + 2_000)
 
     assert other.roles.watcher.holds_lease
     assert night.told() == [("start_within", "opened")]
@@ -353,7 +353,7 @@ def test_an_apps_targets_hear_of_jobs_without_their_own(
     columns = {"alarm_email": "team@example.com"}
     cluster.database.write(lambda session: session.execute(update(App).values(**columns)))
 
-    still.watcher.tick(cluster.now_ms() + 3 * HOUR)
+    still.watcher.run_round(cluster.now_ms() + 3 * HOUR)
 
     targets = select(Alarm.target)
     assert cluster.database.read(lambda session: list(session.execute(targets).scalars())) == [

@@ -462,13 +462,13 @@ def test_day_on_which_schedulers_had_nothing_to_do_yet_arrives_once(case: Import
     now_ms = int(datetime.now(UTC).timestamp() * 1_000)
     idle = datetime.now(UTC).date() - timedelta(days=2)
     reporter = Reporter(node="one", database=case.rows.database, timezone="UTC")
-    reporter.tick(now_ms - 2 * DAY_MS)
+    reporter.run_round(now_ms - 2 * DAY_MS)
     case.xxl.add("log_report", trigger_day=str(idle), suc_count=1_000, fail_count=3)
     case.xxl.add("log_report", trigger_day=str(idle - timedelta(days=1)))
     assert day_reports(case) == [(idle, 0, 0)]
 
     said = [case.outcomes() for _ in range(2)]
-    reporter.tick(now_ms)
+    reporter.run_round(now_ms)
 
     assert [set(one.values()) for one in said] == [{"create"}, {"unchanged"}]
     assert (idle, 1_000, 3) in day_reports(case)
@@ -478,7 +478,7 @@ def test_day_of_which_runs_are_counted_here_stays_as_it_is(case: ImportCase) -> 
     yesterday = datetime.now(UTC).date() - timedelta(days=1)
     due_ms = int(datetime.now(UTC).timestamp() * 1_000) - DAY_MS
     case.rows.run(case.rows.job("ours"), due_ms, status=RunStatus.SUCCEEDED)
-    Reporter(node="one", database=case.rows.database, timezone="UTC").tick(due_ms + DAY_MS)
+    Reporter(node="one", database=case.rows.database, timezone="UTC").run_round(due_ms + DAY_MS)
     case.xxl.add("log_report", trigger_day=str(yesterday), suc_count=1_000)
 
     said = case.run()
@@ -494,7 +494,7 @@ def test_day_with_runs_that_never_ended_is_not_counted_anew(case: ImportCase) ->
     said = case.run()
 
     now_ms = int(datetime.now(UTC).timestamp() * 1_000)
-    Reporter(node="one", database=case.rows.database, timezone="UTC").tick(now_ms)
+    Reporter(node="one", database=case.rows.database, timezone="UTC").run_round(now_ms)
     assert (day.date(), 3, 3) in day_reports(case)
     assert (
         "differs   xxl_job_log_report running_count '2': "

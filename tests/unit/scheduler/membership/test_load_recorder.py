@@ -38,8 +38,8 @@ def test_each_minute_is_kept_once_for_each_online_executor(rows: Rows) -> None:
     recorder, other = LoadRecorder(rows.database), LoadRecorder(rows.database)
 
     for seconds in (0, 5, 10):
-        recorder.tick(NOW_MS + seconds * 1_000)
-        other.tick(NOW_MS + seconds * 1_000)
+        recorder.run_round(NOW_MS + seconds * 1_000)
+        other.run_round(NOW_MS + seconds * 1_000)
 
     assert recorded(rows.database) == [(NOW_MS, 3, 42)]
 
@@ -49,7 +49,7 @@ def test_the_next_minute_is_a_row_of_its_own(rows: Rows) -> None:
     for minute in range(2):
         now_ms = NOW_MS + minute * MINUTE_MS
         rows.executor(f"fit-{minute}", now_ms, LOAD)
-        recorder.tick(now_ms + 3_000)
+        recorder.run_round(now_ms + 3_000)
 
     assert [row[0] for row in recorded(rows.database)] == [NOW_MS, NOW_MS + MINUTE_MS]
 
@@ -57,15 +57,15 @@ def test_the_next_minute_is_a_row_of_its_own(rows: Rows) -> None:
 def test_figures_that_no_column_holds_are_the_nearest_that_one_does(rows: Rows) -> None:
     rows.executor("wild", NOW_MS, '{"slots": 1, "running": -5, "cpu_percent": 1e12}')
 
-    LoadRecorder(rows.database).tick(NOW_MS)
+    LoadRecorder(rows.database).run_round(NOW_MS)
 
     assert recorded(rows.database) == [(NOW_MS, 0, 32_767)]
 
 
 def test_a_week_later_it_is_gone(rows: Rows) -> None:
     rows.executor("fit", NOW_MS, LOAD)
-    LoadRecorder(rows.database).tick(NOW_MS)
+    LoadRecorder(rows.database).run_round(NOW_MS)
 
-    LoadRecorder(rows.database).tick(NOW_MS + KEPT_MS + 2 * MINUTE_MS)
+    LoadRecorder(rows.database).run_round(NOW_MS + KEPT_MS + 2 * MINUTE_MS)
 
     assert recorded(rows.database) == []

@@ -51,7 +51,7 @@ class Watched:
 
     def look(self, found: Pending) -> None:
         self.found = found
-        self.work.tick(NOW_MS)
+        self.work.run_round(NOW_MS)
 
     def did_look(self) -> bool:
         """Whether the role's next round is a real one."""

@@ -19,20 +19,20 @@ def test_it_is_called_once_a_minute_and_only_while_the_cluster_is_alive() -> Non
     with WebhookServer() as hook:
         caller = HeartbeatCaller(hook.url, is_alive=lambda: alive[0], clock=clock)
         for clock.now in (0.0, 1.0, 59.0, 60.0):
-            assert caller.tick(0) > 0
+            assert caller.run_round(0) > 0
         alive[0] = False
         clock.now = 120.0
-        caller.tick(0)
+        caller.run_round(0)
         assert len(hook.requests) == 2
         alive[0] = True
-        caller.tick(0)
+        caller.run_round(0)
         assert len(hook.requests) == 3
 
 
 def test_a_server_that_is_away_is_only_logged() -> None:
     caller = HeartbeatCaller(f"http://127.0.0.1:{free_port()}/", is_alive=lambda: True)
 
-    assert caller.tick(0) > 0
+    assert caller.run_round(0) > 0
 
 
 def test_roles_advance_while_their_rounds_succeed() -> None:
