@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, Insert
+from sqlalchemy import ColumnElement, Connection, Engine, Insert
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -131,6 +131,14 @@ class Dialect(Protocol):
 
         `index` is a name; `""` = the primary key.
         """
+
+    def replace_all(
+        self, text: ColumnElement[str], pattern: str, by: str
+    ) -> ColumnElement[str | None]:
+        """Return the text with each match of a regular expression replaced; NULL stays NULL."""
+
+    def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
+        """Return how many bytes a text has in UTF-8; 0 for NULL."""
 
     def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that keeps an existing row with the same unique `key`."""

@@ -18,7 +18,7 @@ from typing import Any
 import pymysql.connections
 import sqlalchemy
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
-from sqlalchemy import Connection, Engine, Insert, create_engine, event
+from sqlalchemy import ColumnElement, Connection, Engine, Insert, create_engine, event, func
 from sqlalchemy.dialects import mysql, registry
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.engine import URL
@@ -213,6 +213,16 @@ class MySQL:
     def index_hint(self, index: str) -> str | None:
         """Return FORCE INDEX, which both servers obey."""
         return f"FORCE INDEX ({index or 'PRIMARY'})"
+
+    def replace_all(
+        self, text: ColumnElement[str], pattern: str, by: str
+    ) -> ColumnElement[str | None]:
+        """Return REGEXP_REPLACE, which replaces all matches."""
+        return func.regexp_replace(text, pattern, by)
+
+    def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
+        """Return LENGTH, which counts bytes."""
+        return func.coalesce(func.length(text), 0)
 
     def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, Insert, Integer, create_engine, event
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Insert,
+    Integer,
+    LargeBinary,
+    cast,
+    create_engine,
+    event,
+    func,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -72,6 +83,16 @@ class SQLite:
     def index_hint(self, _index: str) -> str | None:
         """Return None; SQLite's planner needs no hints."""
         return None
+
+    def replace_all(
+        self, text: ColumnElement[str], pattern: str, by: str
+    ) -> ColumnElement[str | None]:
+        """Return a call of a function of ours: SQLite has none."""
+        return func.regexp_replace(text, pattern, by)
+
+    def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
+        """Return the length of a BLOB; that of a text counts characters."""
+        return func.coalesce(func.length(cast(text, LargeBinary)), 0)
 
     def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key."""

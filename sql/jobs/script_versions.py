@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import LargeBinary, cast, delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session, undefer
 
 from warren.sql.batch import ALREADY_LOCKED, update_each
+from warren.sql.dialects.supported import of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.models import App, Job, Run, ScriptVersion
@@ -143,7 +144,7 @@ def forget(session: Session, job_id: int) -> None:
 
 def versions(session: Session, job_id: int) -> list[ListedVersion]:
     """Return a job's versions, newest first."""
-    size = func.length(cast(ScriptVersion.source, LargeBinary))
+    size = of(session).byte_length(ScriptVersion.source)
     listed = query(ListedVersion, ScriptVersion, size=size).where(ScriptVersion.job_id == job_id)
     return fetch(session, ListedVersion, listed.order_by(ScriptVersion.id.desc()))
 

@@ -11,6 +11,7 @@ from sqlalchemy import Select, String, Subquery, cast, func, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
+from warren.sql.dialects.supported import of
 from warren.sql.instants import MINUTE_MS
 from warren.sql.listings import newest_runs, run_messages, run_search, run_walks
 from warren.sql.listings.newest_runs import RunSelection
@@ -63,9 +64,9 @@ def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> E
     """
     if run_walks.is_along_partitions(wanted) and not run_walks.has_rest(wanted):
         ids, is_all = _newest(session, run_walks.selection(wanted, before=None), most)
-        return _merged(session, [_grouped().join(ids, ids.c.id == Run.id)], is_all=is_all)
+        return _merged(session, [_grouped(session).join(ids, ids.c.id == Run.id)], is_all=is_all)
     found = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
-    parts = [_grouped().where(Run.id.in_(ids)) for ids in chunks(found.run_ids)]
+    parts = [_grouped(session).where(Run.id.in_(ids)) for ids in chunks(found.run_ids)]
     return _merged(session, parts, is_all=found.is_all)
 
 
@@ -108,12 +109,12 @@ def _count(session: Session, wanted: RunSelection, limit: int) -> int:
     return session.execute(select(func.count()).select_from(runs.subquery())).scalar_one()
 
 
-def _grouped() -> Select[int, str | None, int, int, str]:
+def _grouped(session: Session) -> Select[int, str | None, int, int, str]:
     """Return the SELECT of groups; `_merged` joins those that `without_numbers` makes equal.
 
     Its last column is due time and id of the newest run.
     """
-    text = func.regexp_replace(run_messages.beginning(), "[0-9]+", run_messages.NUMBER)
+    text = of(session).replace_all(run_messages.beginning(), "[0-9]+", run_messages.NUMBER)
     run_id = cast(Run.id + _ID_OFFSET, String(20))
     newest = func.max(cast(Run.due_at, String(20)) + "-" + run_id)
     return select(

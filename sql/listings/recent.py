@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, null, or_, 
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.batch import chunks
+from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.jobs import job_names
@@ -226,8 +227,9 @@ def last_of_tick(
 
     Of a larger tick, these are the last attempts whose texts have `most_bytes`, but at least one.
     """
+    length = dialect_of(session).byte_length
     sizes = (
-        select(Run.id, _bytes(Run.param) + _bytes(Run.message) + _bytes(Run.trigger_message))
+        select(Run.id, length(Run.param) + length(Run.message) + length(Run.trigger_message))
         .where(*_same_tick(of))
         .order_by(Run.origin_id.desc(), Run.attempt.desc(), Run.shard_index)
         .limit(most)
@@ -271,10 +273,6 @@ def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelec
         .correlate(Job)
         .scalar_subquery()
     )
-
-
-def _bytes(text: InstrumentedAttribute[str | None]) -> ColumnElement[int]:
-    return func.coalesce(func.length(text), 0)
 
 
 def _fitting(sizes: Iterable[tuple[int, int]], most_bytes: int) -> Iterator[int]:

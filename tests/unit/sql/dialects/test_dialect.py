@@ -42,6 +42,8 @@ PORT = {
     "is_unavailable": "errors that are the database's and not the statement's",
     "is_schema_fault": "errors about a table or column that is missing",
     "index_hint": "how a statement is made to use an index",
+    "replace_all": "a regular expression that replaces",
+    "byte_length": "how many bytes a text has",
     "insert_or_ignore": "INSERT unless there",
     "insert_or_replace": "INSERT or UPDATE",
     "insert_or_add": "INSERT or add to what is there",
