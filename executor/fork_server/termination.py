@@ -147,8 +147,10 @@ class Termination:
             after_in_child=self._after_fork_in_copy,
         )
 
-    def _on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_forking:
+    def _on_sigterm(self, _number: int, frame: FrameType | None) -> None:
+        # Python looks for signals as it enters a function, so also before a hook's first line.
+        is_in_hook = frame is not None and frame.f_code in _HOOKS
+        if self._is_forking or is_in_hook:
             # Python ignores exceptions raised in fork hooks: send the signal again afterwards.
             _thread.start_new_thread(self._resend, ())
             return
@@ -187,6 +189,10 @@ class Termination:
         self._is_forking = False
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+
+#: The hooks of forks that user code makes, in the process that forks.
+_HOOKS = {Termination._before_fork.__code__, Termination._after_fork.__code__}  # noqa: SLF001
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:
