@@ -78,13 +78,6 @@ JOB_MAY_LOAD = [
     "msgspec",
 ]
 
-#: What works without the server's libraries, and which those are.
-BASE = [
-    *("warren.cli", "warren.client", "warren.commands.workers.executor"),
-    *("warren.commands.try_", "warren.commands.check", "warren.commands.secrets"),
-]
-OF_THE_SERVER = {"sqlalchemy", "pymysql", "alembic", "croniter", "flask", "waitress", "argon2"}
-
 #: Who looks at the environment, and why.
 ENVIRONMENT_READERS = {
     "warren.settings.reading": "settings come from it",
@@ -220,16 +213,6 @@ def test_a_delivery_guarantee_is_named_by_its_enum_only(code: CodeBase) -> None:
 def test_job_process_loads_nothing_heavy(code: CodeBase, root: str) -> None:
     assert root in code
     assert architecture.heavy_imports(code, [root], JOB_MAY_LOAD) == []
-
-
-def test_what_executors_and_clients_need_loads_no_library_of_the_server(code: CodeBase) -> None:
-    at_the_top = {name: architecture.top_level(module) for name, module in code.items()}
-    ours = [*ARROWS, *(f"{package}." for package in ARROWS)]
-
-    loaded = architecture.heavy_imports(at_the_top, BASE, ours)
-
-    assert set(BASE) <= code.keys()
-    assert [one for one in loaded if one.split()[-1].partition(".")[0] in OF_THE_SERVER] == []
 
 
 def test_front_door_loads_nothing_before_it_is_asked(code: CodeBase) -> None:

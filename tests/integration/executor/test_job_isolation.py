@@ -18,10 +18,10 @@ LOADED = {
     "warren": "broker executor",
     "warren.broker": "messages reasons",
     "warren.broker.messages": "catalogue to_executor values",
-    "warren.broker.reasons": "codes reason stored",
-    "warren.executor": "begin_notes disk errors fork_server handlers regular_files",
-    "warren.executor.fork_server": "confinement fork_server forking frames interpreter job_limits "
-    "job_main linux orphans output process_state script_process termination zygote",
+    "warren.broker.reasons": "codes stored",
+    "warren.executor": "begin_notes disk errors fork_server handlers",
+    "warren.executor.fork_server": "confinement fork_server frames interpreter "
+    "job_main linux output process_state script_process termination zygote",
     "warren.executor.handlers": "context handler_registry outcomes",
 }
 
