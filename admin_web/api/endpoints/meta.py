@@ -4,12 +4,11 @@ from importlib import resources
 from typing import Any
 
 import msgspec
-from flask import current_app
+from flask import current_app, render_template
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
-from warren.admin_web.api.endpoints.description_page import description_page
 from warren.admin_web.api.openapi import document
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
@@ -66,7 +65,7 @@ class MetaEndpoints:
     def page(self, _call: Call | None) -> Reply:
         """Show this description as a page."""
         if not self._page:
-            self._page = description_page(_described()).encode()
+            self._page = _page_of(_described()).encode()
         policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
         headers = {"Content-Security-Policy": policy}
         return Reply(value=self._page, media=f"{HTML}; charset=utf-8", headers=headers)
@@ -95,3 +94,9 @@ class MetaEndpoints:
 
 def _described() -> dict[str, Any]:
     return document(current_app.extensions["warren_views"])
+
+
+def _page_of(described: dict[str, Any]) -> str:
+    return render_template(
+        "api/description.html", json=lambda value: msgspec.json.encode(value).decode(), **described
+    )
