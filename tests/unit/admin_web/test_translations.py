@@ -71,9 +71,13 @@ def templates() -> dict[str, str]:
 
 
 def test_no_text_stands_bare_in_a_template() -> None:
-    """Words between tags that go through no `_()` would be English for everybody."""
+    """Words between tags that go through no `_()` would be English for everybody.
+
+    The page of the API's description is in English, as that is.
+    """
     bare = {}
-    for name, text in templates().items():
+    console = {name: text for name, text in templates().items() if name != "description.html"}
+    for name, text in console.items():
         source = re.sub(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", "", text, flags=re.DOTALL)
         source = re.sub(r"<(code|svg|title)\b.*?</\1>", "", source, flags=re.DOTALL)
         found = [words.strip() for words in re.findall(r">([^<]*[A-Za-z]{3}[^<]*)<", source)]
