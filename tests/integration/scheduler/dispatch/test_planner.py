@@ -293,11 +293,10 @@ def test_ticks_that_grow_late_while_the_planner_waits_for_a_lock_are_skipped(
 
 def test_ticks_up_to_five_seconds_late_fire_at_once(cluster: Cluster) -> None:
     still = new_still(cluster, clock=MovedClock())
-    now_ms = cluster.now_ms()
     cluster.job("each", **EACH_SECOND)
     _sleep_all_schedulers(cluster, "each", seconds=4)
 
-    still.planner.run_round(now_ms)
+    still.planner.run_round(cluster.now_ms())
 
     assert cluster.skips() == []
     assert len(cluster.runs()) >= 8
