@@ -11,7 +11,8 @@ from prometheus_client.core import (
 )
 
 from warren.admin_web.console_services import ConsoleServices
-from warren.sql.metrics import counts, job_successes, open_incidents
+from warren.sql.alarms import incidents as incidents_table
+from warren.sql.metrics import counts, job_successes
 from warren.sql.metrics.counts import (
     ABOVE,
     DURATION_BOUNDS_MS,
@@ -82,7 +83,7 @@ def of_jobs(services: ConsoleServices) -> Iterator[Metric]:
         chosen = read(lambda session: job_successes.chosen_jobs(session, limit))
         for row in read(lambda session: job_successes.of_jobs(session, chosen)):
             successes.add_metric([row.app, row.job], row.succeeded_at / 1000)
-        for one in read(lambda session: open_incidents.of_jobs(session, chosen)):
+        for one in read(lambda session: incidents_table.open_counts(session, chosen)):
             incidents.add_metric([one.app, one.job, one.rule], one.number)
     yield successes
     yield incidents

@@ -1,13 +1,13 @@
 """Incidents: opened and closed by the watch, acknowledged by people."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import insert_or_ignore, modify
+from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.models import App, Incident, Job
 from warren.sql.rows import Query, fetch, query
 
@@ -166,3 +166,24 @@ def _listed() -> Query:
         .join(App, App.id == Incident.app_id, isouter=True)
         .join(Job, Job.id == Incident.job_id, isouter=True)
     )
+
+
+class IncidentCount(NamedTuple):
+    """The number of open incidents of a job by the rule that is broken."""
+
+    app: str
+    job: str
+    rule: str
+    number: int
+
+
+def open_counts(session: Session, job_ids: Iterable[int]) -> list[IncidentCount]:
+    """Return the open incidents of those of the jobs that have any."""
+    counted = query(IncidentCount, Incident, app=App.name, job=Job.name, number=func.count())
+    named = counted.join(Job, Job.id == Incident.job_id).join(App, App.id == Job.app_id)
+    is_open = named.where(Incident.is_open == 1).group_by(App.name, Job.name, Incident.rule)
+    return [
+        row
+        for chunk in chunks(job_ids)
+        for row in fetch(session, IncidentCount, is_open.where(Incident.job_id.in_(chunk)))
+    ]
