@@ -125,6 +125,31 @@ class Client:
         planned = self.trigger(job, param, addresses=addresses, key=key)
         return self.wait(planned["id"], timeout=timeout)
 
+    def rerun(
+        self,
+        run_id: int,
+        *,
+        current: bool = False,
+        children: bool = True,
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Run an ended run again for its due time; return the planned run.
+
+        Args:
+            run_id: the run to repeat, with its param and its version of the script.
+            current: take the job's param and script as they are now.
+            children: let a success trigger the job's children, as the first run would have.
+            key: as for `trigger`.
+
+        Raises:
+            ApiError: the run is still open, its job or version is gone, or see `trigger`.
+
+        """
+        body = {"current": current, "children": children}
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        found, _ = self._call("POST", f"/runs/{int(run_id)}/rerun", _json(body), headers)
+        return dict(found)
+
     def wait(self, run_id: int, *, timeout: float | None = None) -> dict[str, Any]:
         """Wait until a run's whole tick is over; return the run. Raises the same as `run`."""
         end_at = None if timeout is None else time.monotonic() + timeout

@@ -4,11 +4,13 @@ import difflib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.catalogue import Catalogue
 from warren.broker.reasons.codes import Reason, Why
+from warren.scheduler.expectations.expectations import shown
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules import registry
 from warren.scheduler.views.process_view import read_catalogues
@@ -18,6 +20,8 @@ from warren.sql.registry.presence import state
 
 #: Names that are compared with mistyped ones at most, which takes a second.
 MOST_COMPARISONS = 20_000
+#: Due times among which a pause is looked for: a week of an hourly schedule.
+DUE_TIMES_LOOKED_AT = 170
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class HandlerCheck:
 def job_warnings(session: Session, spec: JobSpec, now_ms: int) -> list[str]:
     """Return what is suspicious about a job, in English."""
     handler = HandlerCheck.read(session, [spec.app], now_ms).of(spec)
-    return [*([str(handler)] if handler else ()), *_others(spec)]
+    return [*([str(handler)] if handler else ()), *_others(spec, now_ms)]
 
 
 def file_warnings(
@@ -103,7 +107,7 @@ def file_warnings(
     for spec in specs:
         name, handler = f"{spec.app}/{spec.name}", check.of(spec)
         found += [(name, str(handler))] if handler else []
-        found += [(name, words) for words in _others(spec)] if name in changed else []
+        found += [(name, words) for words in _others(spec, now_ms)] if name in changed else []
     return found
 
 
@@ -115,7 +119,7 @@ def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
     return [f"job {names[0]!r}{_more(names)}: {words}" for words, names in jobs.items()]
 
 
-def _others(spec: JobSpec) -> list[str]:
+def _others(spec: JobSpec, now_ms: int) -> list[str]:
     found = []
     if hint := registry.hint(spec.schedule_kind, spec.schedule_value):
         found.append(hint)
@@ -123,7 +127,28 @@ def _others(spec: JobSpec) -> list[str]:
         found.append(
             f"longest '{spec.expect.longest}' is watched once the job has {USUAL_LEAST} successes"
         )
+    if pause := _longer_pause(spec, now_ms):
+        found.append(
+            f"success_every '{spec.expect.success_every}' is shorter than a pause of the schedule, "
+            f"{shown(pause // 1_000)}: each such pause opens an incident"
+        )
     return found
+
+
+def _longer_pause(spec: JobSpec, now_ms: int) -> int | None:
+    """Return the longest time between the next due times if no success can be expected in it."""
+    every_ms = spec.expect.success_every_ms
+    if not every_ms or not registry.has_schedule(spec.schedule_kind):
+        return None
+    due_times = registry.first_fires(
+        spec.schedule_kind,
+        spec.schedule_value,
+        now_ms=now_ms,
+        count=DUE_TIMES_LOOKED_AT,
+        timezone=spec.timezone or "UTC",
+    )
+    longest_ms = max((after - before for before, after in pairwise(due_times)), default=0)
+    return longest_ms if longest_ms > every_ms else None
 
 
 def _more(names: Sequence[str]) -> str:

@@ -191,6 +191,21 @@ def test_a_run_is_waited_for_and_its_failure_raised(rows: Rows, client: Client) 
     assert "FAILED: so it went" in str(failed)
 
 
+def test_a_run_is_run_again_once_for_its_due_time(
+    rows: Rows, client: Client, path: Unreliable
+) -> None:
+    failed = rows.run(1, 10**12, status="FAILED")
+    path.spoiled = [(0, "")]
+
+    planned = client.rerun(failed)
+
+    assert (planned["rerun_of"], planned["kind"]) == (failed, "RERUN")
+    with rows.database.engine.connect() as connection:
+        assert connection.scalar(select(func.count()).where(Run.rerun_of == failed)) == 1
+    with pytest.raises(ApiError, match="still"):
+        client.rerun(planned["id"])
+
+
 def test_a_run_that_takes_too_long_goes_on(client: Client) -> None:
     planned = client.trigger("reports/nightly")
 

@@ -60,3 +60,21 @@ def test_an_expectation_that_needs_a_history_says_when_it_begins_to_be_watched(
     database.close()
 
     assert told == ["longest '3 x usual' is watched once the job has 5 successes"]
+
+
+def test_a_success_that_pauses_of_the_schedule_forbid_is_told(sqlite_schema_url: str) -> None:
+    script = JobSpec(name="x", app="reports", script_language="shell", schedule_kind="CRON")
+    database = Database(sqlite_schema_url)
+
+    def told(cron: str, every: str) -> list[str]:
+        spec = replace(script, schedule_value=cron, expect=Expectations(success_every=every))
+        return database.read(lambda session: job_warnings(session, spec, 0))
+
+    weekdays = "0 0 2 ? * MON-FRI"
+    line = (
+        "success_every '26h' is shorter than a pause of the schedule, 72h: "
+        "each such pause opens an incident"
+    )
+    assert told(weekdays, "26h") == [line]
+    assert told(weekdays, "74h") == told("0 0 2 * * ?", "26h") == []
+    database.close()
