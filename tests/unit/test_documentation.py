@@ -126,7 +126,7 @@ class TestPages:
 
     @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md"])
     def test_handlers_can_be_loaded(self, name: str, tmp_path: Path) -> None:
-        [text] = documentation.blocks(PAGES[name], "python")
+        text, *_ = documentation.blocks(PAGES[name], "python")
         (tmp_path / "documented_handlers.py").write_text(text)
 
         assert list(load_handlers([str(tmp_path / "documented_handlers.py")])) == ["report.daily"]

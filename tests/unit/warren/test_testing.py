@@ -1,0 +1,110 @@
+"""`warren.testing.run`: a handler's run in a test, as a job process would end it."""
+
+import asyncio
+import logging
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from warren import JobContext, job
+from warren.testing import Done, run
+
+
+@job("orders.load")
+def load(context: JobContext) -> str:
+    context.log("loading %s", context.param)
+    sys.stdout.write(f"shard {context.shard_index} of {context.shard_total}\n")
+    logging.getLogger("orders").info("attempt %d", context.attempt)
+    return f"{context.scheduled_at:%d %H}"
+
+
+def test_a_run_has_what_its_test_says_and_tells_how_it_ended() -> None:
+    done = run(load, param="x", at="2026-12-01T02:00Z", attempt=2, shard=(1, 3), kind="RETRY")
+
+    assert (done.outcome, done.message, done.returned, done.error) == (
+        "SUCCEEDED",
+        "01 02",
+        "01 02",
+        None,
+    )
+    assert [line.partition(" INFO ")[2] or line for line in done.lines] == [
+        "loading x",
+        "shard 1 of 3",
+        "attempt 2",
+    ]
+
+
+def test_a_due_time_is_in_utc_and_now_by_default() -> None:
+    def due(context: JobContext) -> str:
+        return context.scheduled_at.isoformat()
+
+    assert run(due, at="2026-12-01T02:00+08:00").message == "2026-11-30T18:00:00+00:00"
+    assert datetime.fromisoformat(run(due).message) <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("raised", "outcome", "message"),
+    [
+        (ValueError("no orders"), "FAILED", "ValueError: no orders"),
+        (SystemExit(0), "SUCCEEDED", ""),
+        (SystemExit(3), "FAILED", "sys.exit(3)"),
+    ],
+)
+def test_what_a_handler_raises_ends_its_run_as_in_an_executor(
+    raised: BaseException, outcome: str, message: str
+) -> None:
+    def handler(_context: JobContext) -> None:
+        raise raised
+
+    done = run(handler)
+
+    assert (done.outcome, done.message.splitlines()[:1]) == (outcome, [message] if message else [])
+    assert done.error is raised
+
+
+def test_a_failure_that_the_handler_caught_is_one() -> None:
+    def handler(context: JobContext) -> str:
+        try:
+            context.fail("no orders at all")
+        except Exception:  # noqa: BLE001 - as handlers do
+            return "fine"
+
+    assert run(handler).message == "no orders at all"
+
+
+def test_a_coroutine_is_awaited() -> None:
+    async def handler(_context: JobContext) -> int:
+        await asyncio.sleep(0)
+        return 3
+
+    async def inside() -> Done:
+        return run(handler)
+
+    done = run(handler)
+    assert (done.returned, done.message) == (3, "3")
+    with pytest.raises(RuntimeError, match="outside an event loop"):
+        asyncio.run(inside())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"at": "2026-12-01T02:00"}, "with its zone, got: '2026-12-01T02:00'"),
+        ({"at": "tomorrow"}, "expected at to be like 2026-12-01T02:00Z"),
+        ({"shard": (3, 3)}, r"expected shard to be like \(0, 3\), got: \(3, 3\)"),
+        ({"attempt": -1}, "expected attempt to be 0 or more, got: -1"),
+    ],
+)
+def test_wrong_values_are_refused_with_one_line(wrong: dict[str, object], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        run(load, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_test_stays_as_it_was() -> None:
+    root = logging.getLogger()
+    before = sys.stdout, root.level, list(root.handlers)
+
+    run(load)
+
+    assert (sys.stdout, root.level, list(root.handlers)) == before

@@ -1,0 +1,154 @@
+"""Runs handlers in tests, in the test's own process and without services.
+
+    from warren.testing import run
+
+    def test_the_load_skips_a_holiday() -> None:
+        done = run(load, param="2026-12-25")
+        assert done.outcome == "SUCCEEDED"
+        assert done.message == "0 rows"
+
+An executor runs handlers in job processes of their own, which know nothing of what a test patches.
+"""
+
+import asyncio
+import inspect
+import io
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from warren.broker.messages.values import Outcome
+from warren.executor.fork_server.output import LineHandler
+from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
+from warren.executor.handlers.outcomes import describe, text_of
+
+Handler = Callable[[JobContext], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a run ended.
+
+    `outcome` is "SUCCEEDED" or "FAILED", `message` the run's message as the console would show it.
+    `returned` is what the handler returned, None if it raised; `error` what it raised. `lines` is
+    the run's log: what was printed, and log records of INFO and above.
+    """
+
+    outcome: str
+    message: str
+    lines: list[str]
+    returned: Any = None
+    error: BaseException | None = None
+
+
+def run(
+    handler: Handler,
+    *,
+    param: str = "",
+    at: str | datetime | None = None,
+    attempt: int = 0,
+    shard: tuple[int, int] = (0, 1),
+    kind: str = "MANUAL",
+) -> Done:
+    """Call a handler as a job process would, and return how its run ended.
+
+    Args:
+        handler: the function that `@job` declares; `async def` too. Its `init` and `destroy` are
+            not called.
+        param: the run's param.
+        at: the due time, such as "2026-12-01T02:00Z"; None = now.
+        attempt: 0 for the first one, 1 for its first retry.
+        shard: index and number of shards, such as (0, 3).
+        kind: what the run came from, such as "CRON" or "RETRY".
+
+    Raises:
+        ValueError: `at` has no zone, or there is no such attempt or shard.
+        RuntimeError: an `async def` handler is to run while an event loop runs in this thread.
+
+    """
+    index, total = shard
+    if not 0 <= index < total:
+        raise ValueError(f"expected shard to be like (0, 3), got: {shard!r}")
+    if attempt < 0:
+        raise ValueError(f"expected attempt to be 0 or more, got: {attempt!r}")
+    context = JobContext(
+        job_id=1,
+        run_id=1,
+        attempt=attempt,
+        kind=kind,
+        param=param,
+        shard_index=index,
+        shard_total=total,
+        scheduled_at=_instant(at),
+    )
+    output = io.StringIO()
+    returned, error = None, None
+    with redirect_stdout(output), redirect_stderr(output), _logged():
+        try:
+            returned = handler(context)
+            if inspect.isawaitable(returned):
+                returned = _awaited(returned)
+            message = text_of(returned)
+            outcome = Outcome.SUCCEEDED
+        except (KeyboardInterrupt, _RunningLoop):
+            raise
+        except BaseException as raised:  # noqa: BLE001 - whatever a handler raises ends its run only
+            returned, error = None, raised
+            ending = describe(raised)
+            outcome, message = ending.outcome, str(ending.message)
+    if context.failures and not isinstance(error, JobStopped):
+        ending = describe(JobFailed(context.failures[-1]))
+        outcome, message = ending.outcome, str(ending.message)
+    return Done(
+        outcome=outcome.name,
+        message=message,
+        lines=output.getvalue().splitlines(),
+        returned=returned,
+        error=error,
+    )
+
+
+class _RunningLoop(RuntimeError):
+    """An event loop runs already in this thread."""
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    """Write log records as lines of the run's log."""
+    root, handler = logging.getLogger(), LineHandler()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(min(level, logging.INFO))
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+
+
+def _instant(at: str | datetime | None) -> datetime:
+    if at is None:
+        return datetime.now(UTC)
+    try:
+        instant = at if isinstance(at, datetime) else datetime.fromisoformat(at)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise ValueError(f"expected at to be like 2026-12-01T02:00Z, with its zone, got: {at!r}")
+    return instant.astimezone(UTC)
+
+
+def _awaited(value: Awaitable[Any]) -> Any:
+    async def complete() -> Any:
+        return await value
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(complete())
+    if inspect.iscoroutine(value):
+        value.close()
+    raise _RunningLoop("expected run() to be called outside an event loop: use a plain test")
