@@ -1,6 +1,6 @@
-"""How a boot of an executor is named.
+"""What identifies a boot of an executor, and the host's clock that boots are timed by.
 
-The clock of deadlines between processes: its seconds also pass while the host is suspended.
+Small on purpose: everything that names or times an executor imports it, and it imports nothing.
 """
 
 import time
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 def boot_seconds() -> float:
-    """Return seconds since the host's start; they never jump."""
+    """Return the seconds since the host booted; they never jump, and also pass while it sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -1,6 +1,6 @@
-"""Catalogues as they travel: as bytes with a fingerprint, cut until they fit into a message.
+"""Catalogues as they travel: bytes with a fingerprint, cut until they fit into a message.
 
-None is refused: a program with too many handlers, or with a book for a docstring, works as others.
+No catalogue is refused: a program with too many handlers or very long docstrings works like others.
 """
 
 import hashlib
@@ -11,14 +11,14 @@ import msgspec
 from warren.broker.errors import Malformed
 from warren.broker.messages.catalogue import HANDLER_LIMIT, Catalogue, HandlerFacts
 
-#: Bytes of a catalogue at most; the rest of its message needs far less than 100,000.
+#: The largest catalogue, in bytes; the rest of its message needs far less than 100,000.
 CATALOGUE_BYTES = 900_000
-#: Characters to which what is said about handlers is cut first.
+#: Characters to which the descriptions of handlers are cut first.
 SHORT_ABOUT = 60
 
 
 class Told:
-    """A catalogue as it is told: its bytes, at most CATALOGUE_BYTES, and their fingerprint."""
+    """An encoded catalogue: its bytes, at most CATALOGUE_BYTES, and their fingerprint."""
 
     __slots__ = ("contents", "fingerprint")
 
@@ -28,7 +28,7 @@ class Told:
 
 
 def fitted(catalogue: Catalogue) -> bytes:
-    """Return a catalogue as JSON that fits into a message, cut as little as it takes."""
+    """Return a catalogue as JSON, cut only as much as it takes to fit into a message."""
     catalogue = _with_first(catalogue, HANDLER_LIMIT)
     return next(
         body
@@ -62,9 +62,9 @@ _decoder = msgspec.json.Decoder(Catalogue)
 
 def _shorter_and_shorter(catalogue: Catalogue) -> Iterator[Catalogue]:
     yield catalogue
-    yield _with_each(catalogue, lambda one: _with_about(one, SHORT_ABOUT))
-    yield _with_each(catalogue, lambda one: _with_about(one, 0))
-    named = _with_each(catalogue, lambda one: HandlerFacts(name=one.name))
+    yield _with_each(catalogue, lambda handler: _with_about(handler, SHORT_ABOUT))
+    yield _with_each(catalogue, lambda handler: _with_about(handler, 0))
+    named = _with_each(catalogue, lambda handler: HandlerFacts(name=handler.name))
     count = len(named.handlers)
     while True:
         yield _with_first(named, count)
@@ -75,8 +75,8 @@ def _with_each(catalogue: Catalogue, change: Callable[[HandlerFacts], HandlerFac
     return msgspec.structs.replace(catalogue, handlers=tuple(map(change, catalogue.handlers)))
 
 
-def _with_about(handler: HandlerFacts, most: int) -> HandlerFacts:
-    return msgspec.structs.replace(handler, about=handler.about[:most])
+def _with_about(handler: HandlerFacts, length: int) -> HandlerFacts:
+    return msgspec.structs.replace(handler, about=handler.about[:length])
 
 
 def _with_first(catalogue: Catalogue, count: int) -> Catalogue:

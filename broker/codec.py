@@ -1,8 +1,7 @@
-"""Converts messages to bytes and back, as JSON. Refuses everything but exactly a known message.
+"""Converts messages to JSON and back, and refuses whatever is not exactly a known message.
 
-Several triggers for one boot in one message: confirmed, returned and redelivered together.
-
-Each is encoded and decoded separately, so that an unreadable one does not affect the others.
+Several triggers for one boot can share a message, and are then confirmed, returned and redelivered
+together. Each is encoded by itself, so an unreadable one does not affect the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +16,9 @@ from warren.broker.messages.values import Message
 
 #: Version of the wire format; messages of other versions are refused.
 VERSION = "2"
-#: Bytes of a body at most, in both directions.
+#: The largest body, in bytes, in both directions.
 BODY_LIMIT = 1_000_000
-#: Bytes of all headers at most; ours have fewer than 1,000.
+#: The most bytes of headers; ours have fewer than 1,000.
 HEADER_LIMIT = 8_000
 
 _encoder = msgspec.json.Encoder()
@@ -63,7 +62,7 @@ def _decoder(expect: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(expect)
 
 
-#: Triggers in one message at most, and their bytes; a longer trigger is sent alone.
+#: The most triggers in one message, and the most bytes; a longer trigger is sent alone.
 PACK_TRIGGERS = 50
 PACK_BYTES = 256_000
 
@@ -87,12 +86,12 @@ def stretches(sizes: Sequence[int], limit: int) -> Iterator[slice]:
 
 
 def unpacked(message: Trigger | Triggers, size: int) -> Iterator[tuple[Trigger | Malformed, int]]:
-    """Yield each trigger, or its error, with its bytes; `size` is that of the message."""
+    """Yield each trigger, or why it is unreadable, with its size; `size` is the message's."""
     if isinstance(message, Trigger):
         yield message, size
         return
-    for one in message.triggers:
-        body = bytes(one)
+    for raw in message.triggers:
+        body = bytes(raw)
         try:
             yield decode(body, Trigger), len(body)
         except Malformed as error:

@@ -3,12 +3,11 @@
     master secret (schedulers, consoles)
       └─ app key (its executors; `warren secrets app NAME`)      app_key
            └─ key of one direction and one executor              Sealer
-      ├─ fingerprint, which tells whether two processes have the same secret
+      ├─ fingerprint: do two processes have the same secret?
       └─ key of an app's webhooks (their receivers; `warren secrets webhook NAME`)
 
-A process may hold two master secrets, or two keys of an app, at a time. It then signs with both and
-accepts signatures by either. So keys can be changed one process at a time, in any order, without an
-interruption.
+A process may hold two master secrets, or two keys of an app. It then signs with both and accepts
+signatures by either, so keys can be changed one process at a time, in any order, without downtime.
 """
 
 import base64
@@ -20,8 +19,8 @@ from warren.broker.topology import check_app
 #: The app of messages that schedulers send to themselves.
 NO_APP = ""
 _SALT = b"warren"
-#: HKDF's number of the first block; a key is one block of SHA-256, so only one is needed.
-_FIRST = b"\x01"
+#: HKDF's block counter; a key is one block of SHA-256, so the first is enough.
+_BLOCK_1 = b"\x01"
 
 
 class Keys(Protocol):
@@ -42,9 +41,9 @@ class ClusterKeys:
         return tuple(_of_app(secret, app).encode() for secret in self._secrets)
 
     def fingerprints(self, cluster_id: str) -> tuple[str, ...]:
-        """Return what tells whether another process of a cluster has the same secret, per secret.
+        """Return a fingerprint of each secret, equal in all processes of a cluster that hold it.
 
-        64 hexadecimal digits each, of which nothing else can be computed.
+        Each has 64 hexadecimal digits and reveals nothing else about the secret.
         """
         info = f"fingerprint/{cluster_id}"
         return tuple(derived_key(secret.encode(), info).hex() for secret in self._secrets)
@@ -59,7 +58,7 @@ class AppKeys:
 
     def __init__(self, app: str, key: str, previous: str | None = None) -> None:
         self._app = check_app(app)
-        self._keys = tuple(one.encode() for one in (key, previous) if one)
+        self._keys = tuple(text.encode() for text in (key, previous) if text)
 
     @classmethod
     def derived(cls, app: str, secret: str, previous: str | None = None) -> "AppKeys":
@@ -94,7 +93,7 @@ def webhook_secret(secret: str, app: str) -> str:
 def derived_key(key: bytes, info: str) -> bytes:
     """Return a key for one purpose, derived by HKDF-SHA256 (RFC 5869)."""
     text = info.encode(errors="surrogatepass")  # untrusted input must not raise here
-    return hmac.digest(hmac.digest(_SALT, key, "sha256"), text + _FIRST, "sha256")
+    return hmac.digest(hmac.digest(_SALT, key, "sha256"), text + _BLOCK_1, "sha256")
 
 
 def _of_app(secret: str, app: str) -> str:

@@ -1,7 +1,7 @@
 """Questions to executors and their answers, many at once.
 
     ask()  ─> warren.ask ─> a boot's command queue ─> executor ─> warren.answer.<node> ─> ask()
-    post() ─> the same, for who does not wait: the listener calls back
+    post() ─> the same without waiting: the listener calls back
 
 An answer counts if it is signed by the app and address that were asked, names the boot that was
 asked, and arrives while the asker still waits. Everything else is dropped.
@@ -27,7 +27,7 @@ from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publi
 
 log = structlog.get_logger()
 
-#: How far off an executor's clock may be before it considers a question expired.
+#: How far an executor's clock may be ahead before it takes a question for expired.
 CLOCK_MARGIN_SECONDS = 5.0
 #: How often to forget questions whose time is up.
 _TAKE_SECONDS = 5.0
@@ -77,8 +77,8 @@ class Requester:
     ) -> list[Answer | None]:
         """Return each question's answer, in the order given; None for one that got none.
 
-        A question that reaches no queue, or that no broker took, is answered by None at once;
-        the others are waited for until all are answered or time runs out.
+        A question that reached no queue, or was not confirmed, is not waited for; the others are,
+        until all are answered or time runs out.
 
         Raises:
             ValueError: a name that is no app, address or boot id.
@@ -193,9 +193,9 @@ class Requester:
             posted = [self._accept(app, answer) for app, answer in answers]
             self._changed.notify_all()
         # Without the lock: the callback may take another lock, under which it posts questions.
-        for tell in posted:
-            if tell is not None:
-                _tell(tell)
+        for pass_on in posted:
+            if pass_on is not None:
+                _call(pass_on)
 
     def _forget_overdue(self) -> None:
         now = self._clock()
@@ -205,13 +205,16 @@ class Requester:
                 del self._open[question_id]
 
     def _accept(self, app: str, answer: Answer) -> Callable[[], None] | None:
-        """Note an answer; return what tells it to who does not wait for it."""
+        """Record an answer; return the call that passes it on if it was posted for."""
         pending = self._open.get(answer.question_id)
         if pending is None:
             log.debug("answer_ignored", address=answer.address, reason="nobody waits for it")
         elif (app, answer.address, answer.boot_id) != pending.boot:
             log.warning(
-                "answer_ignored", app=app, address=answer.address, reason="another one was asked"
+                "answer_ignored",
+                app=app,
+                address=answer.address,
+                reason="another executor was asked",
             )
         elif pending.on_answer is None:
             pending.answer = pending.answer or answer
@@ -221,9 +224,9 @@ class Requester:
         return None
 
 
-def _tell(tell: Callable[[], None]) -> None:
+def _call(pass_on: Callable[[], None]) -> None:
     try:
-        tell()
+        pass_on()
     except Exception:  # one asker's failure must not cost another its answer
         log.exception("answers_failed")
 
@@ -231,8 +234,8 @@ def _tell(tell: Callable[[], None]) -> None:
 class _Pending:
     """The boot that was asked, and its answer once there is one.
 
-    Of a posted question, `on_answer` is told the answer, and `give_up_at` is the monotonic time
-    after which it is forgotten.
+    Of a posted question, `on_answer` is called with the answer, and `give_up_at` is the monotonic
+    time after which it is forgotten.
     """
 
     def __init__(

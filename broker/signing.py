@@ -1,4 +1,4 @@
-"""Signs messages and verifies them: nobody without the app's key can send or redirect any.
+"""Signs and verifies messages: without the app's key nobody can forge or redirect one.
 
     key  = HKDF-SHA256(app's key, info = version, direction, executor's address)
     mac  = HMAC-SHA256(key, type, cluster, routing key, expiry, app, address, body)
@@ -22,15 +22,15 @@ from warren.broker.messages.to_scheduler import Canary, Heartbeat
 from warren.broker.messages.values import Message
 from warren.broker.transport import Delivery, Outgoing
 
-#: Keys kept derived; an executor more than that costs some 20 µs a message.
+#: Derived keys that are kept; with more executors than that, a message costs some 20 µs more.
 KEY_CACHE_SIZE = 4_096
 
 _HEADERS = ("type", "cluster", "expiry", "app", "address", "mac")
 _EXPIRY_DIGITS = 16
-#: Signatures that one message may have.
-_SIGNATURES = 2
-#: Whose messages have version 1.
-_OLDER = "an older Warren with another signature scheme: upgrade that process"
+#: The most signatures that one message may have.
+_MAX_SIGNATURES = 2
+#: Who sends messages of version 1.
+_OLD_VERSION = "an older Warren with another signature scheme: upgrade that process"
 
 
 class Direction(StrEnum):
@@ -60,7 +60,7 @@ class Sealer:
         return self._cluster
 
     def pin(self, cluster: str) -> None:
-        """From now on speak for, and listen to, this cluster only."""
+        """From now on seal messages for this cluster, and open only its messages."""
         self._cluster = cluster
 
     def seal(
@@ -78,11 +78,11 @@ class Sealer:
     ) -> Outgoing:
         """Return the message ready to publish, good for `valid_seconds` from now.
 
-        `app` and `address` are of the executor that it goes to or comes from; a scheduler's word
-        to itself has NO_APP.
+        `app` and `address` are those of the executor that it goes to or comes from; a scheduler's
+        message to itself has NO_APP.
 
         Raises:
-            ValueError: no key of this app is held here.
+            ValueError: this process has no key of this app.
             Malformed: the message is too large or holds text that is no Unicode.
 
         """
@@ -119,9 +119,9 @@ class Sealer:
     ) -> Any:
         """Return the message, of type `expect`, once everything about it is verified.
 
-        `app` and `address` are of the executor that the message must be to or from; None accepts
-        any, and then what the message says of its sender is what was proven. A message that does
-        not name its app is of the app that `app_of` tells.
+        `app` and `address` are those of the executor that the message must be to or from; None
+        accepts any, and then the sender that the message names is proven too. If a message does
+        not name its app, `app_of` does.
 
         Raises:
             Oversized: larger than any message; it is to be dropped, not dead-lettered.
@@ -148,7 +148,7 @@ class Sealer:
 
     def _prove(self, headers: dict[str, str], delivery: Delivery, direction: Direction) -> None:
         ours = self._macs(headers, direction, delivery.routing_key, delivery.body)
-        theirs = headers["mac"].split(",", _SIGNATURES)[:_SIGNATURES]
+        theirs = headers["mac"].split(",", _MAX_SIGNATURES)[:_MAX_SIGNATURES]
         if not any(hmac.compare_digest(a.encode(), _bytes(b)) for a in ours for b in theirs):
             raise Forged(
                 f"{headers['type'][:50]!r} of {headers['address'][:200]!r}, "
@@ -225,7 +225,7 @@ def _check_size(delivery: Delivery) -> None:
 
 def _check_version(version: object) -> None:
     if version != VERSION:
-        hint = f" ({_OLDER})" if version == "1" else ""
+        hint = f" ({_OLD_VERSION})" if version == "1" else ""
         text = f"expected version in header v to be {VERSION}, got: {str(version)[:50]!r}{hint}"
         raise Malformed(text)
 

@@ -33,11 +33,11 @@ class TraceContext(NamedTuple):
 
 
 def parsed(header: str | None) -> TraceContext | None:
-    """Return the content of a `traceparent`; None if it is invalid, and then to be ignored."""
-    found = _FORM.fullmatch((header or "").strip())
-    if found is None or (found[4] and header and header.strip().startswith("00")):
+    """Return the content of a `traceparent`; None if it is invalid and must be ignored."""
+    match = _FORM.fullmatch((header or "").strip())
+    if match is None or (match[4] and header and header.strip().startswith("00")):
         return None
-    return TraceContext(found[1], found[2], found[3])
+    return TraceContext(match[1], match[2], match[3])
 
 
 class RunTraces:

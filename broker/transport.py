@@ -4,6 +4,7 @@ It has two implementations, `rabbitmq` and `memory`, which pass the same conform
 methods may be called from any thread.
 """
 
+import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -28,7 +29,7 @@ class Delivery:
 
     `exchange` is where it was published, `user` the broker's account that published it, both
     verified by the broker. `user` is empty if the publisher did not set it. `header_bytes` is the
-    encoded size of all headers and properties, also of those that `headers` leaves out as no text.
+    encoded size of all headers and properties, including those that `headers` omits as not text.
     """
 
     queue: str
@@ -125,11 +126,11 @@ class Consumer(Protocol):
         """Make a waiting `take`, or else the next one, return at once."""
 
     def cancel(self) -> None:
-        """Have nothing more delivered; what has arrived can still be taken and settled."""
+        """Stop further deliveries; what has arrived can still be taken and settled."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the broker has confirmed that, or the connection is lost."""
+        """Whether the broker has confirmed `cancel`, or the connection is lost."""
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
@@ -221,3 +222,11 @@ class BrokerSettings:
     connect_timeout_seconds: float = 5
     backoff_seconds: tuple[float, float] = field(default=(0.2, 10.0))
     ca_file: str | None = None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is certainly this machine; names are not resolved."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

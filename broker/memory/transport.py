@@ -1,4 +1,4 @@
-"""The transport inside one process, for `warren up` and for tests: RabbitMQ's rules, no RabbitMQ.
+"""The transport inside one process, for `warren up` and tests: RabbitMQ's rules without RabbitMQ.
 
 Nothing survives the process. `MemoryBroker` can also play an unavailable or blocked RabbitMQ.
 """
@@ -127,7 +127,7 @@ class MemoryConsumer:
             self._mailbox.arrived.notify_all()
 
     def cancel(self) -> None:
-        """Have nothing more delivered; what has arrived can still be taken and settled."""
+        """Stop further deliveries; what has arrived can still be taken and settled."""
         with self._core.lock:
             self._mailbox.is_cancelled = True
 
@@ -167,19 +167,19 @@ class MemoryAdmin:
 
     def count_messages(self, queue: str) -> int | None:
         """Return how many messages are ready in a queue; None if there is no such queue."""
-        found = self._core.find(queue, self)
-        return None if found is None else self._core.count(found)
+        known = self._core.find(queue, self)
+        return None if known is None else self._core.count(known)
 
     def drain(self, queue: str, limit: int, handle: Callable[[Sequence[Delivery]], None]) -> int:
         """Take up to `limit` ready messages, give them to `handle`, ack them when it returns."""
-        found = self._core.find(queue, self)
-        taken = [] if found is None else self._core.take_ready(found, limit)
-        if found is None or not taken:
+        source = self._core.find(queue, self)
+        taken = [] if source is None else self._core.take_ready(source, limit)
+        if source is None or not taken:
             return 0
         try:
             handle([delivery_of(queue, stored, None) for stored in taken])
         except BaseException:
-            self._core.put_back(found, taken)
+            self._core.put_back(source, taken)
             raise
         return len(taken)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from warren.broker.messages.values import Address, AppName, BootId, Message, Natural
 
-#: Handlers that a catalogue names at most, and characters of what it says about each.
+#: The most handlers that a catalogue names, and the most characters that describe one.
 HANDLER_LIMIT = 10_000
 ABOUT_LIMIT = 200
 CODE_VERSION_LIMIT = 64
@@ -31,8 +31,8 @@ class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an executor can run.
 
-    `has_more`: it has other handlers too, which did not fit in. `languages` are those in which
-    scripts are allowed and whose interpreter was found, `missing` those without an interpreter.
+    `has_more`: it has other handlers too, which did not fit in. `languages`: scripts in them are
+    allowed and their interpreters were found; `missing`: allowed, but without an interpreter.
     """
 
     handlers: Annotated[tuple[HandlerFacts, ...], msgspec.Meta(max_length=HANDLER_LIMIT)] = ()
@@ -43,7 +43,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CatalogueAnswer(Message, frozen=True, kw_only=True):
-    """Answers a `Welcome` that asks for it; all schedulers hear it.
+    """Answers a `Welcome` that asks for it; all schedulers receive it.
 
     `contents` is the JSON of a `Catalogue`, whose fingerprint is that of these bytes.
     """

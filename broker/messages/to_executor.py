@@ -34,7 +34,7 @@ class Trigger(Message, frozen=True, kw_only=True):
     resent: bool = False
     #: When the run was routed to this boot; a copy of an older decision proves nothing either.
     routed_at_ms: Natural = 0
-    #: When the run was due; its report repeats it. 0: not told.
+    #: When the run was due; its report repeats it. 0: not given.
     due_at_ms: Natural = 0
     #: The run's trace, as in W3C Trace Context; empty: none.
     traceparent: str = ""

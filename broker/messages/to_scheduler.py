@@ -18,11 +18,11 @@ from warren.broker.messages.values import (
 )
 from warren.broker.reasons.codes import Why
 
-#: Lines that one answer to a search of a log names.
+#: The most lines that one answer to a search of a log names.
 FOUND_LIMIT = 500
-#: Reports in one message at most; an executor sends 100. All of a round are one transaction.
+#: The most reports in one message; an executor sends 100. All of a round are one transaction.
 REPORTS_LIMIT = 1_000
-#: Runs that one `WhichOpen` may name; an executor takes no further run while 20,000 wait.
+#: The most runs that one `WhichOpen` may name; an executor takes no more while 20,000 wait.
 OPEN_LIMIT = 50_000
 
 # -- answers ------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Finished(
 
     `alone_of_job` is the job's id if, according to the trigger, this run is its whole tick: no
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
-    `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not tell.
+    `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not say.
     """
 
     run_id: Natural
@@ -199,11 +199,11 @@ class Ailment(StrEnum):
     @classmethod
     def named(cls, name: str) -> Self | None:
         """Return the problem of a name, in any case; None if this version does not know it."""
-        return next((one for one in cls if one.value == name.upper()), None)
+        return next((ailment for ailment in cls if ailment.value == name.upper()), None)
 
     @property
     def why(self) -> Why:
-        """The words for it."""
+        """The reason that describes it."""
         return _AILMENTS[self]
 
     @property
@@ -226,7 +226,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
     do; 0 = the usual time. `triggers_per_message`: how many triggers it accepts in one message; an
     older executor accepts one. `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome`
-    repeats it. `catalogue`: the fingerprint of what it can run; empty: it does not tell, and may
+    repeats it. `catalogue`: the fingerprint of what it can run; empty: it does not say, and may
     run anything.
     """
 
@@ -244,8 +244,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
 
     @property
     def each_ailment(self) -> tuple[Ailment, ...]:
-        """The ailments, each once and in one order, however they were named."""
-        return tuple(one for one in Ailment if one in self.ailments)
+        """The ailments, each once, in the order of `Ailment`."""
+        return tuple(ailment for ailment in Ailment if ailment in self.ailments)
 
 
 class Goodbye(Message, frozen=True, kw_only=True):

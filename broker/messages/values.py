@@ -1,13 +1,13 @@
-"""What messages are made of: bounds, names, and the values that both sides know."""
+"""What messages consist of: bounds, names, and the values that both sides know."""
 
 from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
-#: Characters of a run's message at most; `cut_message` cuts longer texts with a mark.
+#: The longest message of a run, in characters; `cut_message` cuts longer texts and says so.
 MESSAGE_LIMIT = 50_000
-#: Bytes of the log's end that are sent with the result.
+#: How many bytes of the log's end are sent with the result.
 LOG_TAIL_BYTES = 4_096
 #: Largest number on the wire: what a double, and so every JSON parser, represents exactly.
 NUMBER_LIMIT = 2**53 - 1

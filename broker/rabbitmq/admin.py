@@ -1,8 +1,7 @@
-"""Declares and inspects queues on RabbitMQ.
+"""Declares, inspects, drains and deletes queues on RabbitMQ.
 
-Declares our exchanges and queues on RabbitMQ.
-
-Sends requests to RabbitMQ and waits for the answers, from any thread, with a timeout.
+Calls may come from any thread. Each sends a request to the link's thread and waits for the answer,
+with a timeout.
 """
 
 import threading
@@ -23,9 +22,11 @@ from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.topology import DEAD_LETTER_EXCHANGE, DEAD_QUEUE, EXCHANGES
 from warren.broker.transport import BrokerSettings, Delivery, Queue
 
-#: Owned by another connection; declared with other arguments.
+#: Reply codes: the queue belongs to another connection, or was declared with other arguments.
 _TOPOLOGY_CODES = (405, 406)
-
+#: How many times a quorum queue delivers a message before it is dead-lettered. Set explicitly, as
+#: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.
+DELIVERY_LIMIT = 200
 
 _LOST = ConnectionError("connection lost")
 
@@ -167,11 +168,6 @@ def _translate(what: str, error: Any) -> Exception:
     return BrokerUnavailable(text)
 
 
-#: How many times a quorum queue delivers a message before it is dead-lettered. Set explicitly, as
-#: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.
-DELIVERY_LIMIT = 200
-
-
 def declare_exchanges(channel: Any) -> None:
     """Declare every exchange of the topology as durable."""
     for name, kind in EXCHANGES.items():
@@ -298,7 +294,7 @@ class AmqpAdmin:
 
 
 class _Fetch:
-    """Gets messages one by one until there are enough or no more; runs in the link's thread."""
+    """Gets messages one by one, up to a limit; runs in the link's thread."""
 
     def __init__(self, question: Question, queue: str, limit: int) -> None:
         self.question = question

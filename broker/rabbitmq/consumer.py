@@ -1,10 +1,8 @@
-"""Consumes from RabbitMQ: deliveries arrive in the link's thread and are taken in any other.
+"""Consumes from RabbitMQ: deliveries arrive in the link's thread and can be taken in any thread.
 
-One queue of a consumer, on its own channel, so that its failures do not affect the others.
-
-Runs in the link's thread. The channel is closed if the queue does not exist (404), belongs to
-somebody else (405) or has other arguments (406). Then the channel is opened again and again; only
-the first failure is logged.
+Each queue of a consumer has its own channel, so its failures do not affect the others. RabbitMQ
+closes the channel if the queue does not exist (404), belongs to another connection (405) or has
+other arguments (406). The channel is then opened again and again; only the first failure is logged.
 """
 
 import threading
@@ -46,7 +44,10 @@ class Sink(Protocol):
 
 
 class Subscription:
-    """Consumes one queue while there is a connection, declaring it first if it is a Queue."""
+    """Consumes one queue while there is a connection, declaring it first if it is a Queue.
+
+    Everything but the constructor runs in the link's thread.
+    """
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class Subscription:
         self._sink.drop(self)
 
     def settle(self, epoch: int, acked: Sequence[int], rejected: Sequence[int]) -> None:
-        """Ack and reject deliveries; the longest run of oldest ones in a single ack."""
+        """Ack and reject deliveries; as many of the oldest as possible in a single ack."""
         channel = self._channel
         if epoch != self._epoch or channel is None or not channel.is_open:
             return
@@ -250,14 +251,16 @@ class AmqpConsumer:
             self._arrived.notify_all()
 
     def cancel(self) -> None:
-        """Have nothing more delivered; what has arrived can still be taken and settled."""
+        """Stop further deliveries; what has arrived can still be taken and settled."""
         self._is_cancelling = True
         self._link.call(self._cancel)
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the broker has confirmed that, or the connection is lost."""
-        return self._is_cancelling and all(one.is_idle for one in self._subscriptions)
+        """Whether the broker has confirmed `cancel`, or the connection is lost."""
+        return self._is_cancelling and all(
+            subscription.is_idle for subscription in self._subscriptions
+        )
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Settle deliveries whose effect is durable; a void tag is ignored."""
@@ -312,8 +315,9 @@ class AmqpConsumer:
     def drop(self, subscription: Subscription) -> None:
         """Forget a subscription's deliveries that nobody has taken."""
         with self._arrived:
-            kept = (one for one in self._buffer if _tag(one).subscription is not subscription)
-            self._buffer = deque(kept)
+            self._buffer = deque(
+                kept for kept in self._buffer if _tag(kept).subscription is not subscription
+            )
 
     def _declare_again(self) -> None:
         for subscription in self._subscriptions:
@@ -338,5 +342,5 @@ class AmqpConsumer:
 
 
 def _tag(delivery: Delivery) -> Tag:
-    assert isinstance(delivery.tag, Tag), "a delivery goes back to the consumer that gave it"
+    assert isinstance(delivery.tag, Tag), "a delivery is settled by the consumer that took it"
     return delivery.tag

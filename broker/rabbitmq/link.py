@@ -1,22 +1,24 @@
 """One connection to RabbitMQ and the thread that owns it; restored when it is lost.
 
 Everything in pika happens in that thread. Other threads only post callbacks (`call`), whose data
-belong to the link's owner. An error in a callback ends the connection, never the thread.
+belongs to the link's owner. An error in a callback ends the connection, never the thread.
 """
 
 import random
+import re
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import pika  # type: ignore[import-untyped]
 import structlog
 from pika.adapters.select_connection import IOLoop  # type: ignore[import-untyped]
 
-from warren.broker.rabbitmq.parameters import parameters_of
 from warren.broker.rabbitmq.reasons import reason_of
-from warren.broker.transport import BrokerSettings
+from warren.broker.transport import BrokerSettings, is_loopback
 
 log = structlog.get_logger()
 
@@ -25,6 +27,9 @@ STABLE_SECONDS = 2.0
 #: How long closing a link may take. A frozen broker does not answer, and then pika leaves the
 #: socket to the garbage collector.
 CLOSE_SECONDS = 1.0
+#: How long sent bytes may stay unacknowledged before the peer counts as gone; otherwise a pulled
+#: cable would be noticed only after two heartbeats.
+TCP_USER_TIMEOUT_MS = 8_000
 
 
 class LinkOwner(Protocol):
@@ -188,3 +193,60 @@ class Link:
                 loop.start()
         except Exception:
             log.exception("broker_link_failed", link=self._name)
+
+
+# -- pika's parameters, from our settings ------------------------------------------------------
+
+
+def parameters_of(settings: BrokerSettings, name: str) -> list[Any]:
+    """Return pika's parameters for each URL; `name` shows in the broker's list of connections.
+
+    Raises:
+        ValueError: a URL is not amqp or amqps, there is none, or the certificates are missing.
+
+    """
+    if not settings.urls:
+        raise ValueError("expected broker URLs to be at least one, got none")
+    return [_parameters(url, settings, name) for url in settings.urls]
+
+
+def warn_of_plaintext(settings: BrokerSettings) -> None:
+    """Log a warning for each URL that would send messages across a network unencrypted."""
+    for url in settings.urls:
+        parts = urlsplit(url)
+        if parts.scheme == "amqp" and not is_loopback(parts.hostname or ""):
+            log.warning("broker_link_unencrypted", host=parts.hostname)
+
+
+def without_password(url: str) -> str:
+    """Return a URL without its password."""
+    return re.sub(r"//([^:@/]*):.*@", r"//\1:***@", url)
+
+
+def _parameters(url: str, settings: BrokerSettings, name: str) -> Any:
+    if urlsplit(url).scheme not in {"amqp", "amqps"}:
+        raise ValueError(f"expected broker URL to be amqp(s)://…, got: {without_password(url)!r}")
+    try:
+        parameters = pika.URLParameters(url)
+    except Exception as error:
+        shown = without_password(url)
+        raise ValueError(f"expected broker URL to be amqp(s)://…, got: {shown!r}") from error
+    if urlsplit(url).scheme == "amqps":
+        parameters.ssl_options = pika.SSLOptions(_tls(settings), parameters.host)
+    parameters.heartbeat = settings.heartbeat_seconds
+    parameters.blocked_connection_timeout = settings.blocked_timeout_seconds
+    parameters.socket_timeout = settings.connect_timeout_seconds
+    parameters.stack_timeout = settings.connect_timeout_seconds
+    parameters.connection_attempts = 1
+    parameters.tcp_options = {"TCP_USER_TIMEOUT": TCP_USER_TIMEOUT_MS}
+    parameters.client_properties = {"connection_name": name, "product": "warren"}
+    return parameters
+
+
+def _tls(settings: BrokerSettings) -> ssl.SSLContext:
+    """Return a context that requires a certificate for the host in the URL."""
+    try:
+        return ssl.create_default_context(cafile=settings.ca_file)
+    except OSError as error:
+        text = f"expected broker certificates to be a PEM file, got: {settings.ca_file!r}"
+        raise ValueError(text) from error

@@ -1,4 +1,4 @@
-"""Message properties: those we send, and tolerant reading of those we receive."""
+"""The properties of messages: those that we send, and whatever strangers put into theirs."""
 
 from collections.abc import Mapping
 from typing import Any

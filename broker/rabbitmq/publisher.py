@@ -2,13 +2,12 @@
 
     publish() ─> waiting ─> (link's thread, at most WINDOW unconfirmed) ─> in flight ─> confirm
 
-A confirm is UNKNOWN if the connection or channel is lost before it arrives. Readiness is proven by
-a probe that must come back first, as a broker that is short of memory accepts connections and
-blocks only those that publish. More probes follow while no confirm comes by itself. So a publisher
-with nothing to send notices a broker's silence as soon as a busy one, and a silent broker is told
-from a queue that confirms nothing, such as a quorum queue that has lost its majority.
+A confirm is UNKNOWN if the connection or channel is lost before it arrives.
 
-The confirms of a batch, collected in the link's thread and awaited in another.
+A publisher is ready once a probe has come back: a broker that is short of memory accepts
+connections and blocks only those that publish. It sends more probes while no confirms arrive. So an
+idle publisher notices a silent broker as soon as a busy one does, and a silent broker is not
+confused with a queue that confirms nothing, such as a quorum queue without a majority.
 """
 
 import threading
@@ -24,6 +23,18 @@ from warren.broker.rabbitmq.properties import properties_of
 from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing
+
+log = structlog.get_logger()
+
+#: The most unconfirmed messages; more do not make it faster.
+WINDOW = 1_000
+#: Seconds until a lost channel is opened again.
+CHANNEL_RETRY_SECONDS = 0.5
+#: Seconds until the loss of a channel is logged again for the same reason.
+REPEAT_LOG_SECONDS = 60.0
+
+_PROBE_KEY = "probe"
+_ROUTING_KEY_LIMIT = 255
 
 
 class AmqpBatch:
@@ -54,19 +65,6 @@ class AmqpBatch:
         if not self._done.wait(timeout_seconds):
             self.is_given_up = True
         return [fate or Confirm.UNKNOWN for fate in self._fates]
-
-
-log = structlog.get_logger()
-
-#: Unconfirmed messages at most; more do not make it faster.
-WINDOW = 1_000
-#: Seconds until a lost channel is opened again.
-CHANNEL_RETRY_SECONDS = 0.5
-#: Seconds until the loss of a channel is logged again for the same reason.
-RETELL_SECONDS = 60.0
-
-_PROBE_KEY = "probe"
-_ROUTING_KEY_LIMIT = 255
 
 
 Item = tuple[AmqpBatch, int, Outgoing]
@@ -187,7 +185,7 @@ class AmqpPublisher:
         self._watch(self._channel)
 
     def _watch(self, channel: Any) -> None:
-        """Probe whenever nothing was confirmed for half the time that is silence, in a loop."""
+        """Probe, in a loop, whenever nothing was confirmed for half of `silent_seconds`."""
         if channel is not self._channel or not channel.is_open:
             return
         if len(self._in_flight) >= WINDOW:
@@ -198,9 +196,9 @@ class AmqpPublisher:
         self._link.call_later(self._silent_seconds / 4, lambda: self._watch(channel))
 
     def _forget_given_up(self) -> None:
-        """Let no messages fill the window whose confirms nobody awaits any more.
+        """Remove messages from the window whose confirms nobody awaits any more.
 
-        They may be in a queue that confirms nothing, and others must not wait for it.
+        They may be in a queue that confirms nothing; others must not wait for it.
         """
         given_up = [tag for tag, (batch, _) in self._in_flight.items() if batch.is_given_up]
         for tag in given_up:
@@ -232,10 +230,10 @@ class AmqpPublisher:
             self._link.call_later(CHANNEL_RETRY_SECONDS, self._open)
 
     def _complain(self, trouble: str) -> None:
-        """Log why a channel was closed; the same reason once in a while, not twice a second."""
-        told, told_at = self._trouble
+        """Log why a channel was closed; the same reason once a minute, not twice a second."""
+        last_trouble, logged_at = self._trouble
         now = time.monotonic()
-        if trouble != told or now - told_at >= RETELL_SECONDS:
+        if trouble != last_trouble or now - logged_at >= REPEAT_LOG_SECONDS:
             self._trouble = (trouble, now)
             log.warning("publisher_channel_lost", reason=trouble)
 
@@ -287,7 +285,7 @@ class AmqpPublisher:
         )
 
     def _silence_seconds(self) -> float:
-        """Return how long the broker has confirmed nothing, or let a first message wait for it."""
+        """Return for how long the broker has confirmed nothing, while something was unconfirmed."""
         return time.monotonic() - self._progress_at
 
     def _on_return(self, _channel: Any, _method: Any, properties: Any, _body: bytes) -> None:

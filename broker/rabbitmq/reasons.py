@@ -1,4 +1,4 @@
-"""Translates pika's errors into a few words for users."""
+"""Says in a few words why a connection could not be made or was lost, from pika's errors."""
 
 import ssl
 from collections.abc import Iterator

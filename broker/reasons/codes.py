@@ -1,11 +1,8 @@
-"""Every reason that executors and schedulers give, with its sentence.
-
-A new one needs a line here, code that gives it, and a translation in the catalogues.
-
-A reason as a value: a sentence and the facts for its placeholders.
+"""Every reason that executors and schedulers give: a sentence with placeholders for facts.
 
 `str` of a reason is the English sentence. To show it in another language, translate the sentence
-and fill in the same facts.
+and fill in the same facts. A new one needs a line here, code that gives it, and a translation in
+the catalogues.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +14,7 @@ class Sentence(Enum):
     """Base of codes: a member's value is its sentence, with placeholders like `%(name)s`."""
 
     def __init__(self, sentence: str) -> None:
-        self.sentence = sentence  # reading an enum's value takes three times as long
+        self.sentence = sentence  # reading `value` takes three times as long
 
     def __call__(self, **facts: "Fact") -> "Reason":
         """Return this reason with the facts of one case, one for each placeholder."""

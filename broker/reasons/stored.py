@@ -1,7 +1,7 @@
-"""Reasons as JSON, in messages and in rows, where the English text stands beside them.
+"""Reasons as JSON, in messages and in rows, which also hold the English text.
 
-Reading never fails: what is too long, is of another version or was made up counts as no reason, and
-then the text stands for itself.
+Reading never fails: what is too long, unknown to this version or made up is no reason, and then the
+English text is shown as it is.
 """
 
 import re

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
-from warren.broker.loopback import is_loopback
+from warren.broker.transport import is_loopback
 
 DATABASE, BROKER = "database", "broker"
 LINKS = (DATABASE, BROKER)

@@ -7,7 +7,7 @@ import threading
 import pika.exceptions
 import pytest
 
-from warren.broker.rabbitmq.parameters import parameters_of, without_password
+from warren.broker.rabbitmq.link import parameters_of, without_password
 from warren.broker.rabbitmq.properties import properties_of
 from warren.broker.rabbitmq.publisher import AmqpBatch
 from warren.broker.rabbitmq.reasons import reason_of
