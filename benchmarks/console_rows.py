@@ -21,7 +21,7 @@ PASSWORD = "only for measuring"
 EXECUTORS, DAYS = 50, 30
 DAY_MS = 86_400_000
 #: Runs per statement and transaction.
-AT_ONCE = 100_000
+BATCH_SIZE = 100_000
 #: The last runs are still open: so many running and planned ones.
 RUNNING, PLANNED = 300, 700
 #: The job with a script, and how many versions it has.
@@ -230,8 +230,8 @@ def _facts(size: Size, now_ms: int) -> _Facts:
 def _fill_runs(database: Database, size: Size, facts: _Facts, say: Callable[[str], None]) -> None:
     keys = list(_keys())
     _alter(database, [f"DROP KEY {name}" for name, _ in keys])
-    for first in range(1, size.runs + 1, AT_ONCE):
-        last = min(first + AT_ONCE - 1, size.runs)
+    for first in range(1, size.runs + 1, BATCH_SIZE):
+        last = min(first + BATCH_SIZE - 1, size.runs)
         _do(database, _RUNS, facts | {"first": first, "last": last})
         say(f"{last:,} of {size.runs:,} runs")
     say("indexes of runs are made")

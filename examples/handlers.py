@@ -1,4 +1,4 @@
-"""Example jobs with real work to do, for `make up` and as a start for your own.
+"""Example jobs with real work to do, for `make up` and as a starting point for your own.
 
 What a handler prints or logs goes into its run's log; what it returns is the run's message.
 """

@@ -146,6 +146,6 @@ def _with_executors(stack: Stack, count: int, ids: Sequence[int], runs: int) -> 
 
 
 def _are_there(stack: Stack, count: int) -> bool:
-    """Whether exactly this many are registered."""
+    """Whether exactly this many executors are registered."""
     kind = presence.EXECUTOR
     return len(stack.database.read(lambda s: presence.listing(s, kind, SIMULATED))) == count

@@ -1,1 +1,1 @@
-"""`make soak`: a cluster at work while things die, judged by a book of starts outside of it."""
+"""`make soak`: a working cluster under faults, judged by a record of starts kept outside of it."""

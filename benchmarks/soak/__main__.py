@@ -86,7 +86,7 @@ def _is_over(cluster: SoakCluster) -> bool:
 
 
 def _suffer(cluster: SoakCluster, faults: list[Fault], seconds: float) -> None:
-    """Make each fault happen at its time, and take it back at its end."""
+    """Begin each fault at its time, and end it."""
     makers, begun = Faults(cluster), time.monotonic()
     waiting, undone, sampled_at = list(faults), list[tuple[float, Undo]](), 0.0
     while (now := time.monotonic() - begun) < seconds:

@@ -1,4 +1,4 @@
-"""Makes the faults of the plan happen to a cluster, and takes them back."""
+"""Injects the planned faults into a cluster, and ends them."""
 
 import os
 import signal
@@ -26,11 +26,11 @@ Undo = Callable[[], object]
 
 
 def nothing() -> None:
-    """Take nothing back."""
+    """Do nothing: the fault needs no end."""
 
 
 class Faults:
-    """Begins faults; each returns how to take it back."""
+    """Begins faults; each returns the function that ends it."""
 
     def __init__(self, cluster: SoakCluster) -> None:
         self._cluster = cluster
@@ -63,7 +63,7 @@ class Faults:
         }
 
     def begin(self, fault: Fault) -> Undo:
-        """Make a fault happen; return what takes it back."""
+        """Begin a fault; return the function that ends it."""
         return self._makers[fault.kind](fault.target)
 
     # -- processes ----------------------------------------------------------------------------

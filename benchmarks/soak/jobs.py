@@ -1,4 +1,4 @@
-"""The jobs of a soak: a mix of all that a job can be, in as many copies as the rate asks for."""
+"""The jobs of a soak: every kind of job, in as many copies as the rate requires."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -50,7 +50,7 @@ class Fault:
 
 
 def plan(seed: int, seconds: float, every_seconds: float) -> list[Fault]:
-    """Return the faults of a soak; every kind comes once before one comes again.
+    """Return the faults of a soak; no kind repeats before all have occurred.
 
     None begins in the first or the last `every_seconds`.
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 _PIECE = 65_536
 #: The option for ends of connections that are not orderly.
-_AT_ONCE = struct.pack("ii", 1, 0)
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class Proxy:
@@ -31,7 +31,7 @@ class Proxy:
         listening.wait(10)
 
     def cut(self) -> None:
-        """Let nothing pass, and tell nobody: packets are dropped."""
+        """Drop all packets, silently."""
         self._call(self._open.clear)
 
     def slow(self, seconds: float) -> None:
@@ -47,7 +47,7 @@ class Proxy:
         self._call(self._end_links)
 
     def heal(self) -> None:
-        """Let everything pass again."""
+        """Pass everything on again, at once."""
         self.slow(0.0)
         self._call(self._open.set)
 
@@ -86,7 +86,7 @@ class Proxy:
             await self._open.wait()
             await self._link(reader, writer)
         except asyncio.CancelledError:
-            _linger_not(writer)
+            _reset_on_close(writer)
         except OSError:
             pass  # the other side does not answer
         finally:
@@ -103,7 +103,7 @@ class Proxy:
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                _linger_not(back)
+                _reset_on_close(back)
                 raise
             finally:
                 for way in ways:
@@ -121,6 +121,6 @@ class Proxy:
                 await target.drain()
 
 
-def _linger_not(writer: asyncio.StreamWriter) -> None:
-    """Have the end of a connection reset it."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+def _reset_on_close(writer: asyncio.StreamWriter) -> None:
+    """Make closing a connection reset it."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

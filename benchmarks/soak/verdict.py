@@ -1,4 +1,4 @@
-"""Judges a soak by its rows and the book of starts: pure, so that it can be judged itself."""
+"""Judges a soak by its rows and the book of starts: pure, so that it can be tested."""
 
 import math
 from collections import Counter, defaultdict
@@ -66,7 +66,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class Verdict:
-    """The counts, and a line for each thing that is wrong."""
+    """The counts, and a line for each fault found."""
 
     ticks: int
     runs: int

@@ -78,7 +78,7 @@ def definitions(vhost: str, apps: list[str], passwords: dict[str, str]) -> dict[
     """Return vhost, users and their permissions; each permission is a regular expression."""
     rights = {
         "scheduler": {"configure": r"^warren\.", "write": r"^warren\.", "read": r"^warren\."},
-        # What comes through warren.ask is a question to executors, or nothing.
+        # Executors treat whatever comes through warren.ask as a question, or ignore it.
         "console": {
             "configure": r"^warren\.answer\.console-",
             "write": r"^warren\.(ask$|answer\.console-)",

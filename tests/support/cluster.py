@@ -191,7 +191,7 @@ class Cluster:
     def pass_time(self, node: SchedulerNode, seconds: float) -> None:
         """Let time pass for a scheduler that is not started, as in a freeze; the rows stay young.
 
-        Meanwhile it hears of no executor.
+        It receives no heartbeats in that time.
         """
         self.clocks[id(node)].advance(seconds)
         for _ in range(AGREEING_SAMPLES + 1):

@@ -173,7 +173,7 @@ def signed_in(app: Flask, name: str) -> Visit:
 
 
 def once_of(page: str) -> str:
-    """Return the key by which a page's first form that has one is told from its copy."""
+    """Return the key that tells a page's first form with such a key from its copies."""
     found = re.search(r'name="once" value="([^"]+)"', page)
     assert found, page
     return found[1]

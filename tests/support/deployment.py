@@ -140,7 +140,7 @@ class Deployment:
         return [line for line in lines if all(word in line for word in words)]
 
     def end(self, commands: Collection[Command]) -> None:
-        """End commands at once and make sure that nothing of them is left."""
+        """End commands at once, and check that no process of theirs is left."""
         for command in commands:
             command.close()
         self._running = [command for command in self._running if command not in commands]

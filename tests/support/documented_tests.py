@@ -23,7 +23,7 @@ def table_lines(text: str) -> Iterator[list[str]]:
 
 
 def unproven(text: str) -> list[str]:
-    """Return the subject of each line without a test."""
+    """Return the subject of each line that names no test."""
     return [cells[0] for cells in table_lines(text) if not _TESTS.fullmatch(cells[-1])]
 
 

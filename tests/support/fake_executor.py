@@ -45,7 +45,7 @@ class FakeExecutor:
     """One boot of an executor; sends heartbeats and answers questions.
 
     It knows the runs that it took and reported on, as a real one does. `knowledge` says otherwise
-    for single runs, `is_forgetful` for all; `else_known` is its answer about every other run.
+    for single runs, `is_forgetful` for all; `else_known` is its answer about all other runs.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class Fate:
         self._struck = threading.Lock()
 
     def strike(self) -> None:
-        """Let it happen."""
+        """Carry it out."""
         if self._action in signal.Signals.__members__:
             if self._struck.acquire(blocking=False):
                 os.kill(os.getpid(), signal.Signals[self._action])

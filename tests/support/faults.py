@@ -27,7 +27,7 @@ TRIGGERS = "triggers"
 
 
 class MortalDatabase:
-    """A database that commits nothing any more after `die`.
+    """A database that commits nothing after `die`.
 
     `before_next_write` is called once, when the next write is asked for; `before_commit` and
     `after_commit` in each write, and may raise. `loses_next_answer`: the next write is committed

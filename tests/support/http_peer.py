@@ -1,4 +1,4 @@
-"""A remote executor that answers every call alike."""
+"""A remote executor that answers every call in the same way."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ OK = b'{"code":200,"msg":"Running"}'
 
 
 class Peer:
-    """A server that answers every request with the same bytes, and keeps what it was sent."""
+    """A server that answers every request with the same bytes, and keeps the requests."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer

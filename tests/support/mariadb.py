@@ -147,11 +147,11 @@ class PrivateMariaDB:
         self._server = self._service.pid_of(_PRODUCT.server)
 
     def stop(self) -> None:
-        """Stop cleanly: open transactions are rolled back, all data are written."""
+        """Stop cleanly: open transactions are rolled back, all data is written."""
         self._end_by(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it for good, at once, without writing its data."""
+        """End it at once and for good, without flushing its data."""
         service, self._service = self._service, None
         if service is not None:
             service.end()
@@ -161,7 +161,7 @@ class PrivateMariaDB:
         self._end_by(signal.SIGKILL)
 
     def heal(self) -> None:
-        """Have it run as it did at first, with its own options and no database of anybody."""
+        """Restore its first state: its own options, and no databases of tests."""
         if self.options:
             self.stop()
             self.options = ()

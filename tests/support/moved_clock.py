@@ -4,7 +4,7 @@ import time
 
 
 class MovedClock:
-    """A callable clock that stands; `now` is set by hand."""
+    """A callable clock that stands still; `now` is set by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -17,7 +17,7 @@ class MovedClock:
 
 
 class AdvancedClock:
-    """A callable clock that runs, and that tests put forward."""
+    """A callable clock that runs, and that tests can advance."""
 
     def __init__(self) -> None:
         self._ahead_seconds = 0.0

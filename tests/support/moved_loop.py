@@ -1,10 +1,10 @@
-"""An event loop whose clock tests move ahead."""
+"""An event loop whose clock tests can advance."""
 
 import asyncio
 
 
 class MovedLoop(asyncio.SelectorEventLoop):
-    """Its time goes on by itself, and by what it `skips` at once."""
+    """Its time runs by itself, and jumps by `skip`."""
 
     def __init__(self) -> None:
         self._skipped_seconds = 0.0
@@ -14,5 +14,5 @@ class MovedLoop(asyncio.SelectorEventLoop):
         return super().time() + self._skipped_seconds
 
     def skip(self, seconds: float) -> None:
-        """Let so much time have passed, as after a SIGSTOP."""
+        """Advance the clock by this much, as after a SIGSTOP."""
         self._skipped_seconds += seconds

@@ -1,6 +1,6 @@
 """Lets other users read the files that the tests run from, in a separate mount namespace.
 
-For example, nobody else can reach an interpreter below /root; outside the namespace that stays so.
+For example, nobody else can reach an interpreter below /root. Nothing changes outside of it.
 """
 
 import os

@@ -33,7 +33,7 @@ print(*(m.WORD for m in ({_IMPORTED})))
 
 
 def write_packages(folder: Path) -> Path:
-    """Write a package of each name, with modules like ours inside that nobody may import."""
+    """Write a package of each name, with modules like ours inside, which must never be imported."""
     for name in NAMES:
         (folder / name).mkdir(parents=True)
         for ours in (ROOT / name).iterdir():

@@ -35,7 +35,7 @@ async (source) => {
 
 
 def small_png(page: Page, taken: bytes) -> bytes:
-    """Return a picture as a PNG with a palette; `page` must have no content policy."""
+    """Return a picture as a PNG with a palette; `page` must not have a content security policy."""
     source = "data:image/png;base64," + base64.b64encode(taken).decode()
     found = page.evaluate(_REDUCE, source)
     width, height = found["width"], found["height"]

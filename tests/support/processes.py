@@ -25,7 +25,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process is alive; a zombie is not."""
+        """Whether this process, and not a later one with its id, is alive; a zombie is not."""
         now = find(self.pid)
         return now is not None and now.born == self.born and now.state not in "ZX"
 

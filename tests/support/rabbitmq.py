@@ -123,11 +123,11 @@ class PrivateRabbit:
         self._beam = self._service.pid_of("beam.smp")
 
     def stop(self) -> None:
-        """Stop cleanly: connections are closed, all data are written."""
+        """Stop cleanly: connections are closed, all data is written."""
         self._end_by(signal.SIGTERM)
 
     def close(self) -> None:
-        """End it for good, at once, without writing its data."""
+        """End it at once and for good, without flushing its data."""
         service, self._service = self._service, None
         if service is not None:
             service.end()
@@ -137,11 +137,11 @@ class PrivateRabbit:
         self._end_by(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop all that it does, with its connections open, until `thaw`."""
+        """Freeze it, with its connections open, until `thaw`."""
         stop(self.pid)
 
     def thaw(self) -> None:
-        """Have it go on."""
+        """Let it continue."""
         os.kill(self.pid, signal.SIGCONT)
 
     def wipe(self) -> None:
@@ -151,7 +151,7 @@ class PrivateRabbit:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def heal(self) -> None:
-        """Have it run as it did at first: no alarm, and nothing of those who used it."""
+        """Restore its first state: no alarm, and nothing that tests have left."""
         if self._service is None:
             self.start()
         self.thaw()

@@ -1,4 +1,4 @@
-"""Opens what a scheduler has sent to executors, and signs what no executor would send."""
+"""Opens messages from schedulers to executors, and signs messages that no executor would send."""
 
 import hmac
 import struct

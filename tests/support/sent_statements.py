@@ -1,6 +1,6 @@
-"""Records which statements go to MariaDB: SQLAlchemy counts many rows in turn as one.
+"""Records which statements go to MariaDB: SQLAlchemy counts a statement for many rows as one.
 
-Pings are left out, as a connection is pinged after a second without work, whatever follows.
+Pings are left out: a connection that was idle for a second is pinged, whatever follows.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """One RabbitMQ and one MariaDB for all processes of a test run.
 
-Whichever process needs one first starts it, under a lock on a file; the others attach to it by what
-that one wrote down. It belongs to the process that runs the tests, not to the worker that started
+Whichever process needs one first starts it, under a file lock, and writes down how to reach it for
+the others. It belongs to the process that runs the tests, not to the worker that started
 it, and ends with it, even by SIGKILL.
 """
 

@@ -31,7 +31,7 @@ def small_disk(folder: Path, size: int) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Use all free space of a folder's disk, as somebody else might; return the file."""
+    """Use up all free space of a folder's disk, as another program might; return the file."""
     path = folder / "somebody-elses"
     with path.open("wb", buffering=0) as file:
         try:

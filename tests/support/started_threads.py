@@ -1,10 +1,10 @@
-"""The threads that are alive and were not before."""
+"""The threads that have been started since some moment and are still alive."""
 
 import threading
 
 
 class StartedThreads:
-    """What has been started since this was made, and has not ended."""
+    """The threads started since this was created that have not ended."""
 
     def __init__(self) -> None:
         self._before = set(threading.enumerate())

@@ -193,7 +193,7 @@ class Rows:
 
 
 def told_in(load: str) -> Told | None:
-    """Return a catalogue with the handlers that a load names for tests."""
+    """Return a catalogue of the handlers that a load names, for tests."""
     try:
         names = json.loads(load)["handlers"]
     except (ValueError, KeyError, TypeError):
