@@ -156,14 +156,14 @@ class Requester:
         self, pending: Sequence["_Pending"], fates: Sequence[Confirm], deadline: float
     ) -> list[Answer | None]:
         awaited = [
-            one for one, fate in zip(pending, fates, strict=True) if fate is Confirm.CONFIRMED
+            asked for asked, fate in zip(pending, fates, strict=True) if fate is Confirm.CONFIRMED
         ]
         with self._changed:
             self._changed.wait_for(
-                lambda: all(one.answer is not None for one in awaited),
+                lambda: all(asked.answer is not None for asked in awaited),
                 max(0.0, deadline - self._clock()),
             )
-            return [one.answer for one in pending]
+            return [asked.answer for asked in pending]
 
     def _listen(self) -> None:
         while not self._closing.is_set():
@@ -200,7 +200,11 @@ class Requester:
     def _forget_overdue(self) -> None:
         now = self._clock()
         with self._changed:
-            overdue = [key for key, one in self._open.items() if one.give_up_at < now]
+            overdue = [
+                question_id
+                for question_id, pending in self._open.items()
+                if pending.give_up_at < now
+            ]
             for question_id in overdue:
                 del self._open[question_id]
 

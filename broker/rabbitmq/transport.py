@@ -50,10 +50,10 @@ class AmqpTransport:
     def check(self) -> None:
         """Raise BrokerUnavailable with the reason if no broker accepts a connection."""
         reasons = []
-        parameters = parameters_of(self._settings, "check")
-        for url, one in zip(self._settings.urls, parameters, strict=True):
+        candidates = parameters_of(self._settings, "check")
+        for url, parameters in zip(self._settings.urls, candidates, strict=True):
             try:
-                pika.BlockingConnection(one).close()
+                pika.BlockingConnection(parameters).close()
             except Exception as error:  # noqa: BLE001 - any error is the reason
                 reasons.append(f"{without_password(url)}: {reason_of(error)}")
             else:

@@ -59,9 +59,9 @@ def places(code: Sentence) -> frozenset[str]:
 def _plain(fact: Fact) -> Any:
     if isinstance(fact, Reason):
         facts = fact.facts
-        for name, one in facts.items():
-            if type(one) in _NESTED:
-                facts = facts | {name: _plain(one)}
+        for name, inner in facts.items():
+            if type(inner) in _NESTED:
+                facts = facts | {name: _plain(inner)}
         return {"code": fact.code.name, "facts": facts} if facts else {"code": fact.code.name}
     return list(map(_plain, fact)) if isinstance(fact, tuple) else fact
 
@@ -75,5 +75,5 @@ def _reason(plain: _Plain, depth: int) -> Reason:
 
 def _fact(plain: Any, depth: int) -> Any:
     if isinstance(plain, list):
-        return tuple(_fact(one, depth) for one in plain)
+        return tuple(_fact(part, depth) for part in plain)
     return _reason(plain, depth) if isinstance(plain, _Plain) else plain
