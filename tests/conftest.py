@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cheap_parts import hash_passwords_quickly, share_compiled_statements
 from tests.support.command import end_warm_commands
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
@@ -76,6 +77,14 @@ def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Function | N
     for name in _SHARED:
         if name in item.fixturenames and (nextitem is None or name not in nextitem.fixturenames):
             item._fixtureinfo.name2fixturedefs[name][-1].finish(item._request)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cheap_parts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hash_passwords_quickly(patch)
+        share_compiled_statements(patch)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

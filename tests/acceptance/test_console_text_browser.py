@@ -11,7 +11,7 @@ from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import PATIENCE_MS, page_of, require_chromium
-from tests.support.console import Clock, add_user, make_app, make_password_quick
+from tests.support.console import Clock, add_user, make_app
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
@@ -46,7 +46,6 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     migration.upgrade(database)
     database.write(lambda session: apps.ensure(session, "demo"))
     add_user(database, "admin", Role.ADMINISTRATOR)
-    make_password_quick(database, "admin")
     yield database
     database.close()
 

@@ -4,12 +4,11 @@ import re
 from typing import Any
 from unittest.mock import patch
 
-from argon2 import PasswordHasher
 from flask import Flask
 from flask.testing import FlaskClient
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
-from sqlalchemy import select, update
+from sqlalchemy import select
 from werkzeug.routing import Map, RuleFactory
 from werkzeug.test import TestResponse
 
@@ -18,7 +17,7 @@ from warren.admin_web.app import create_app
 from warren.admin_web.console_services import ConsoleServices
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
-from warren.sql.models import Model, User
+from warren.sql.models import Model
 
 PASSWORD = "correct horse battery"
 SECRET = "console-secret-of-the-tests-0123456789"
@@ -105,13 +104,6 @@ def add_user(database: Database, name: str, role: Role, *apps: str, glue: bool =
     NamedUsers(database, who="cli:tests").add(
         name, PASSWORD, role=role, app_names=apps, may_edit_glue=glue
     )
-
-
-def make_password_quick(database: Database, name: str) -> None:
-    """Store PASSWORD with a hash that takes only a millisecond."""
-    quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1).hash(PASSWORD)
-    statement = update(User).where(User.name == name).values(password=quick)
-    database.write(lambda session: session.execute(statement))
 
 
 def snapshot(database: Database) -> dict[str, list[tuple[Any, ...]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from tests.support.console import Clock, Visit, add_user, make_app, make_password_quick, signed_in
+from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.schemas import SQLiteSchema
 from tests.support.stored_rows import Rows
 from warren.sql.accounts.users import Role
@@ -32,7 +32,6 @@ def _filled(sqlite_schema: SQLiteSchema, tmp_path_factory: pytest.TempPathFactor
         database.write(lambda session, name=app: apps.ensure(session, name))
     for name, (role, app_names, glue) in USERS.items():
         add_user(database, name, role, *app_names, glue=glue)
-        make_password_quick(database, name)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.acting import acting
 from tests.support.browser import page_of
-from tests.support.console import Clock, add_user, make_app, make_password_quick
+from tests.support.console import Clock, add_user, make_app
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
 from warren import admin_web
@@ -99,7 +99,6 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
     rows.executor("host-1:9999", clock.now, load)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
-    make_password_quick(rows.database, "alice")
     server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
     server.start()
     yield f"http://127.0.0.1:{server.port}", made

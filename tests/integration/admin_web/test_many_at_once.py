@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.acting import acting
 from tests.support.browser import page_of
-from tests.support.console import Clock, add_user, make_app, make_password_quick
+from tests.support.console import Clock, add_user, make_app
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
@@ -38,7 +38,6 @@ def shop(sqlite_schema_url: str) -> Iterator[Shop]:
             at = clock.now - 1 - number * 1_000
             rows.run(job_id, at, status="FAILED", message=f"disk {number} full", started_at=at)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
-    make_password_quick(rows.database, "alice")
     app = make_app(rows.database, clock)
     server = ConsoleServer(app, host="127.0.0.1", port=0)
     server.start()

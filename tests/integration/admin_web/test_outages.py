@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import delete
 
 from tests.support.browser import page_of
-from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
+from tests.support.console import PASSWORD, Clock, add_user, make_app
 from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
@@ -54,7 +54,6 @@ class Site:
 def site(sqlite_schema_url: str) -> Iterator[Site]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
-    make_password_quick(rows.database, "alice")
     rows.scheduler("node-1", clock.now + 3_600_000)
     rows.job("nightly", "reports")
     server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=free_port())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.acting import NamedUsers
-from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app, make_password_quick
+from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app
 from warren.admin_web.access.sign_ins import (
     ACCOUNT_LIMIT,
     SignedIn,
@@ -35,7 +35,6 @@ def databases(mariadb_schema_url: str) -> Iterator[list[Database]]:
     both[0].write(lambda session: apps.ensure(session, "reports"))
     for name in ("alice", "barbara"):
         add_user(both[0], name, Role.ADMINISTRATOR)
-        make_password_quick(both[0], name)
     yield both
     for one in both:
         one.close()

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from tests.support.browser import page_of, sign_in
-from tests.support.console import PASSWORD, Clock, add_user, make_app, make_password_quick
+from tests.support.console import PASSWORD, Clock, add_user, make_app
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
@@ -21,8 +21,6 @@ def url(sqlite_schema_url: str) -> Iterator[str]:
     database.write(lambda session: apps.ensure(session, "reports"))
     add_user(database, "alice", Role.ADMINISTRATOR)
     add_user(database, "victor", Role.VIEWER, "reports")
-    for name in ("alice", "victor"):
-        make_password_quick(database, name)
     server = ConsoleServer(make_app(database, Clock()), host="127.0.0.1", port=0)
     server.start()
     yield f"http://127.0.0.1:{server.port}"

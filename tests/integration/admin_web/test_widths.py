@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import page_of
-from tests.support.console import Clock, add_user, make_app, make_password_quick
+from tests.support.console import Clock, add_user, make_app
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.accounts.users import Role
@@ -26,7 +26,6 @@ _WIDER = """
 def site(sqlite_schema_url: str) -> Iterator[str]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
-    make_password_quick(rows.database, "alice")
     job_id = rows.job(LONG, "reports", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
     rows.job("nightly report", "reports", author="somebody.with.a.long.name@example.com")
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from flask import Flask
 
-from tests.support.console import add_user, make_password_quick, signed_in
+from tests.support.console import add_user, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
@@ -44,7 +44,6 @@ def readers(database: Database) -> list[str]:
     names = [f"reader-{number}" for number in range(PAGE_THREADS)]
     for name in names:
         add_user(database, name, Role.VIEWER, "reports")
-        make_password_quick(database, name)
     return names
 
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.support.cheap_parts import hash_passwords_as_always
 from warren.scheduler.commands.passwords import (
     check_password,
     common_passwords,
@@ -14,6 +15,11 @@ from warren.scheduler.commands.passwords import (
 from warren.scheduler.problems import Code
 
 GOOD = "correct horse"
+
+
+@pytest.fixture(autouse=True)
+def _real_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    hash_passwords_as_always(monkeypatch)
 
 
 @pytest.mark.parametrize(
