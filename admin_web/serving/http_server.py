@@ -59,6 +59,7 @@ class ConsoleServer:
         body_bytes: int = BODY_BYTES,
     ) -> None:
         self._map: dict[int, Any] = {}
+        self._stopping = threading.Lock()
         listener = _listen(host, port)
         adjustments = Adjustments(
             sockets=[listener],
@@ -105,13 +106,16 @@ class ConsoleServer:
         if not self._thread.is_alive():
             return
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=ENDING_SECONDS)
-        self._server.trigger.pull_trigger(self._close_all)
+        with self._stopping:
+            self._server.trigger.pull_trigger(self._close_all)
         self._thread.join(ENDING_SECONDS)
 
     def _close_all(self) -> None:
-        # Called in the server's own thread, which ends when no socket is left.
-        for channel in list(self._map.values()):
-            channel.close()
+        # Called in the server's own thread, which ends when no socket is left. The end of a request
+        # may have woken it before `stop` does; the pipe stays open until `stop` has written to it.
+        with self._stopping:
+            for channel in list(self._map.values()):
+                channel.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

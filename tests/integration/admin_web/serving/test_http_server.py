@@ -445,3 +445,22 @@ class TestMalformed:
         console.stop()
         assert answer.startswith(b"HTTP/1.0 400 ")
         assert b"Strict-Transport-Security: max-age=" in answer
+
+
+def test_a_server_that_is_woken_before_it_is_told_to_stop_stops_all_the_same(
+    app: Flask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = ConsoleServer(app, host="127.0.0.1", port=0)
+    console.start()
+    wake = console._server.trigger._physical_pull
+
+    def wake_late() -> None:
+        wake()  # as the end of a request does
+        console._thread.join(0.2)
+        wake()
+
+    monkeypatch.setattr(console._server.trigger, "_physical_pull", wake_late)
+
+    console.stop()
+
+    assert not console._thread.is_alive()
