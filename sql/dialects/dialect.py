@@ -97,6 +97,9 @@ class Dialect(Protocol):
     #: SQL for its clock in epoch milliseconds, and for 32 or more random characters.
     now_ms: str
     random_id: str
+    #: SELECT of all indexes but primary keys: table, name, whether it is unique, columns joined by
+    #: commas. A name that the database has chosen, and columns that are expressions, are NULL.
+    indexes: str
     #: Types for texts of up to 16 MB and for auto-increment ids; None = the standard type.
     long_text: TypeEngine[str] | None
     auto_id: TypeEngine[int] | None

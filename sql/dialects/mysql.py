@@ -150,6 +150,12 @@ class MySQL:
     parameter = "%s"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"
+    indexes = (
+        "SELECT table_name, index_name, non_unique = 0, "
+        "GROUP_CONCAT(column_name ORDER BY seq_in_index) FROM information_schema.statistics "
+        "WHERE table_schema = DATABASE() AND index_name <> 'PRIMARY' "
+        "GROUP BY table_name, index_name, non_unique"
+    )
     long_text: TypeEngine[str] | None = mysql.MEDIUMTEXT()
     auto_id: TypeEngine[int] | None = None
     table_options: Mapping[str, str] = {

@@ -40,6 +40,12 @@ class SQLite:
     parameter = "?"
     now_ms = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
     random_id = "lower(hex(randomblob(16)))"
+    indexes = (
+        "SELECT t.name, CASE i.origin WHEN 'c' THEN i.name END, i.\"unique\", (SELECT "
+        "group_concat(name) FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno)) "
+        "FROM sqlite_master AS t, pragma_index_list(t.name) AS i "
+        "WHERE t.type = 'table' AND i.origin <> 'pk'"
+    )
     long_text: TypeEngine[str] | None = None
     auto_id: TypeEngine[int] | None = Integer()
     table_options: Mapping[str, str] = {}

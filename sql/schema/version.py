@@ -12,7 +12,6 @@ from pathlib import Path
 
 from sqlalchemy import (
     Connection,
-    Inspector,
     Table,
     UniqueConstraint,
     func,
@@ -75,34 +74,26 @@ def _problem(session: Session) -> str | None:
         return "the database has no schema yet; run: warren db upgrade"
     if version != newest_version():
         return another_version(version)
-    return _missing_part(inspect(connection)) or _stale_counter(session)
+    return _missing_part(connection, of(session).indexes) or _stale_counter(session)
 
 
-def _missing_part(inspector: Inspector) -> str | None:
-    tables = set(inspector.get_table_names())
+def _missing_part(connection: Connection, indexes: str) -> str | None:
+    tables = set(inspect(connection).get_table_names())
+    found = {
+        (table, name, tuple((columns or "").split(",")), bool(unique))
+        for table, name, unique, columns in connection.exec_driver_sql(indexes)
+    }
     for table in Model.metadata.sorted_tables:
         if table.name not in tables:
             return f"the database has lost its table {table.name}; restore it before starting"
-        indexes = _indexes(inspector, table.name)
         for name, columns, unique in sorted(_wanted_indexes(table)):
-            if (name, columns, unique) not in indexes:
+            if not {(table.name, one, columns, unique) for one in (name, None)} & found:
                 what = "unique index" if unique else "index"
                 return (
                     f"table {table.name} has lost its {what} {name} ({', '.join(columns)}); "
                     "restore it before starting"
                 )
     return None
-
-
-def _indexes(inspector: Inspector, table: str) -> set[tuple[str, tuple[str, ...], bool]]:
-    indexes = {
-        (str(index["name"]), tuple(map(str, index["column_names"])), bool(index["unique"]))
-        for index in inspector.get_indexes(table)
-    }
-    return indexes | {
-        (str(key["name"]), tuple(key["column_names"]), True)
-        for key in inspector.get_unique_constraints(table)
-    }
 
 
 def _wanted_indexes(table: Table) -> Iterator[tuple[str, tuple[str, ...], bool]]:

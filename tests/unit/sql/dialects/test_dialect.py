@@ -31,6 +31,7 @@ PORT = {
     "is_embedded": "whether it is a file that this process opens",
     "now_ms": "its clock",
     "random_id": "an id that no other database has",
+    "indexes": "how its indexes are read",
     "long_text": "its type for 16 MB of text",
     "auto_id": "its type for an id that counts up",
     "table_options": "options of every table",
