@@ -8,7 +8,6 @@ never begins.
 """
 
 import os
-import shutil
 import struct
 import time
 from collections.abc import Callable
@@ -139,10 +138,12 @@ class OldNotes:
 
     def delete(self, *, but: str) -> None:
         """Delete the notes of every boot but one."""
+        from shutil import rmtree  # noqa: PLC0415 - job processes import this module, and need it not
+
         with suppress(OSError):
             for path in self._folder.iterdir():
                 if path.name != but:
-                    shutil.rmtree(path, ignore_errors=True)
+                    rmtree(path, ignore_errors=True)
 
 
 def _revoke(path: Path) -> int:

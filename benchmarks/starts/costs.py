@@ -96,7 +96,9 @@ class _Starter:
         before = _used(self._zygote)
         for _ in range(count):
             await self._start()
-        return Cost(*((now - was) / count for was, now in zip(before, _used(self._zygote), strict=True)))
+        return Cost(
+            *((now - was) / count for was, now in zip(before, _used(self._zygote), strict=True))
+        )
 
     async def _start(self) -> None:
         self._last_id += 1

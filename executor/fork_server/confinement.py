@@ -22,7 +22,6 @@ import os
 import pwd
 import re
 import resource
-import tempfile
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Self
@@ -90,6 +89,8 @@ class JobLimits:
         A script, and each process that it starts, is killed if it computes on after SIGXCPU. A
         handler's process may need the time for another run, so only SIGXCPU ends it.
         """
+        if self == _NO_LIMITS:
+            return
         for name, number in _RESOURCES.items():
             if wanted := getattr(self, name):
                 least = _lesser(wanted, resource.getrlimit(number)[1])
@@ -107,6 +108,9 @@ class JobLimits:
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             soft = _lesser(math.ceil(used.ru_utime + used.ru_stime) + self.cpu, hard)
             resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+_NO_LIMITS = JobLimits()
 
 
 def _parse_item(item: str) -> tuple[str, int]:
@@ -190,7 +194,9 @@ class Confinement:
         folder = Path(log_path).parent
         with contextlib.suppress(OSError):  # a failure shows up in the run's message
             if not folder.exists():
-                fresh = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+                from tempfile import mkdtemp  # noqa: PLC0415 - it makes each fork dearer, and job processes need it not
+
+                fresh = Path(mkdtemp(prefix=".", dir=folder.parent))
                 _share_with(fresh, self.user)
                 _rename(fresh, folder)
             elif folder.stat().st_gid == os.getegid():

@@ -3,85 +3,25 @@
 Job processes and the zygote are subreapers. While a job's process is alive, everything it started
 is found below it. Once it is dead, that becomes orphans: children that the zygote did not fork. An
 exit is reported only when no orphan is left.
-
-Starts job processes with `multiprocessing`: the only place that forks.
 """
 
 import array
-import contextlib
-import multiprocessing
 import os
 import select
 import signal
 import socket
 import time
-from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.context import ForkProcess
-from pathlib import Path
-from typing import Any
 
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import to_json
-from warren.executor.fork_server import frames, job_main, linux
-from warren.executor.fork_server.output import Output
-from warren.executor.fork_server.process_state import ProcessState
+from warren.executor.fork_server import frames, linux
+from warren.executor.fork_server.forking import Forker
+from warren.executor.fork_server.job_main import Assignment, JobSetup, main
 from warren.executor.fork_server.termination import is_helper, kill_and_reap
 from warren.executor.handlers.handler_registry import Handler, Handlers
-
-_FORK = multiprocessing.get_context("fork")
-
-
-class Forker:
-    """Starts processes with the fork context. Create it before the first of them."""
-
-    def __init__(self) -> None:
-        self._own_fds = linux.open_files()
-
-    def start(self, target: Callable[..., Any], *args: Any) -> ForkProcess:
-        """Start a process that calls `target(*args)` and exits. There must be no other thread.
-
-        Raises:
-            OSError: the host cannot take another process.
-
-        """
-        method = multiprocessing.get_start_method(allow_none=True)
-        process = _FORK.Process(target=_run_child, args=(method, target, args), name="warren-job")
-        try:
-            process.start()
-        except OSError:
-            self._close_abandoned_pipes()
-            raise
-        return process
-
-    def _close_abandoned_pipes(self) -> None:
-        """Close the two pipes that `multiprocessing` leaves open when it cannot fork.
-
-        Both of their ends are here; of the pipes of a live process only one end is.
-        """
-        ends = defaultdict(list)
-        for file in linux.open_files() - self._own_fds:
-            with contextlib.suppress(OSError):
-                ends[str(Path(f"/proc/self/fd/{file}").readlink())].append(file)
-        for name, files in ends.items():
-            if name.startswith("pipe:") and len(files) > 1:
-                for file in files:
-                    os.close(file)
-
-
-def _run_child(method: str | None, target: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    # The fork context makes itself the child's default, but the handlers may have chosen another.
-    multiprocessing.set_start_method(method, force=True)
-    target(*args)
-
-
-def discard(process: ForkProcess) -> None:
-    """Kill and reap a process that cannot be used."""
-    process.kill()
-    process.join()
-    process.close()
-
 
 #: Most job processes of one zygote.
 PROCESS_LIMIT = 8_192
@@ -117,27 +57,21 @@ class ForkServer:
     """Serves the executor's requests; reports each exit once nothing of the process is left."""
 
     def __init__(
-        self,
-        control: socket.socket,
-        handlers: Handlers,
-        output: Output,
-        process_state: ProcessState,
-        handler_fds: frozenset[int],
+        self, control: socket.socket, handlers: Handlers, setup: JobSetup, forker: Forker
     ) -> None:
         self._control = control
         self._handlers = handlers
-        self._output = output
-        self._process_state = process_state
-        self._handler_fds = handler_fds
+        self._setup = setup
+        self._forker = forker
         self._pid = os.getpid()
         self._jobs: dict[int, _Job] = {}
         self._by_pidfd: dict[int, _Job] = {}
         self._pending_exits: list[_PendingExit] = []
         # Children that the handlers started while they were imported are left alone.
         self._spared_pids = {row.pid for row in linux.children_of(self._pid)}
-        self._poll = select.poll()
-        self._poll.register(control.fileno(), select.POLLIN)
-        self._forker = Forker()
+        # With thousands of processes a poll would look at each of them each time.
+        self._epoll = select.epoll()
+        self._epoll.register(control.fileno(), select.EPOLLIN)
 
     def serve(self) -> None:
         """Serve requests until the executor is gone; then end everything."""
@@ -149,8 +83,7 @@ class ForkServer:
         self._end_all()
 
     def _serve_once(self) -> bool:
-        wait_ms = int(_POLL_SECONDS * 1000) if self._pending_exits else None
-        for fd, _ in self._poll.poll(wait_ms):
+        for fd, _ in self._epoll.poll(_POLL_SECONDS if self._pending_exits else None):
             if fd == self._control.fileno():
                 if not self._take_request():
                     return False
@@ -199,17 +132,10 @@ class ForkServer:
 
     def _fork(self, number: int, handler: Handler | None, files: list[int]) -> None:
         """Fork; `files` are the channel and, if it has one, the note."""
-        spec = job_main.SpawnSpec(
-            zygote_pid=self._pid,
-            channel=files[0],
-            note=files[1] if len(files) > 1 else None,
-            handler=handler,
-            output=self._output,
-            process_state=self._process_state,
-            handler_fds=self._handler_fds,
-        )
+        channel, *note = files
+        assignment = Assignment(handler, channel, note[0] if note else None)
         try:
-            self._register(self._start(number, spec))
+            self._register(number, self._forker.start(partial(main, self._setup, assignment)))
         except OSError as error:
             reason = Why.NO_PROCESS(why=str(error.strerror))
             self._pending_exits.append(_PendingExit(number, failure=reason))
@@ -217,23 +143,15 @@ class ForkServer:
             for file in files:
                 os.close(file)
 
-    def _start(self, number: int, spec: job_main.SpawnSpec) -> _Job:
-        process = self._forker.start(job_main.main, spec)
+    def _register(self, number: int, process: ForkProcess) -> None:
         assert process.pid is not None
-        try:
-            # Before any reaping, so that the pid cannot have been reused by a later process.
-            pidfd = os.pidfd_open(process.pid)
-        except OSError:
-            discard(process)
-            raise
-        return _Job(number, process, process.pid, pidfd)
-
-    def _register(self, job: _Job) -> None:
+        job = _Job(number, process, process.pid, process.sentinel)
         self._jobs[job.number] = self._by_pidfd[job.pidfd] = job
-        self._poll.register(job.pidfd, select.POLLIN)
+        self._epoll.register(job.pidfd, select.EPOLLIN)
         now_ms = int(time.time() * 1000)
         forked = frames.Forked(number=job.number, pid=job.pid, started_at_ms=now_ms)
-        socket.send_fds(self._control, [frames.encode(forked)], [job.pidfd])
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (job.pidfd,)))
+        self._control.sendmsg((frames.encode(forked),), (rights,))
 
     def _signal(self, order: frames.Signal) -> None:
         job = self._jobs.get(order.number)
@@ -251,8 +169,7 @@ class ForkServer:
     # -- exits --------------------------------------------------------------------------------
 
     def _on_exit(self, job: _Job) -> None:
-        self._poll.unregister(job.pidfd)
-        os.close(job.pidfd)
+        self._epoll.unregister(job.pidfd)
         code = job.process.exitcode
         assert code is not None
         job.process.close()
@@ -269,8 +186,9 @@ class ForkServer:
             orphans = self._find_orphans()
         except OSError:
             return  # no descriptor is free to read /proc: the next round may have one
-        self._note_left(orphans)
-        kill_and_reap(orphans)
+        if orphans:
+            self._note_left(orphans)
+            kill_and_reap(orphans)
         overdue = time.monotonic() - SURVIVOR_SECONDS
         due = [each for each in self._pending_exits if not orphans or each.since < overdue]
         survivors = ", ".join(f"{row.name} (pid {row.pid})" for row in orphans[:5])

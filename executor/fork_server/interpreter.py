@@ -8,7 +8,8 @@ import atexit
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from multiprocessing import process
 from typing import Any
 
 #: Number of live threads that Python has started. `threading.active_count` misses those started
@@ -22,9 +23,28 @@ join_threads: Callable[[], None] = vars(threading)["_shutdown"]
 #: Calls the functions registered with `atexit`, including `multiprocessing`'s: see `join_threads`.
 call_exit_functions: Callable[[], None] = vars(atexit)["_run_exitfuncs"]
 
+
+def run_child(own: process.BaseProcess, parent_sentinel: int) -> int:
+    """Return the exit code of a process that has just been forked, once it has run.
+
+    What `multiprocessing.popen_fork.Popen` does in the child.
+    """
+    code: int = own._bootstrap(parent_sentinel)  # type: ignore[attr-defined] # noqa: SLF001 - see above
+    return code
+
+
+def forget_child(child: process.BaseProcess) -> None:
+    """Take a started process off those that `multiprocessing` polls at each further start."""
+    vars(process)["_children"].discard(child)
+
+
 #: `signal.getsignal` wraps each answer in an enum. After every run all 60 signals are read, which
 #: would take 60 of the 200 us of a short run; this takes 3.
 get_signal_handler: Callable[[int], Any] = vars(signal)["_signal"].getsignal
+
+
+#: `signal.pthread_sigmask` wraps its answer likewise: that takes 20 pages of a new process.
+set_signal_mask: Callable[[int, Iterable[int]], Any] = vars(signal)["_signal"].pthread_sigmask
 
 
 def environment() -> dict[bytes, bytes]:

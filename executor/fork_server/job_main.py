@@ -3,28 +3,16 @@
 The zygote forks it. It imports the standard library, the handler side of this package,
 `warren.broker.messages` and `warren.broker.reasons`, and never sees a connection, a database or the
 executor's memory.
-
-Runs `async def` handlers.
-
-The only module of a job process that needs asyncio. It is imported only when there is something to
-await, because a zygote with asyncio loaded takes 0.3 ms longer to fork.
 """
 
-import asyncio
 import contextlib
-import contextvars
+import gc
 import inspect
-import multiprocessing
 import os
-import signal
-import socket
-import threading
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Outcome
@@ -35,160 +23,95 @@ from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
-from warren.executor.fork_server.script_process import run_script
+from warren.executor.fork_server.script_process import run_script, write_all
 from warren.executor.fork_server.termination import Phase, Termination, WaitInterrupted
 from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
 from warren.executor.handlers.handler_registry import Handler
 from warren.executor.handlers.outcomes import describe, describe_hook, text_of
-
-#: How the threads are called in which the loop resolves names and calls what would block.
-_THREADS = "warren-loop"
-
-
-class EventLoop:
-    """The one event loop of a job process, for `init`, all runs and `destroy`.
-
-    Clients that are made in one of them can be used in the others. Its threads belong to the
-    process, and so do the tasks that `init` has started.
-    """
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        loop = self._runner.get_loop()
-        loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix=_THREADS))
-        self._kept: set[asyncio.Task[Any]] = set()
-
-    def run(self, value: Awaitable[Any], termination: Termination) -> Any:
-        """Await a value and return its result.
-
-        Raises:
-            JobStopped: it was cancelled by SIGTERM.
-
-        """
-        # A copy, so that no run sees the context variables of another.
-        context = contextvars.copy_context()
-        try:
-            return self._runner.run(_as_task(value, termination), context=context)
-        except asyncio.CancelledError as error:
-            if termination.is_requested:
-                raise JobStopped().with_traceback(error.__traceback__) from None
-            raise
-        finally:
-            termination.cancel = None
-
-    def keep_tasks(self) -> None:
-        """Let the tasks that there are now live as long as the process."""
-        self._kept = asyncio.all_tasks(self._runner.get_loop())
-
-    def cancel_tasks(self) -> list[str]:
-        """Cancel the tasks that a run has left, wait for them, and return their names."""
-        left = asyncio.all_tasks(self._runner.get_loop()) - self._kept
-        if left:
-            self._runner.run(_cancelled(left))
-        return sorted(map(_name, left))
-
-    def count_threads(self) -> int:
-        """Return the number of its threads."""
-        return sum(1 for one in threading.enumerate() if one.name.startswith(_THREADS))
-
-    def close(self) -> None:
-        """Cancel what is left and wait for the threads, as `asyncio.run` does at its end."""
-        self._runner.close()
-
-
-async def _as_task(value: Awaitable[Any], termination: Termination) -> Any:
-    task = asyncio.current_task()
-    assert task is not None, "a runner runs tasks"
-    loop = task.get_loop()
-    termination.cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-    return await value
-
-
-async def _cancelled(tasks: set["asyncio.Task[Any]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _name(task: "asyncio.Task[Any]") -> str:
-    return str(getattr(task.get_coro(), "__qualname__", task.get_name()))
-
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpawnSpec:
-    """What a job process needs to start; without a handler it runs a script.
+class JobSetup:
+    """What all job processes of a zygote share.
 
-    `handler_fds` are the descriptors that the handlers opened while they were imported.
-    `note` is the file of its begin note.
+    They keep `kept_fds`, and handlers' processes `handler_fds` besides, which the handlers opened
+    while they were imported. All are below `fd_limit`.
     """
 
     zygote_pid: int
-    channel: int
-    handler: Handler | None
     output: Output
     process_state: ProcessState
+    termination: Termination
+    kept_fds: frozenset[int]
     handler_fds: frozenset[int]
+    fd_limit: int
+
+
+class Assignment(NamedTuple):
+    """Whose runs a job process serves: a handler's, or a script's if there is none.
+
+    `channel` is its end of the channel, `note` the file of its begin note.
+    """
+
+    handler: Handler | None
+    channel: int
     note: int | None
 
 
-def main(spec: SpawnSpec) -> None:
-    """Run a job process; it exits when this returns."""
-    linux.show_to_others()  # it holds no secrets; as a fork of the zygote it starts out hidden
+def main(setup: JobSetup, assignment: Assignment) -> NoReturn:
+    """Run a job process until its end."""
+    gc.enable()
     os.setsid()
-    linux.die_with_parent(spec.zygote_pid)
-    linux.become_subreaper()
-    linux.set_process_name("warren-job")
+    linux.become_job_process(setup.zygote_pid)
     linux.prefer_as_oom_victim()
-    _close_other_fds((spec.handler_fds if spec.handler else frozenset()) | _own_fds(spec))
-    spec.process_state.limits.apply(to_script=spec.handler is None)
-    channel = socket.socket(fileno=spec.channel)
-    if spec.handler is None:
-        run_script(channel, spec.output)
+    _close_other_fds(_kept_fds(setup, assignment), setup.fd_limit)
+    setup.process_state.limits.apply(to_script=assignment.handler is None)
+    _serve(setup, assignment)
+    os._exit(0)  # whatever else there is to take down, the kernel does faster
+
+
+def _serve(setup: JobSetup, assignment: Assignment) -> None:
+    if assignment.handler is None:
+        run_script(assignment.channel, setup.output)
     else:
-        note = BeginNote(spec.note)
-        runs = RunLoop(spec.handler, spec.output, spec.process_state, channel, note)
+        runs = RunLoop(setup, assignment, assignment.handler)
         runs.serve()
         runs.finish()
 
 
-def _own_fds(spec: SpawnSpec) -> frozenset[int]:
-    # The handlers' code may use the sentinel to ask whether its parent process is alive.
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    note = set() if spec.note is None or spec.handler is None else {spec.note}
-    return frozenset({spec.channel, parent.sentinel} | note)
+def _kept_fds(setup: JobSetup, assignment: Assignment) -> set[int]:
+    kept = {assignment.channel, *setup.kept_fds}
+    if assignment.handler is not None:
+        kept |= setup.handler_fds
+        if assignment.note is not None:
+            kept.add(assignment.note)
+    return kept
 
 
-def _close_other_fds(kept: frozenset[int]) -> None:
+def _close_other_fds(kept: set[int], limit: int) -> None:
     """Close every inherited descriptor except 0, 1, 2 and those in `kept`."""
-    edges = (2, *sorted(kept - {0, 1, 2}), os.sysconf("SC_OPEN_MAX"))
-    for low, high in pairwise(edges):
-        os.closerange(low + 1, high)
+    low = 2
+    for high in (*sorted(kept), limit):
+        if high > low:
+            os.closerange(low + 1, high)
+            low = high
 
 
 class RunLoop:
     """Takes runs from the channel, runs them and answers each with its result."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        output: Output,
-        process_state: ProcessState,
-        channel: socket.socket,
-        note: BeginNote,
-    ) -> None:
+    def __init__(self, setup: JobSetup, assignment: Assignment, handler: Handler) -> None:
         self._handler = handler
-        self._output = output
-        self._process_state = process_state
-        self._permit = BatchPermit(note, self._withhold)
-        self._channel = channel
+        self._output = setup.output
+        self._process_state = setup.process_state
+        self._termination = setup.termination
+        self._permit = BatchPermit(BeginNote(assignment.note), self._withhold)
+        self._channel = assignment.channel
         self._pid = os.getpid()
         self._unread = b""
-        self._termination = Termination()
         self._is_ending = False
         self._is_initialised = False
         self._resident_threads = 0
@@ -199,8 +122,7 @@ class RunLoop:
 
     def serve(self) -> None:
         """Run whatever arrives until the process is to exit."""
-        self._process_state.take_signal(signal.SIGINT, signal.default_int_handler)
-        self._termination.listen(self._process_state)
+        self._termination.listen()
         while not (self._is_ending or self._termination.is_requested):
             order = self._next_order()
             if not isinstance(order, frames.Run):
@@ -303,10 +225,10 @@ class RunLoop:
 
     def _complete(self, value: Any) -> Any:
         """Await what an `async def` returned; return anything else as it is."""
-        if not inspect.isawaitable(value):
+        if value is None or isinstance(value, str) or not inspect.isawaitable(value):
             return value
         if self._event_loop is None:
-            self._event_loop = EventLoop()
+            self._event_loop = _new_event_loop()
         return self._event_loop.run(value, self._termination)
 
     def _cancelled_tasks(self) -> list[str]:
@@ -339,7 +261,7 @@ class RunLoop:
         try:
             self._termination.phase = Phase.WAITING
             while not self._termination.is_requested and b"\n" not in self._unread:
-                data = self._channel.recv(_READ_BYTES)
+                data = os.read(self._channel, _READ_BYTES)
                 if not data:
                     return None
                 self._unread += data
@@ -358,10 +280,16 @@ class RunLoop:
 
     def _send(self, answer: frames.FromJobProcess) -> None:
         try:
-            self._channel.sendall(frames.encode_answer(answer))
+            write_all(self._channel, frames.encode_answer(answer))
         except OSError:
             # The handler closed the channel: the executor sees an exit without a result.
             self._is_ending = True
+
+
+def _new_event_loop() -> Any:
+    from warren.executor.fork_server.coroutines import EventLoop  # noqa: PLC0415 - it needs asyncio, which makes each fork dearer
+
+    return EventLoop()
 
 
 def _with_tasks(message: str, tasks: Sequence[str]) -> Words:

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from warren.executor.fork_server.confinement import JobLimits
-from warren.executor.fork_server.interpreter import environment, get_signal_handler
+from warren.executor.fork_server.interpreter import environment, get_signal_handler, set_signal_mask
 
 #: Holds the run's id in its environment, so that /proc/*/environ shows what the run has started.
 RUN_MARK = "WARREN_RUN_ID"
@@ -84,4 +84,4 @@ class ProcessState:
             for number, handler in zip(_NUMBERS, self._handlers, strict=True):
                 if handler is not None:  # None: it was not set from Python
                     signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        set_signal_mask(signal.SIG_SETMASK, ())

@@ -6,7 +6,6 @@ output in the run's log. The zygote reports its exit like any other.
 
 import os
 import signal
-import socket
 from datetime import UTC, datetime
 
 from warren.broker.messages.to_executor import Trigger
@@ -23,7 +22,7 @@ _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFS
 _NO_LOCALES = ("C", "POSIX")
 
 
-def run_script(channel: socket.socket, output: Output) -> None:
+def run_script(channel: int, output: Output) -> None:
     """Take a run and exec its script's interpreter; return only if that is not possible."""
     _restore_signals()
     order = _take_order(channel)
@@ -76,10 +75,10 @@ def _restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _take_order(channel: socket.socket) -> frames.ToJobProcess | None:
+def _take_order(channel: int) -> frames.ToJobProcess | None:
     data = b""
     while not data.endswith(b"\n"):
-        piece = channel.recv(_READ_BYTES)
+        piece = os.read(channel, _READ_BYTES)
         if not piece:
             return None
         data += piece
@@ -93,7 +92,13 @@ def _explain(program: str, error: OSError) -> Reason:
     return Why.INTERPRETER_FAILED(program=program, fault=str(error.strerror))
 
 
-def _send(channel: socket.socket, output: Output, trigger: Trigger, error: Reason) -> None:
+def write_all(file: int, data: bytes) -> None:
+    """Write all of it, however much the other end takes at a time."""
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _send(channel: int, output: Output, trigger: Trigger, error: Reason) -> None:
     written = output.end()
     output.remove_if_empty()
     result = frames.Result(
@@ -107,4 +112,4 @@ def _send(channel: socket.socket, output: Output, trigger: Trigger, error: Reaso
         log_error=frames.note_of(written.error),
         log_why=to_json(written.error),
     )
-    channel.sendall(frames.encode_line(result))
+    write_all(channel, frames.encode_line(result))

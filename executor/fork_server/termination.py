@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from warren.executor.fork_server import linux
+from warren.executor.fork_server.interpreter import set_signal_mask
 from warren.executor.fork_server.linux import ProcessRow
 from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.handlers.context import JobStopped
@@ -131,14 +132,22 @@ class Termination:
         self._is_forking = False
         self._ignore_nudges: Callable[[], object] = lambda: None
 
-    def listen(self, process_state: ProcessState) -> None:
-        """Handle SIGTERM from now on, including one that arrived while the zygote blocked it."""
+    def handle_signals(self, process_state: ProcessState) -> None:
+        """Handle SIGTERM and SIGINT once they are not blocked any more.
+
+        The zygote does this for its job processes, which are spared the work, and keeps them
+        blocked. One that reaches a job process being forked waits until that listens.
+        """
+        process_state.take_signal(signal.SIGINT, signal.default_int_handler)
         process_state.take_signal(signal.SIGTERM, self._on_sigterm)
         # A signal that comes between Python's last look and a system call is noticed when the call
         # ends, which may be never. The SIGCONT that follows interrupts the call, but no later one.
         process_state.take_signal(signal.SIGCONT, _do_nothing)
         self._ignore_nudges = linux.default_action(signal.SIGCONT)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def listen(self) -> None:
+        """Take the signals from now on."""
+        set_signal_mask(signal.SIG_SETMASK, ())
         # Python drops a signal that reaches a forked copy before its fork hooks have run, so a pool
         # worker that is terminated at once would survive. While blocked, it waits for the hook.
         os.register_at_fork(

@@ -25,8 +25,11 @@ from warren.executor.errors import UserUnusable
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import ForkServer
+from warren.executor.fork_server.forking import Forker
+from warren.executor.fork_server.job_main import JobSetup
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState, reset_signals
+from warren.executor.fork_server.termination import Termination
 from warren.executor.handlers.handler_registry import (
     NAME_LIMIT,
     Handler,
@@ -62,7 +65,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
         _become_user(confinement)
         handlers = load_handlers(sources, lambda source: _tell_source(control, source))
         if handlers.are_awaited:
-            importlib.import_module("warren.executor.fork_server.job_main")
+            importlib.import_module("warren.executor.fork_server.coroutines")
         _check_threads()
     except HandlersError as error:
         line, trace = clean(error.line[:_LINE_CHARS]), clean(error.traceback[-_TRACE_CHARS:])
@@ -71,15 +74,28 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     linux.outlive_parent()
     output.adopt_logging()
     output.flush()  # otherwise each job process would write what the imports left in the buffer
+    _ignore_signals()  # the imports may have changed that
     reset_signals()
-    _ignore_signals()
-    process_state = ProcessState(confinement.limits)
-    # Imported objects stay in memory shared with job processes: the collector must not touch them.
+    process_state, termination = ProcessState(confinement.limits), Termination()
+    termination.handle_signals(process_state)
+    handler_fds = frozenset(linux.open_files() - own_files)
+    forker = Forker()
+    setup = JobSetup(
+        zygote_pid=os.getpid(),
+        output=output,
+        process_state=process_state,
+        termination=termination,
+        kept_fds=frozenset({forker.alive}),
+        handler_fds=handler_fds,
+        fd_limit=os.sysconf("SC_OPEN_MAX"),
+    )
+    fork_server = ForkServer(control, handlers, setup, forker)
+    _tell_handlers(control, handlers)
+    # What was imported stays in memory that job processes share: the collector, which would write
+    # to it, never runs here, and job processes collect what they have made themselves.
     gc.collect()
     gc.freeze()
-    handler_fds = frozenset(linux.open_files() - own_files)
-    fork_server = ForkServer(control, handlers, output, process_state, handler_fds)
-    _tell_handlers(control, handlers)
+    gc.disable()
     fork_server.serve()
 
 

@@ -20,7 +20,7 @@ LOADED = {
     "warren.broker.messages": "catalogue to_executor values",
     "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
-    "warren.executor.fork_server": "confinement fork_server frames interpreter "
+    "warren.executor.fork_server": "confinement fork_server forking frames interpreter "
     "job_main linux output process_state script_process termination zygote",
     "warren.executor.handlers": "context handler_registry outcomes",
 }

@@ -2,6 +2,7 @@
 
 import errno
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from warren.executor.fork_server import linux
-from warren.executor.fork_server.fork_server import Forker, discard
+from warren.executor.fork_server.forking import Forker, discard
 
 
 @contextmanager
@@ -38,7 +39,9 @@ def what_is_open() -> set[tuple[int, str]]:
 @pytest.fixture
 def forker() -> Iterator[Forker]:
     with no_file_left_open():
-        yield Forker()
+        forker = Forker()
+        yield forker
+        forker.close()
 
 
 def end_with(code: int) -> None:
@@ -59,8 +62,16 @@ def test_a_job_process_is_one_of_multiprocessing(forker: Forker) -> None:
     process = forker.start(signal.pause)
 
     assert isinstance(process, multiprocessing.process.BaseProcess)
-    assert process in multiprocessing.active_children()
     discard(process)
+
+
+def test_it_knows_itself_and_its_parent(forker: Forker) -> None:
+    def knows() -> bool:
+        own, parent = multiprocessing.current_process(), multiprocessing.parent_process()
+        assert parent is not None
+        return own.pid == os.getpid() and parent.pid == os.getppid() and parent.is_alive()
+
+    assert code_of(forker, knows) == 1
 
 
 def test_what_it_is_given_is_done_and_its_code_is_told(forker: Forker) -> None:
@@ -128,8 +139,6 @@ def test_start_method_that_the_handlers_chose_is_kept(
 def test_fork_that_fails_leaves_no_file_open(
     forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    living = forker.start(signal.pause)
-
     def refuse() -> int:
         raise OSError(errno.EAGAIN, "no room")
 
@@ -138,17 +147,32 @@ def test_fork_that_fails_leaves_no_file_open(
         with pytest.raises(OSError, match="no room"):
             forker.start(signal.pause)
 
-    discard(living)
 
+def test_process_that_cannot_be_watched_is_ended(
+    forker: Forker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids: list[int] = []
 
-def test_pipes_that_were_there_before_are_left_alone() -> None:
-    ends = os.pipe()
-    forker = Forker()
+    def refuse(pid: int) -> int:
+        pids.append(pid)
+        raise OSError(errno.EMFILE, "too many files")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fork", lambda: os.open("/nowhere", os.O_RDONLY))
-        with pytest.raises(FileNotFoundError):
+    with no_file_left_open(), monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", refuse)
+        with pytest.raises(OSError, match="too many files"):
             forker.start(signal.pause)
 
-    for end in ends:
-        os.close(end)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pids[0], os.WNOHANG)
+
+
+def test_process_holds_one_file_and_its_end_shows_there(forker: Forker) -> None:
+    before = len(linux.open_files())
+    process = forker.start(signal.pause)
+
+    held = len(linux.open_files()) - before
+    process.kill()
+
+    assert held == 1
+    assert multiprocessing.connection.wait([process.sentinel], timeout=30) == [process.sentinel]
+    discard(process)
