@@ -19,9 +19,9 @@ from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.forking import Forker
-from warren.executor.fork_server.job_main import Assignment, JobSetup, main
+from warren.executor.fork_server.job_main import Assignment, JobSetup, main, main_of_spare
+from warren.executor.fork_server.spares import Spare, Spares, descriptors
 from warren.executor.fork_server.termination import is_helper, kill_and_reap
-from warren.executor.handlers.handler_registry import Handler, Handlers
 
 #: Most job processes of one zygote.
 PROCESS_LIMIT = 8_192
@@ -31,6 +31,10 @@ NAMED_LIMIT = 3
 SURVIVOR_SECONDS = 10.0
 #: Seconds between two checks for orphans that were killed and are not gone yet.
 _POLL_SECONDS = 0.002
+#: Requests between two looks at exits. Those that come together have their processes forked in one
+#: go: what the zygote touches between two forks is copied once.
+_REQUESTS_AT_ONCE = 16
+_RECEIVING = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 
 
 @dataclass(slots=True)
@@ -39,6 +43,7 @@ class _Job:
     process: ForkProcess
     pid: int
     pidfd: int
+    spare: Spare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +55,15 @@ class _PendingExit:
     code: int = 0
     left: dict[int, str] = field(default_factory=dict)
     failure: Words = ""
+    is_untaken: bool = False
     since: float = field(default_factory=time.monotonic)
 
 
 class ForkServer:
     """Serves the executor's requests; reports each exit once nothing of the process is left."""
 
-    def __init__(
-        self, control: socket.socket, handlers: Handlers, setup: JobSetup, forker: Forker
-    ) -> None:
+    def __init__(self, control: socket.socket, setup: JobSetup, forker: Forker) -> None:
         self._control = control
-        self._handlers = handlers
         self._setup = setup
         self._forker = forker
         self._pid = os.getpid()
@@ -71,7 +74,12 @@ class ForkServer:
         self._spared_pids = {row.pid for row in linux.children_of(self._pid)}
         # With thousands of processes a poll would look at each of them each time.
         self._epoll = select.epoll()
-        self._epoll.register(control.fileno(), select.EPOLLIN)
+        self._watch(control.fileno())
+        self._spares = Spares(
+            lambda link: forker.start(partial(main_of_spare, setup, link)),
+            watch=self._watch,
+            unwatch=self._epoll.unregister,
+        )
 
     def serve(self) -> None:
         """Serve requests until the executor is gone; then end everything."""
@@ -83,45 +91,69 @@ class ForkServer:
         self._end_all()
 
     def _serve_once(self) -> bool:
-        for fd, _ in self._epoll.poll(_POLL_SECONDS if self._pending_exits else None):
+        seconds = self._spares.due_in()
+        if self._pending_exits:
+            seconds = _POLL_SECONDS
+        for fd, _ in self._epoll.poll(seconds):
             if fd == self._control.fileno():
-                if not self._take_request():
+                if not self._take_requests():
                     return False
-            else:
+            elif fd in self._by_pidfd:
                 self._on_exit(self._by_pidfd.pop(fd))
+            else:
+                self._spares.take_exit(fd)
         if self._pending_exits:
             self._end_orphans()
+        self._spares.fork_some()
         return True
+
+    def _watch(self, fd: int) -> None:
+        self._epoll.register(fd, select.EPOLLIN)
 
     # -- requests -----------------------------------------------------------------------------
 
-    def _take_request(self) -> bool:
-        data, ancillary, _, _ = self._control.recvmsg(
-            frames.PACKET_LIMIT, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC
-        )
-        if not data:
-            return False
-        order = frames.decode_to_zygote(data)
-        if isinstance(order, frames.Fork):
-            self._take_fork(order, _descriptors(ancillary))
-        elif isinstance(order, frames.Signal):
-            self._signal(order)
-        else:
-            self._control.send(frames.encode(frames.Pong()))
+    def _take_requests(self) -> bool:
+        """Serve what has been asked for; return False when the executor is gone."""
+        for _ in range(_REQUESTS_AT_ONCE):
+            try:
+                data, ancillary, _, _ = self._control.recvmsg(
+                    frames.PACKET_LIMIT, socket.CMSG_SPACE(8), _RECEIVING
+                )
+            except BlockingIOError:
+                break
+            if not data:
+                return False
+            self._take(data, ancillary)
         return True
 
-    def _take_fork(self, order: frames.Fork, files: list[int]) -> None:
+    def _take(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        order = frames.decode_to_zygote(data)
+        if isinstance(order, frames.Fork):
+            self._spares.put_off()
+            self._take_fork(order, data, descriptors(ancillary))
+        elif isinstance(order, frames.Signal):
+            self._signal(order)
+        elif isinstance(order, frames.KeepSpares):
+            self._spares.keep(order.count)
+        else:
+            self._control.send(frames.encode(frames.Pong()))
+
+    def _take_fork(self, order: frames.Fork, packet: bytes, files: list[int]) -> None:
         if not files:
             self._refuse(order.number, Why.NO_PROCESS(why=Why.TOO_MANY_FILES()), no_room=True)
             return
-        handler = None if order.handler is None else self._handlers.get(order.handler)
-        if handler is None and order.handler is not None:
-            # The run waited while this zygote replaced one that had the handler.
+        handler = None if order.handler is None else self._setup.handlers.get(order.handler)
+        try:
+            if handler is None and order.handler is not None:
+                # The run waited while this zygote replaced one that had the handler.
+                self._refuse(order.number, Why.HANDLER_GONE(name=order.handler))
+            elif spare := self._spares.give(packet, files):
+                self._register(order.number, spare.process, spare)
+            else:
+                self._fork(order.number, Assignment(handler, *files))
+        finally:
             for file in files:
                 os.close(file)
-            self._refuse(order.number, Why.HANDLER_GONE(name=order.handler))
-            return
-        self._fork(order.number, handler, files)
 
     def _refuse(self, number: int, why: Reason, *, no_room: bool = False) -> None:
         self._send(
@@ -130,24 +162,20 @@ class ForkServer:
             )
         )
 
-    def _fork(self, number: int, handler: Handler | None, files: list[int]) -> None:
-        """Fork; `files` are the channel and, if it has one, the note."""
-        channel, *note = files
-        assignment = Assignment(handler, channel, note[0] if note else None)
+    def _fork(self, number: int, assignment: Assignment) -> None:
         try:
-            self._register(number, self._forker.start(partial(main, self._setup, assignment)))
+            process = self._forker.start(partial(main, self._setup, assignment))
         except OSError as error:
             reason = Why.NO_PROCESS(why=str(error.strerror))
             self._pending_exits.append(_PendingExit(number, failure=reason))
-        finally:
-            for file in files:
-                os.close(file)
+            return
+        self._watch(process.sentinel)
+        self._register(number, process)
 
-    def _register(self, number: int, process: ForkProcess) -> None:
+    def _register(self, number: int, process: ForkProcess, spare: Spare | None = None) -> None:
         assert process.pid is not None
-        job = _Job(number, process, process.pid, process.sentinel)
+        job = _Job(number, process, process.pid, process.sentinel, spare)
         self._jobs[job.number] = self._by_pidfd[job.pidfd] = job
-        self._epoll.register(job.pidfd, select.EPOLLIN)
         now_ms = int(time.time() * 1000)
         forked = frames.Forked(number=job.number, pid=job.pid, started_at_ms=now_ms)
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (job.pidfd,)))
@@ -174,7 +202,8 @@ class ForkServer:
         assert code is not None
         job.process.close()
         del self._jobs[job.number]
-        self._pending_exits.append(_PendingExit(job.number, job.pid, code))
+        is_untaken = job.spare is not None and not job.spare.has_taken_order()
+        self._pending_exits.append(_PendingExit(job.number, job.pid, code, is_untaken=is_untaken))
 
     def _end_orphans(self) -> None:
         """Kill what dead runs left behind; report their exits once nothing is left.
@@ -204,6 +233,7 @@ class ForkServer:
                     survivors=survivors,
                     left=", ".join(sorted(pending.left.values())[:NAMED_LIMIT]),
                     left_count=len(pending.left),
+                    is_untaken=pending.is_untaken,
                 )
             )
         if orphans and due:
@@ -220,7 +250,7 @@ class ForkServer:
                 owner.left.setdefault(row.pid, row.name)
 
     def _find_orphans(self) -> list[linux.ProcessRow]:
-        known = self._spared_pids | {job.pid for job in self._jobs.values()}
+        known = self._spared_pids | self._spares.pids | {job.pid for job in self._jobs.values()}
         rows = (linux.process_row(pid) for pid in linux.child_pids(self._pid) if pid not in known)
         return [row for row in rows if row is not None and row.parent == self._pid]
 
@@ -230,6 +260,7 @@ class ForkServer:
     def _end_all(self) -> None:
         """Kill and reap everything; the executor is gone, so nothing is reported."""
         deadline = time.monotonic() + SURVIVOR_SECONDS
+        self._spares.kill()
         for job in self._jobs.values():
             self._signal(frames.Signal(number=job.number, signal=signal.SIGKILL))
         while time.monotonic() < deadline:
@@ -245,11 +276,3 @@ class ForkServer:
         for job in list(self._jobs.values()):
             if job.process.exitcode is not None:
                 del self._jobs[job.number]
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that came with a frame, as far as there was room for them."""
-    numbers = array.array("i")
-    for _level, _kind, data in ancillary:
-        numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
-    return list(numbers)

@@ -45,6 +45,12 @@ class Signal(Frame, frozen=True, kw_only=True):
     signal: int
 
 
+class KeepSpares(Frame, frozen=True, kw_only=True):
+    """Keep so many processes forked in advance."""
+
+    count: int
+
+
 class Ping(Frame, frozen=True, kw_only=True):
     """Ask for a `Pong`."""
 
@@ -91,6 +97,7 @@ class Exited(Frame, frozen=True, kw_only=True):
     `code` is negative for a signal. `error` says why the process never started, `why` is the reason
     that it tells, `no_room` says that the host could not take another one; `survivors` names what
     could not be killed, `left` the first of the `left_count` processes that it had left running.
+    `is_untaken`: it ended before it took its first order, so nothing of a run has begun.
     """
 
     number: int
@@ -101,6 +108,7 @@ class Exited(Frame, frozen=True, kw_only=True):
     survivors: str = ""
     left: str = ""
     left_count: int = 0
+    is_untaken: bool = False
 
 
 class Pong(Frame, frozen=True, kw_only=True):
@@ -160,7 +168,7 @@ class Withheld(Frame, frozen=True, kw_only=True):
     batch: int
 
 
-ToZygote = Fork | Signal | Ping
+ToZygote = Fork | Signal | KeepSpares | Ping
 FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | Pong
 ToJobProcess = Run | End
 FromJobProcess = Result | Withheld

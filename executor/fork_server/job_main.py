@@ -9,6 +9,8 @@ import contextlib
 import gc
 import inspect
 import os
+import signal
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,13 +22,19 @@ from warren.broker.reasons.codes import Why, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
-from warren.executor.fork_server.interpreter import call_exit_functions, count_threads, join_threads
+from warren.executor.fork_server.interpreter import (
+    call_exit_functions,
+    count_threads,
+    join_threads,
+    set_signal_mask,
+)
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.fork_server.script_process import run_script, write_all
-from warren.executor.fork_server.termination import Phase, Termination, WaitInterrupted
+from warren.executor.fork_server.spares import await_order
+from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
 from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
-from warren.executor.handlers.handler_registry import Handler
+from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.outcomes import describe, describe_hook, text_of
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
@@ -42,6 +50,7 @@ class JobSetup:
     """
 
     zygote_pid: int
+    handlers: Handlers
     output: Output
     process_state: ProcessState
     termination: Termination
@@ -58,28 +67,63 @@ class Assignment(NamedTuple):
 
     handler: Handler | None
     channel: int
-    note: int | None
+    note: int | None = None
 
 
 def main(setup: JobSetup, assignment: Assignment) -> NoReturn:
     """Run a job process until its end."""
+    _set_up(setup, linux.JOB_NAME, _kept_fds(setup, assignment))
+    _serve(setup, assignment)
+
+
+def main_of_spare(setup: JobSetup, link: socket.socket) -> NoReturn:
+    """Run a job process that is told at the other end of a link whose it is."""
+    _set_up(setup, linux.SPARE_NAME, {link.fileno(), *setup.kept_fds, *setup.handler_fds})
+    setup.termination.listen()
+    assignment = _await_assignment(setup, link)
+    if assignment is not None:
+        linux.set_process_name(linux.JOB_NAME)
+        if assignment.handler is None:
+            # As in a script's process that was forked for it: that is where they are taken.
+            set_signal_mask(signal.SIG_SETMASK, BLOCKED)
+            _close_other_fds(_kept_fds(setup, assignment), setup.fd_limit)
+        if not setup.termination.is_requested:
+            _serve(setup, assignment)
+    os._exit(0)
+
+
+def _await_assignment(setup: JobSetup, link: socket.socket) -> Assignment | None:
+    try:
+        setup.termination.phase = Phase.WAITING
+        found = None if setup.termination.is_requested else await_order(link)
+        setup.termination.phase = Phase.BETWEEN
+    except (WaitInterrupted, OSError):
+        return None
+    if found is None:
+        return None
+    order, files = found
+    handler = None if order.handler is None else setup.handlers[order.handler]
+    return Assignment(handler, *files) if files else None
+
+
+def _set_up(setup: JobSetup, name: bytes, kept: set[int]) -> None:
     gc.enable()
     os.setsid()
-    linux.become_job_process(setup.zygote_pid)
+    linux.become_job_process(setup.zygote_pid, name)
     linux.prefer_as_oom_victim()
-    _close_other_fds(_kept_fds(setup, assignment), setup.fd_limit)
-    setup.process_state.limits.apply(to_script=assignment.handler is None)
-    _serve(setup, assignment)
-    os._exit(0)  # whatever else there is to take down, the kernel does faster
+    _close_other_fds(kept, setup.fd_limit)
+    setup.process_state.limits.apply()
 
 
-def _serve(setup: JobSetup, assignment: Assignment) -> None:
+def _serve(setup: JobSetup, assignment: Assignment) -> NoReturn:
     if assignment.handler is None:
+        setup.process_state.limits.apply(to_script=True)
         run_script(assignment.channel, setup.output)
     else:
         runs = RunLoop(setup, assignment, assignment.handler)
         runs.serve()
         runs.finish()
+    os._exit(0)  # whatever else there is to take down, the kernel does faster
 
 
 def _kept_fds(setup: JobSetup, assignment: Assignment) -> set[int]:

@@ -22,6 +22,10 @@ _KILL = int(signal.SIGKILL)
 _READ_BYTES = 16_384
 
 
+#: The names of a process that has a job, and of one that has none yet.
+JOB_NAME, SPARE_NAME = b"warren-job", b"warren-spare"
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
     """An entry of the process table, zombies included; `started` is in clock ticks since boot."""
@@ -70,7 +74,7 @@ def hide_from_others() -> None:
     _prctl(_SET_DUMPABLE, 0)
 
 
-def become_job_process(zygote: int, name: bytes = b"warren-job") -> None:
+def become_job_process(zygote: int, name: bytes) -> None:
     """Make this fork of the zygote die with it, adopt orphans and bear its own name.
 
     Jobs can read its /proc/self and debuggers can attach: it holds no secrets, and starts out
@@ -118,9 +122,9 @@ def default_action(number: int) -> Callable[[], object]:
     return functools.partial(_libc().signal, number, None)
 
 
-def set_process_name(name: str) -> None:
+def set_process_name(name: bytes) -> None:
     """Set the name (up to 15 bytes) shown in process lists."""
-    _prctl(_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
+    _prctl(_SET_NAME, ctypes.c_char_p(name[:15]))
 
 
 def host_boot() -> str:

@@ -105,6 +105,10 @@ def _kill(call: object, target: int) -> None:
         return
 
 
+#: What the zygote blocks, so that one which reaches a job process being forked waits for it.
+BLOCKED = (signal.SIGINT, signal.SIGTERM)
+
+
 class Phase(Enum):
     """What a job process is doing."""
 
@@ -129,6 +133,7 @@ class Termination:
         self.is_requested = False
         self.has_interrupted = False
         self.cancel: Callable[[], Any] | None = None
+        self._is_listening = False
         self._is_forking = False
         self._ignore_nudges: Callable[[], object] = lambda: None
 
@@ -146,7 +151,10 @@ class Termination:
         self._ignore_nudges = linux.default_action(signal.SIGCONT)
 
     def listen(self) -> None:
-        """Take the signals from now on."""
+        """Take the signals from now on; again does nothing."""
+        if self._is_listening:
+            return
+        self._is_listening = True
         set_signal_mask(signal.SIG_SETMASK, ())
         # Python drops a signal that reaches a forked copy before its fork hooks have run, so a pool
         # worker that is terminated at once would survive. While blocked, it waits for the hook.

@@ -29,7 +29,7 @@ from warren.executor.fork_server.forking import Forker
 from warren.executor.fork_server.job_main import JobSetup
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState, reset_signals
-from warren.executor.fork_server.termination import Termination
+from warren.executor.fork_server.termination import BLOCKED, Termination
 from warren.executor.handlers.handler_registry import (
     NAME_LIMIT,
     Handler,
@@ -82,6 +82,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     forker = Forker()
     setup = JobSetup(
         zygote_pid=os.getpid(),
+        handlers=handlers,
         output=output,
         process_state=process_state,
         termination=termination,
@@ -89,7 +90,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
         handler_fds=handler_fds,
         fd_limit=os.sysconf("SC_OPEN_MAX"),
     )
-    fork_server = ForkServer(control, handlers, setup, forker)
+    fork_server = ForkServer(control, setup, forker)
     _tell_handlers(control, handlers)
     # What was imported stays in memory that job processes share: the collector, which would write
     # to it, never runs here, and job processes collect what they have made themselves.
@@ -106,7 +107,7 @@ def _detach() -> None:
     linux.die_with_parent(os.getppid())
     _ignore_signals()
     linux.become_subreaper()
-    linux.set_process_name("warren-zygote")
+    linux.set_process_name(b"warren-zygote")
     _drop_resource_tracker()
     faulthandler.enable(2)  # a crash in C code leaves a Python traceback in the run's log
     null = os.open(os.devnull, os.O_RDONLY)
@@ -138,9 +139,9 @@ def _ignore_signals() -> None:
 
     They are blocked as well, so that one sent to a job process being forked waits for its handler.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in BLOCKED:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, (signal.SIGINT, signal.SIGTERM))
+    signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
 
 
 def _check_threads() -> None:

@@ -19,14 +19,12 @@ from warren.broker.reasons.codes import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import PROCESS_LIMIT
 
-#: Idle processes kept for each slot by default.
-IDLE_PER_SLOT = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOptions:
-    """`count` runs at a time, and at most `idle_count` idle processes.
+    """`count` runs at a time, and at most `idle_count` idle processes; None: as many as fit.
 
+    `spare_count` processes are forked in advance, and belong to no job yet.
     An idle process exits after `idle_seconds`, any process after `runs_per_process` runs.
     A process that was handed several runs goes on with them for `batch_seconds`, so that other jobs
     get its slot soon and nothing begins long after it was handed over.
@@ -46,6 +44,7 @@ class SlotOptions:
     count: int
     grace_seconds: float
     idle_count: int | None = None
+    spare_count: int = 0
     fresh_process: bool = False
     idle_seconds: float = 90.0
     runs_per_process: int = 1000
@@ -60,21 +59,12 @@ class SlotOptions:
     is_unwanted: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
-        if not (self.count >= 1 and self.most_idle >= 0 and self.most_processes <= PROCESS_LIMIT):
+        idle = self.idle_count or 0
+        if not (self.count >= 1 and idle >= 0 and self.count + idle <= PROCESS_LIMIT):
             raise ValueError(
                 f"expected count and idle_count to be up to {PROCESS_LIMIT} processes, "
-                f"got: {self.count} and {self.most_idle}"
+                f"got: {self.count} and {idle}"
             )
-
-    @property
-    def most_idle(self) -> int:
-        """The most idle processes."""
-        return IDLE_PER_SLOT * self.count if self.idle_count is None else self.idle_count
-
-    @property
-    def most_processes(self) -> int:
-        """The most processes with a run, idle or exiting."""
-        return self.count + self.most_idle
 
 
 class SlotPool(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from warren.broker.reasons.codes import Reason, Why
+from warren.executor.processes.idle_limits import IdleLimit
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.job_process import JobProcess, Owner, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import LookAhead
@@ -17,22 +18,36 @@ from warren.executor.processes.supervisor import ForkServerSupervisor
 
 
 class IdleProcesses:
-    """Processes that have finished their run and wait for the next one of their job."""
+    """Processes that have finished their run and wait for the next one of their job.
+
+    One that has served several runs is not ended for one that has served a single run: where more
+    jobs take turns than there are places, those that have a place keep it, and find their process
+    each time.
+    """
 
     def __init__(self) -> None:
         #: By number, the one that has idled longest first.
         self._all: dict[int, JobProcess] = {}
+        #: Those among them that have served a single run.
+        self._new: dict[int, JobProcess] = {}
         self._by_owner: dict[Owner, dict[int, JobProcess]] = {}
 
     def __len__(self) -> int:
         """Return the number of idle processes."""
         return len(self._all)
 
+    @property
+    def pids(self) -> list[int]:
+        """Their process ids."""
+        return [process.pid for process in self._all.values()]
+
     def add(self, process: JobProcess) -> None:
         """Add a process that became idle."""
         assert process.owner is not None, "a script's process never idles"
         process.idle_since = time.monotonic()
         self._all[process.number] = process
+        if process.runs_begun == 1:
+            self._new[process.number] = process
         self._by_owner.setdefault(process.owner, {})[process.number] = process
 
     def take(self, owner: Owner) -> JobProcess | None:
@@ -52,10 +67,22 @@ class IdleProcesses:
         self.discard(process)
         return process
 
+    def take_least_useful(self) -> JobProcess | None:
+        """Remove and return the one whose end costs least: the newest that has served one run.
+
+        If there is none, the longest idle one.
+        """
+        process = next(reversed(self._new.values()), None)
+        if process is None:
+            return self.take_oldest()
+        self.discard(process)
+        return process
+
     def discard(self, process: JobProcess) -> None:
         """Remove a process if it is here."""
         if self._all.pop(process.number, None) is None or process.owner is None:
             return
+        self._new.pop(process.number, None)
         own = self._by_owner[process.owner]
         del own[process.number]
         if not own:
@@ -76,27 +103,31 @@ class PoolEvents:
 
 
 class Pool:
-    """The job processes of one executor; the options say how many may have a run or be idle.
+    """The job processes of one executor; `idle_limit` says how many of them may be idle.
 
     A process belongs to one job. Exiting processes count too: a run waits for one of them if there
     is no room.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - each is another part
         self,
         loop: asyncio.AbstractEventLoop,
         supervisor: ForkServerSupervisor,
         options: SlotOptions,
         look_ahead: LookAhead,
+        idle_limit: IdleLimit,
         events: PoolEvents,
     ) -> None:
         self._loop = loop
         self._look_ahead = look_ahead
         self._supervisor = supervisor
         self._options = options
+        self._idle_limit = idle_limit
         self._events = events
         self._processes: dict[int, JobProcess] = {}
         self._idle = IdleProcesses()
+        #: The numbers of idle processes that were told to exit.
+        self._leaving: set[int] = set()
         #: Runs that wait for a process of another job to exit.
         self._waiting: deque[SlotRun] = deque()
         self._last_number = 0
@@ -123,11 +154,12 @@ class Pool:
         process = self._find_idle(run)
         if process is not None:
             self._give(process, run, followers)
-        elif len(self._processes) < self._options.most_processes:
+        elif self._has_room():
             self._fork(run)
         else:
             self._waiting.append(run)
-            self._end_longest_idle()
+            if len(self._leaving) < len(self._waiting):
+                self._end_least_useful()
 
     def make_room(self, run: SlotRun) -> bool:
         """Let a run wait for an idle process to exit; return False if none is idle.
@@ -151,11 +183,11 @@ class Pool:
         return waiting
 
     def make_idle(self, process: JobProcess) -> None:
-        """Let a process idle after its run; end the longest idle one if there are too many."""
+        """Let a process idle after its run; end the least useful one if there are too many."""
         process.run = None
         self._idle.add(process)
-        if len(self._idle) > self._options.most_idle:
-            self._end_longest_idle()
+        if len(self._idle) > self._idle_limit.most:
+            self._end_least_useful()
 
     def stop_idle(self, process: JobProcess) -> None:
         """Stop a process that has no run."""
@@ -167,6 +199,7 @@ class Pool:
         process.close()
         self._look_ahead.release_note(process.note)
         del self._processes[process.number]
+        self._leaving.discard(process.number)
         self._idle.discard(process)
 
     def remove_all(self) -> list[JobProcess]:
@@ -178,11 +211,7 @@ class Pool:
 
     def place_waiting(self) -> None:
         """Fork processes for waiting runs while there is room."""
-        while (
-            self._waiting
-            and len(self._processes) < self._options.most_processes
-            and self._supervisor.is_ready
-        ):
+        while self._waiting and self._has_room() and self._supervisor.is_ready:
             if not self._fork(self._waiting.popleft()):
                 return
 
@@ -191,6 +220,16 @@ class Pool:
         limit = self._options.idle_seconds if idle_for is None else idle_for
         while self._end_longest_idle(idle_for=limit):
             pass
+
+    def fit_idle(self) -> None:
+        """Find out how many idle processes fit; end the others, the longest idle first."""
+        if self._idle:
+            self._idle_limit.look(self._idle.pids)
+            while len(self._idle) > self._idle_limit.most and self._end_longest_idle():
+                pass
+
+    def _has_room(self) -> bool:
+        return len(self._processes) < self._options.count + self._idle_limit.most
 
     def _find_idle(self, run: SlotRun) -> JobProcess | None:
         if run.needs_own_process or run.owner is None:
@@ -233,8 +272,15 @@ class Pool:
         process.give(run, last=room <= 0, batch=batch, followers=ahead if batch else ())
         self._events.placed(run, True)
 
+    def _end_least_useful(self) -> bool:
+        return self._end(self._idle.take_least_useful())
+
     def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
-        process = self._idle.take_oldest(idle_for)
-        if process is not None:
-            process.end(self._options.grace_seconds)
-        return process is not None
+        return self._end(self._idle.take_oldest(idle_for))
+
+    def _end(self, process: JobProcess | None) -> bool:
+        if process is None:
+            return False
+        self._leaving.add(process.number)
+        process.end(self._options.grace_seconds)
+        return True

@@ -30,6 +30,7 @@ from warren.executor.logs.line_times import LineTimes
 from warren.executor.logs.log_limiter import LogLimiter
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.endings import Exit, Stop, channel_misused, cut_off, killed
+from warren.executor.processes.idle_limits import Host, IdleLimit
 from warren.executor.processes.interface import SlotEvents, SlotOptions, SlotPool
 from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import BATCH_RUNS, LookAhead
@@ -40,6 +41,8 @@ from warren.executor.processes.supervisor import ForkServerSupervisor
 
 #: Seconds between two checks of log sizes and idle processes.
 SWEEP_SECONDS = 0.5
+#: Sweeps between two looks at the memory that idle processes take.
+_SWEEPS_PER_FIT = 6
 
 
 class Slots(SlotPool):
@@ -79,6 +82,7 @@ class Slots(SlotPool):
             loop=loop,
             sources=sources,
             confinement=self._confinement,
+            spares=options.spare_count,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,
             on_exited=self._on_exited,
@@ -97,9 +101,19 @@ class Slots(SlotPool):
         pool_events = PoolEvents(
             placed=self._on_placed, unplaced=self._fail_soon, of_process=of_process
         )
-        self._pool = Pool(loop, self._supervisor, options, self._look_ahead, pool_events)
+        idle_limit = IdleLimit(
+            options.idle_count,
+            slots=options.count,
+            spares=options.spare_count,
+            job_processes=options.confinement.limits.processes,
+            host=Host(),
+        )
+        self._pool = Pool(
+            loop, self._supervisor, options, self._look_ahead, idle_limit, pool_events
+        )
         self._exits = ProcessExits()
         self._catalogue: Told | None = None
+        self._sweeps = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
 
@@ -314,21 +328,21 @@ class Slots(SlotPool):
         exit_ = self._exits.exited(process, exited)
         if exited.no_room and self._waits_for_exit(process):
             return
-        self._after_exit(process, exit_)
+        self._after_exit(process, exit_, is_untaken=exited.is_untaken)
 
     def _on_stuck(self, process: JobProcess) -> None:
         """Give up a process that SIGKILL does not end, so that its run does not stay open."""
         self._pool.remove(process)
         self._after_exit(process, self._exits.stuck(process))
 
-    def _after_exit(self, process: JobProcess, exit_: Exit) -> None:
-        never_began = self._ahead.take_from_gone(process)
+    def _after_exit(self, process: JobProcess, exit_: Exit, *, is_untaken: bool = False) -> None:
+        never_began = self._ahead.take_from_gone(process) or is_untaken
         run = process.run
         if run is None:
             self._pool.place_waiting()
             self._close_when_empty()
         elif never_began and run.stop is None and exit_.failure is None:
-            # An idle process died just as it got this run.
+            # An idle process, or a spare, died just as it got this run.
             run.detach()
             self._pool.place(run)
         else:
@@ -400,6 +414,9 @@ class Slots(SlotPool):
         self._log_limiter.enforce(paths)
         self._line_times.look(paths)
         self._pool.end_idle()
+        self._sweeps += 1
+        if self._sweeps % _SWEEPS_PER_FIT == 0:
+            self._pool.fit_idle()
         self._supervisor.watch(self._options.ping_seconds, self._options.silence_seconds)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 

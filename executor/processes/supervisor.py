@@ -48,6 +48,7 @@ class ForkServerSupervisor:
         loop: asyncio.AbstractEventLoop,
         sources: Sequence[str],
         confinement: Confinement,
+        spares: int = 0,
         on_ready: Callable[[], None],
         on_forked: Callable[[frames.Forked], None],
         on_exited: Callable[[frames.Exited], None],
@@ -56,6 +57,7 @@ class ForkServerSupervisor:
         self._loop = loop
         self._sources = tuple(sources)
         self._confinement = confinement
+        self._spares = spares
         self._on_ready = on_ready
         self._on_forked = on_forked
         self._on_exited = on_exited
@@ -127,6 +129,13 @@ class ForkServerSupervisor:
             channel.close()  # `on_died` is on its way
         else:
             self._link.send(frames.Fork(number=number, handler=handler), channel, note)
+
+    def keep_spares(self, count: int) -> None:
+        """Keep so many processes forked in advance from now on, unless that is so."""
+        if count != self._spares:
+            self._spares = count
+            if self._link is not None and self.is_ready:
+                self._link.send(frames.KeepSpares(count=count))
 
     def signal(self, number: int, number_of_signal: int) -> None:
         """Send a signal to a job process and its group, unless it is gone already."""
@@ -200,6 +209,8 @@ class ForkServerSupervisor:
         self.names = frozenset(one.name for one in self.handlers)
         self.folder = frame.folder
         self.is_ready = True
+        if self._spares:
+            link.send(frames.KeepSpares(count=self._spares))
         self._ready_at = self._loop.time()
         self.error = ""
         self._log.info("zygote_started", pid=link.pid, handlers=len(self.handlers))

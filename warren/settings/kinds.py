@@ -90,6 +90,12 @@ def whole(least: int, most: int) -> Reader:
     return read
 
 
+def whole_or_auto(least: int, most: int) -> Reader:
+    """Return a reader of integers within bounds; the word `auto` is None."""
+    read = whole(least, most)
+    return lambda value: None if value == "auto" else read(value)
+
+
 def number(least: float, most: float, *, above: bool = False) -> Reader:
     """Return a reader of numbers within bounds; `above`: excluding the lower bound itself."""
 

@@ -30,6 +30,7 @@ from warren.settings.kinds import (
     some_text,
     text,
     whole,
+    whole_or_auto,
 )
 from warren.settings.secret_files import LINKS, SUFFIX, check_allowed
 from warren.settings.setting_rules import (
@@ -118,7 +119,11 @@ class Settings:
     slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)
     fresh_process: bool = setting(boolean, "true or false", default=False)
     code_version: str | None = setting(text(check_code_version), "a word of up to 64 characters")
-    idle_processes: int | None = setting(whole(0, 4000), "an integer from 0 to 4000")
+    #: None: as many as fit.
+    idle_processes: int | None = setting(
+        whole_or_auto(0, 4000), "auto, or an integer from 0 to 4000"
+    )
+    spare_processes: int | None = setting(whole(0, 16), "an integer from 0 to 16")
     job_user: str | None = setting(text(), "the name of a user of this machine")
     job_limits: str | None = setting(
         text(check_job_limits), "limits like memory=2G, cpu=600, open_files=1024"

@@ -14,6 +14,7 @@ from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
+from warren.executor.processes.idle_limits import Host
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
 from warren.scheduler.rounds.loop import Loop
@@ -22,6 +23,8 @@ from warren.wiring.signals import Signals
 
 #: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0
+#: The most job processes forked in advance.
+MOST_SPARES = 16
 
 
 def make_run_logs(settings: Settings) -> RunLogs:
@@ -38,6 +41,26 @@ def make_confinement(settings: Settings) -> Confinement:
     return Confinement(user=user, limits=JobLimits.parse(settings.job_limits or ""))
 
 
+def count_spares(settings: Settings, limits: JobLimits, most_processes: int | None) -> int:
+    """Return how many job processes to fork in advance.
+
+    Raises:
+        SettingsError: the host, the control group or the jobs' limits allow no such number.
+
+    """
+    allowed = [one for one in (most_processes, limits.processes or None) if one is not None]
+    # The zygote is a process, too.
+    room = max(0, min(allowed) - settings.slots - 1) if allowed else MOST_SPARES
+    wanted = settings.spare_processes
+    if wanted is None:
+        return min(settings.slots, MOST_SPARES, room)
+    if wanted > room:
+        numbers = f"{wanted} beside {settings.slots} slots"
+        limit = f"the {min(allowed)} processes allowed here"
+        raise SettingsError([f"WARREN_SPARE_PROCESSES: {numbers} are more than {limit}"])
+    return wanted
+
+
 def make_slots(
     settings: Settings, sources: Sequence[str], run_logs: RunLogs, *, signals: Signals
 ) -> SlotsFactory:
@@ -45,14 +68,16 @@ def make_slots(
 
     A signal ends the first import of the handlers.
     """
+    confinement = make_confinement(settings)
     options = SlotOptions(
         count=settings.slots,
         idle_count=settings.idle_processes,
+        spare_count=count_spares(settings, confinement.limits, Host().most_processes()),
         fresh_process=settings.fresh_process,
         grace_seconds=settings.grace_seconds,
         script_languages=settings.script_languages,
         code_version=settings.code_version or "",
-        confinement=make_confinement(settings),
+        confinement=confinement,
         is_unwanted=lambda: signals.count > 0,
     )
     return partial(Slots, sources, run_logs, options)

@@ -344,17 +344,26 @@ def test_idle_processes_of_other_jobs_take_no_slot(harness: SlotHarness) -> None
     assert pids(harness) == set(first)
 
 
-def test_with_one_idle_process_too_many_the_longest_idle_ends(
+def test_with_one_idle_process_too_many_the_newest_that_has_served_once_ends(
     make_floor: Callable[..., SlotHarness],
 ) -> None:
     harness = make_floor(count=1, idle_count=2)
     first, second = (harness.run("hooked", job_id=job_id).message for job_id in (1, 2))
-    harness.run("hooked", job_id=1)
 
-    third = harness.run("hooked", job_id=3).message
+    harness.run("hooked", job_id=3)
 
-    harness.turn(lambda: pids(harness) == {first, third})
-    assert f"destroy {second}" in harness.note("hooks")
+    harness.turn(lambda: pids(harness) == {first, second})
+
+
+def test_where_more_jobs_take_turns_than_there_are_places_those_that_have_one_keep_it(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, idle_count=2)
+
+    rounds = [[harness.run("pid", job_id=one).message for one in range(1, 5)] for _ in range(3)]
+
+    assert [one[:2] for one in rounds] == [rounds[0][:2]] * 3
+    assert len({pid for one in rounds for pid in one[2:]}) == 6
 
 
 def test_no_idle_process_is_kept_where_none_is_wanted(

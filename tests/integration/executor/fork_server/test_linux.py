@@ -156,7 +156,7 @@ def test_lack_of_memory_is_told_once(tmp_path: Path) -> None:
 
 def test_name_is_cut_where_the_kernel_cuts_it() -> None:
     code = (
-        "linux.set_process_name('a-name-that-is-too-long')\nprint(open('/proc/self/comm').read())"
+        "linux.set_process_name(b'a-name-that-is-too-long')\nprint(open('/proc/self/comm').read())"
     )
 
     assert in_a_process(code).strip() == "a-name-that-is-"

@@ -4,12 +4,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from warren.errors import SettingsError
 from warren.executor.disk import Space
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotOptions
 from warren.settings.settings import Settings
-from warren.wiring.executor import make_confinement, make_run_logs, make_slots
+from warren.wiring.executor import count_spares, make_confinement, make_run_logs, make_slots
 from warren.wiring.signals import Signals
 
 GIGABYTE = 1_000_000_000
@@ -23,18 +26,41 @@ def options_of(tmp_path: Path, **values: Any) -> SlotOptions:
     return options
 
 
-def test_unless_it_is_told_an_executor_keeps_four_idle_processes_a_slot(tmp_path: Path) -> None:
+def test_unless_it_is_told_an_executor_keeps_as_many_idle_processes_as_fit(tmp_path: Path) -> None:
     options = options_of(tmp_path, slots=6)
 
-    assert (options.count, options.most_idle, options.fresh_process) == (6, 24, False)
+    assert (options.count, options.idle_count, options.fresh_process) == (6, None, False)
     assert (options.idle_seconds, options.runs_per_process) == (90, 1_000)
 
 
 def test_numbers_of_processes_are_as_the_settings_say(tmp_path: Path) -> None:
     options = options_of(tmp_path, slots=2, idle_processes=3, fresh_process=True, grace_seconds=7)
 
-    assert (options.count, options.most_idle, options.fresh_process) == (2, 3, True)
+    assert (options.count, options.idle_count, options.fresh_process) == (2, 3, True)
     assert options.grace_seconds == 7
+
+
+def test_an_executor_has_a_spare_process_a_slot_up_to_a_limit_and_up_to_what_is_allowed() -> None:
+    none = JobLimits()
+
+    assert count_spares(Settings(slots=6), none, None) == 6
+    assert count_spares(Settings(slots=40), none, None) == 16
+    assert count_spares(Settings(slots=6), none, 10) == 3
+    assert count_spares(Settings(slots=6), JobLimits(processes=9), None) == 2
+    assert count_spares(Settings(slots=6, spare_processes=0), none, 2) == 0
+
+
+def test_more_spare_processes_than_are_allowed_are_refused() -> None:
+    with pytest.raises(SettingsError) as refused:
+        count_spares(Settings(slots=6, spare_processes=9), JobLimits(), 12)
+
+    assert (
+        str(refused.value)
+        .splitlines()[-1]
+        .endswith(
+            "WARREN_SPARE_PROCESSES: 9 beside 6 slots are more than the 12 processes allowed here"
+        )
+    )
 
 
 def test_jobs_have_the_limits_of_the_settings() -> None:

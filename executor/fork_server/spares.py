@@ -1,0 +1,171 @@
+"""Job processes forked in advance, which belong to nobody until they take their first order.
+
+    forked ──start-up done──> spare ──takes an order──> the process of a job
+                                └─ dies: replaced, a little later each time
+
+They are forked when nothing has been asked for a moment, so that runs which come then wait for no
+fork. A spare that died before it took its order has not begun anything: its run is started again.
+"""
+
+import array
+import socket
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkProcess
+from typing import NamedTuple
+
+from warren.executor.fork_server import frames
+
+#: Seconds without a request after which spares are forked, and how many in one go.
+QUIET_SECONDS = 0.01
+_AT_ONCE = 4
+#: Seconds until another spare follows one that died or could not be forked: at first, at most.
+BACKOFF_SECONDS = (0.1, 30.0)
+
+#: What a spare answers once it has its order, before it acts on it.
+_TAKEN = b"taken"
+
+
+class Spare(NamedTuple):
+    """A spare process and the zygote's end of the link by which it gets its order."""
+
+    process: ForkProcess
+    link: socket.socket
+
+    def has_taken_order(self) -> bool:
+        """Whether one that has ended had taken the order that it was sent; closes the link."""
+        try:
+            return self.link.recv(len(_TAKEN), socket.MSG_DONTWAIT) == _TAKEN
+        except OSError:
+            return False
+        finally:
+            self.link.close()
+
+
+class Spares:
+    """The spares of one zygote.
+
+    `start(link)` forks one that waits at its end of the link. `watch(pidfd)` and `unwatch(pidfd)`
+    are called for each.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[socket.socket], ForkProcess],
+        *,
+        watch: Callable[[int], object],
+        unwatch: Callable[[int], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start = start
+        self._watch = watch
+        self._unwatch = unwatch
+        self._clock = clock
+        self._wanted = 0
+        self._all: dict[int, Spare] = {}
+        self._due_at = 0.0
+        self._backoff = BACKOFF_SECONDS[0]
+
+    @property
+    def pids(self) -> set[int]:
+        """Their process ids."""
+        return {spare.process.pid for spare in self._all.values() if spare.process.pid}
+
+    def keep(self, count: int) -> None:
+        """Keep so many from now on; those that are too many end."""
+        self._wanted = count
+        for spare in list(self._all.values())[count:]:
+            spare.link.shutdown(socket.SHUT_RDWR)
+
+    def due_in(self) -> float | None:
+        """Return in how many seconds to call `fork_some`; None if none is missing."""
+        if len(self._all) >= self._wanted:
+            return None
+        return max(0.0, self._due_at - self._clock())
+
+    def put_off(self) -> None:
+        """Note that something was asked for: spares can wait."""
+        self._due_at = max(self._due_at, self._clock() + QUIET_SECONDS)
+
+    def fork_some(self) -> None:
+        """Fork some of those that are missing, if it is time."""
+        if self._clock() < self._due_at:
+            return
+        try:
+            for _ in range(min(self._wanted - len(self._all), _AT_ONCE)):
+                self._fork()
+        except OSError:
+            self._back_off()
+
+    def give(self, order: bytes, files: list[int]) -> Spare | None:
+        """Hand an order with its files to a spare; return that, or None if there is none.
+
+        It is a spare no more, and still watched.
+        """
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+        for pidfd, spare in list(self._all.items()):
+            try:
+                spare.link.sendmsg((order,), (rights,), socket.MSG_DONTWAIT)
+            except OSError:
+                continue  # it is dead, which will show
+            del self._all[pidfd]
+            self._backoff = BACKOFF_SECONDS[0]
+            return spare
+        return None
+
+    def take_exit(self, pidfd: int) -> None:
+        """Reap a spare that has ended, and replace it later."""
+        spare = self._all.pop(pidfd)
+        self._unwatch(pidfd)
+        spare.link.close()
+        spare.process.join()
+        spare.process.close()
+        if len(self._all) < self._wanted:
+            self._back_off()
+
+    def kill(self) -> None:
+        """Kill and reap all of them."""
+        self._wanted = 0
+        for spare in self._all.values():
+            spare.process.kill()
+        for pidfd in list(self._all):
+            self.take_exit(pidfd)
+
+    def _fork(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            process = self._start(theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._all[process.sentinel] = Spare(process, ours)
+        self._watch(process.sentinel)
+
+    def _back_off(self) -> None:
+        self._due_at = self._clock() + self._backoff
+        self._backoff = min(2 * self._backoff, BACKOFF_SECONDS[1])
+
+
+def await_order(link: socket.socket) -> tuple[frames.Fork, list[int]] | None:
+    """Wait, in a spare, for its order and the files that came with it; None when it is to end."""
+    data, ancillary, _, _ = link.recvmsg(
+        frames.PACKET_LIMIT, socket.CMSG_SPACE(8), socket.MSG_CMSG_CLOEXEC
+    )
+    if not data:
+        return None
+    # That it has been read proves nothing: a process that is being killed still reads.
+    link.send(_TAKEN)
+    link.close()
+    order = frames.decode_to_zygote(data)
+    assert isinstance(order, frames.Fork), "a zygote passes on nothing else"
+    return order, descriptors(ancillary)
+
+
+def descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came with a packet, as far as there was room for them."""
+    numbers = array.array("i")
+    for _level, _kind, data in ancillary:
+        numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])
+    return list(numbers)
