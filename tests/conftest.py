@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["restored_logs"]
 
-_VHOSTS_AT_ONCE = 25
+_VHOSTS_AT_ONCE = 60
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
 #: Fixtures that several tests share and that use the machine for as long as they live: processes.
