@@ -82,7 +82,6 @@ class Slots(SlotPool):
             loop=loop,
             sources=sources,
             confinement=self._confinement,
-            spares=options.spare_count,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,
             on_exited=self._on_exited,
@@ -160,6 +159,7 @@ class Slots(SlotPool):
             ended = end_marked(self._confinement.script_folder)
             if ended:
                 self._log.warning("old_processes_ended", count=len(ended), names=ended[:20])
+        self._supervisor.keep_spares(self._options.spare_count)
         self._supervisor.open(self._options.is_unwanted)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
         self._catalogue = self._tell()

@@ -48,7 +48,6 @@ class ForkServerSupervisor:
         loop: asyncio.AbstractEventLoop,
         sources: Sequence[str],
         confinement: Confinement,
-        spares: int = 0,
         on_ready: Callable[[], None],
         on_forked: Callable[[frames.Forked], None],
         on_exited: Callable[[frames.Exited], None],
@@ -57,7 +56,7 @@ class ForkServerSupervisor:
         self._loop = loop
         self._sources = tuple(sources)
         self._confinement = confinement
-        self._spares = spares
+        self._spares = 0
         self._on_ready = on_ready
         self._on_forked = on_forked
         self._on_exited = on_exited
