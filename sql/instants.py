@@ -1,6 +1,7 @@
 """Converts epoch milliseconds to DATETIME columns and ISO 8601, and back."""
 
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 #: The start of the last day of year 9999: the latest instant that is in that year in every zone.
@@ -36,17 +37,17 @@ def iso(instant_ms: int | None) -> str | None:
 
 def at(instant_ms: int) -> datetime:
     """Return epoch milliseconds as a naive UTC datetime, cut to seconds like DATETIME."""
-    return moment(instant_ms // 1000 * 1000).replace(tzinfo=None)
+    return _second(instant_ms // 1000)
+
+
+@lru_cache(maxsize=1_024)
+def _second(seconds: int) -> datetime:
+    return moment(seconds * 1000).replace(tzinfo=None)
 
 
 def epoch_ms(moment: datetime) -> int:
     """Return a naive UTC datetime as epoch milliseconds, cut to seconds; the inverse of `at`."""
     return int(moment.replace(tzinfo=UTC).timestamp()) * 1000
-
-
-def at_as_text(instant_ms: int) -> str:
-    """Return `at` as text for statements that bypass the ORM, in the ORM's format for SQLite."""
-    return at(instant_ms).isoformat(" ", "microseconds")
 
 
 def midnight(day: date) -> datetime:

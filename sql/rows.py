@@ -16,21 +16,23 @@ from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from sqlalchemy import ColumnElement, Select, false, func, select
+from sqlalchemy import Column as SchemaColumn
+from sqlalchemy import ColumnElement, Select, false, select
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session
 
+from warren.sql.dialects.supported import of
 from warren.sql.models import Model
 
 
-def contains(column: Any, text: str) -> ColumnElement[bool]:
+def contains(session: Session, column: Any, text: str) -> ColumnElement[bool]:
     """Return the condition that a column contains a text, in any case.
 
     Collations are case-sensitive; people are not.
     """
     if "\0" in text:
-        # SQLite ends the pattern there, so that it would match everything. No text of ours has one.
+        # A pattern might end there, and match everything. No text of ours has one.
         return false()
-    return func.lower(column).contains(text.lower(), autoescape=True)
+    return of(session).lower(column).contains(text.lower(), autoescape=True)
 
 
 R = TypeVar("R", bound=NamedTuple)
@@ -58,15 +60,15 @@ def query(row: type[NamedTuple], model: type[Model], **others: Column) -> Query:
 
 
 @cache
-def column_names(row: type[NamedTuple], model: type[Model]) -> tuple[str, ...]:
-    """Return the database's names of the columns that `query` selects.
+def columns_of(row: type[NamedTuple], model: type[Model]) -> tuple[SchemaColumn[Any], ...]:
+    """Return the columns of the model's table that `query` selects.
 
     Raises:
         TypeError: a field's type differs from its column's.
 
     """
     query(row, model)
-    return tuple(model.__mapper__.columns[name].name for name in row._fields)
+    return tuple(model.__mapper__.columns[name] for name in row._fields)
 
 
 def fetch(session: Session, row: type[R], wanted: Query) -> list[R]:

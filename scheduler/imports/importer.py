@@ -39,7 +39,7 @@ from warren.scheduler.problems import Problem
 from warren.sql.batch import chunks
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB
-from warren.sql.instants import at, at_as_text
+from warren.sql.instants import at
 from warren.sql.jobs import jobs
 from warren.sql.models import App, Job
 from warren.sql.run_status import Kind
@@ -111,7 +111,6 @@ def _row(item: ImportedRun, job_id: int, app_id: int) -> dict[str, object]:
     Every run gets the kind MANUAL and is its own origin, because the source has the cause only as
     text.
     """
-    due = at_as_text(item.triggered_ms)
     return {
         "id": item.source_id,
         "app_id": app_id,
@@ -121,10 +120,10 @@ def _row(item: ImportedRun, job_id: int, app_id: int) -> dict[str, object]:
         "param": item.param,
         "sharding": item.sharding or None,
         "retries_left": 0,
-        "due_second": due,
+        "due_second": at(item.triggered_ms),
         "trigger_code": item.codes[0],
         "trigger_message": item.trigger_message,
-        "finished_second": at_as_text(item.finished_ms),
+        "finished_second": at(item.finished_ms),
         "handle_code": item.codes[1],
         "message": item.message,
         "alarm_status": 0,

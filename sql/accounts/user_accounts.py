@@ -45,7 +45,7 @@ def listing(session: Session, wanted: UserFilter) -> list[ListedUser]:
         .limit(wanted.limit)
     )
     if wanted.name:
-        statement = statement.where(contains(User.name, wanted.name))
+        statement = statement.where(contains(session, User.name, wanted.name))
     if wanted.role is not None:
         statement = statement.where(User.role == int(wanted.role))
     return fetch(session, ListedUser, statement)

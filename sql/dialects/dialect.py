@@ -2,22 +2,22 @@
 
 Statements outside this folder are written with SQLAlchemy, which omits `FOR UPDATE` and
 `SKIP LOCKED` for databases without them. Such a database must allow only one writer at a time.
+`tests/integration/sql/dialects/test_conformance.py` holds each dialect to what is said here.
 
-The error message for a server that is too old.
-
-Classifies database errors: try again, unavailable, or a fault of the statement.
+Also classifies errors of any database: try again, unavailable, or a fault of the statement.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import sqlalchemy
-from sqlalchemy import ColumnElement, Connection, Engine, Insert
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Insert, Table
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.sql import SQLColumnExpression
 from sqlalchemy.types import TypeEngine
 
 from warren.sql.dialects.url_forms import UrlForm
@@ -70,7 +70,7 @@ class UpdateRule:
 
     """
 
-    sets: Mapping[str, str] = field(default_factory=dict)
+    sets: dict[str, str] = field(default_factory=dict)
     matched: Sequence[str] = ()
 
 
@@ -81,6 +81,10 @@ class Locking:
     guard: str
     order: str
     skips: bool = False
+
+
+#: Columns of one table, with their types.
+Columns: TypeAlias = Sequence[Column[Any]]
 
 
 class Dialect(Protocol):
@@ -103,7 +107,11 @@ class Dialect(Protocol):
     #: Types for texts of up to 16 MB and for auto-increment ids; None = the standard type.
     long_text: TypeEngine[str] | None
     auto_id: TypeEngine[int] | None
+    #: What a stored text has in place of NUL: NUL itself, or a substitute. Binding a value of a
+    #: text column, as SQLAlchemy does for its type, must put it there.
+    nul: str
     #: Options of every table, and of tables in which the id of a deleted row is never used again.
+    #: With them, texts are equal and ordered by code point, in any locale of the server.
     table_options: Mapping[str, str]
     lasting_id_options: Mapping[str, bool]
 
@@ -135,6 +143,9 @@ class Dialect(Protocol):
         `index` is a name; `""` = the primary key.
         """
 
+    def lower(self, text: ColumnElement[str]) -> ColumnElement[str]:
+        """Return the text in lower case, in all scripts."""
+
     def replace_all(
         self, text: ColumnElement[str], pattern: str, by: str
     ) -> ColumnElement[str | None]:
@@ -142,6 +153,9 @@ class Dialect(Protocol):
 
     def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
         """Return how many bytes a text has in UTF-8; 0 for NULL."""
+
+    def sum_of(self, number: SQLColumnExpression[int]) -> ColumnElement[int]:
+        """Return the sum of whole numbers as an `int`; 0 if there are none."""
 
     def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that keeps an existing row with the same unique `key`."""
@@ -154,31 +168,38 @@ class Dialect(Protocol):
     def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that adds to `column` of an existing row with the same primary key."""
 
-    def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
+    def insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
         """Return an INSERT of many rows with the driver's placeholders; existing rows are kept.
 
-        It must not truncate values that do not fit.
+        The columns come with their types, for databases that would not know those of bare values;
+        the values are bound as SQLAlchemy does for these types. The statement must not truncate
+        values that do not fit.
         """
 
-    def update_rows(
-        self, table: str, columns: Sequence[str], count: int, key: str, rule: "UpdateRule"
-    ) -> str:
+    def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Return an UPDATE of many rows with their own values, ending in `WHERE` or `AND`.
 
-        The caller appends its guard. The statement finds rows by primary key and locks no others.
-        Its row count includes rows that matched but did not change.
+        The columns come with their types, as for `insert_rows`. The caller appends its guard. The
+        statement finds rows by primary key and locks no others. Its row count includes rows that
+        matched but did not change.
         """
 
-    def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
+    def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
         """Return an UPDATE of many rows to the same values, ending in `AND`.
 
         It finds rows by primary key and locks no others.
         """
 
     def lock_rows(
-        self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: "Locking"
+        self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
     ) -> str:
         """Return a SELECT by primary key that locks rows, if the database has row locks."""
+
+    def skip_given_ids(self, connection: Connection, table: Table) -> None:
+        """See that the ids that a table gives out are higher than those of its rows.
+
+        To be called after rows were inserted with ids of their own.
+        """
 
     def lock_upgrade(self, connection: Connection, seconds: int) -> bool:
         """Lock out other schema upgrades; return False if another one takes longer than this."""

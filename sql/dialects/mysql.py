@@ -18,16 +18,29 @@ from typing import Any
 import pymysql.connections
 import sqlalchemy
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
-from sqlalchemy import ColumnElement, Connection, Engine, Insert, create_engine, event, func
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Insert,
+    Table,
+    cast,
+    create_engine,
+    event,
+    func,
+)
 from sqlalchemy.dialects import mysql, registry
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.sql import SQLColumnExpression
 from sqlalchemy.types import TypeEngine
 
 from warren.sql.dialects import url_forms
-from warren.sql.dialects.dialect import Connecting, Locking, UpdateRule, too_old
+from warren.sql.dialects.dialect import Columns, Connecting, Locking, UpdateRule, too_old
 
 _DRIVER = "lean"
 #: Most columns remembered by a connection; about 1 kB each.
@@ -158,6 +171,7 @@ class MySQL:
     )
     long_text: TypeEngine[str] | None = mysql.MEDIUMTEXT()
     auto_id: TypeEngine[int] | None = None
+    nul = "\0"
     table_options: Mapping[str, str] = {
         "mysql_engine": "InnoDB",
         "mysql_charset": "utf8mb4",
@@ -220,6 +234,10 @@ class MySQL:
         """Return FORCE INDEX, which both servers obey."""
         return f"FORCE INDEX ({index or 'PRIMARY'})"
 
+    def lower(self, text: ColumnElement[str]) -> ColumnElement[str]:
+        """Return LOWER, which knows the character set's scripts whatever the collation."""
+        return func.lower(text)
+
     def replace_all(
         self, text: ColumnElement[str], pattern: str, by: str
     ) -> ColumnElement[str | None]:
@@ -229,6 +247,10 @@ class MySQL:
     def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
         """Return LENGTH, which counts bytes."""
         return func.coalesce(func.length(text), 0)
+
+    def sum_of(self, number: SQLColumnExpression[int]) -> ColumnElement[int]:
+        """Return SUM as an integer; by itself it is a decimal."""
+        return cast(func.coalesce(func.sum(number), 0), BigInteger)
 
     def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
@@ -246,43 +268,46 @@ class MySQL:
         insert, name = mysql.insert(model), str(column.expression.key)
         return insert.on_duplicate_key_update({name: column + insert.inserted[name]})
 
-    def insert_rows(self, table: str, columns: Sequence[str], count: int, key: str) -> str:
+    def insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
         """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
+        table, name = key.table.name, key.name
         row = f"({', '.join(['%s'] * len(columns))})"
-        into = f"INSERT INTO {table} ({', '.join(columns)})"
-        otherwise = f"ON DUPLICATE KEY UPDATE {key} = {table}.{key}"
+        into = f"INSERT INTO {table} ({', '.join(column.name for column in columns)})"
+        otherwise = f"ON DUPLICATE KEY UPDATE {name} = {table}.{name}"
         return f"{into} VALUES {', '.join([row] * count)} {otherwise}"
 
-    def update_rows(
-        self, table: str, columns: Sequence[str], count: int, key: str, rule: UpdateRule
-    ) -> str:
+    def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Join from the values to the rows; the other way round would lock other rows too."""
-        first = "SELECT " + ", ".join(f"%s AS {column}" for column in columns)
-        other = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
-        own = (column for column in columns if column not in (key, *rule.matched))
-        sets = {column: f"v.{column}" for column in own} | dict(rule.sets)
-        changes = ", ".join(f"{table}.{column} = {value}" for column, value in sets.items())
-        matches = "".join(f"{table}.{column} = v.{column} AND " for column in rule.matched)
+        table, names = key.table.name, [column.name for column in columns]
+        first = "SELECT " + ", ".join(f"%s AS {name}" for name in names)
+        other = f" UNION ALL SELECT {', '.join(['%s'] * len(names))}"
         values = f"({first}{other * (count - 1)}) v"
-        join = f"{values} STRAIGHT_JOIN {table} FORCE INDEX (PRIMARY) ON {table}.{key} = v.{key}"
-        return f"UPDATE {join} SET {changes} WHERE {matches}"  # noqa: S608 - constants of ours
+        by_key = f"FORCE INDEX (PRIMARY) ON {table}.{key.name} = v.{key.name}"
+        own = (name for name in names if name not in (key.name, *rule.matched))
+        sets = {name: f"v.{name}" for name in own} | rule.sets
+        changes = ", ".join(f"{table}.{name} = {value}" for name, value in sets.items())
+        matches = "".join(f"{table}.{name} = v.{name} AND " for name in rule.matched)
+        return f"UPDATE {values} STRAIGHT_JOIN {table} {by_key} SET {changes} WHERE {matches}"  # noqa: S608 - constants of ours
 
-    def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
+    def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
         """Force the primary key, because MariaDB may prefer the index on the common status."""
-        sets = ", ".join(f"{column} = %s" for column in columns)
+        sets = ", ".join(f"{column.name} = %s" for column in columns)
         listed = ",".join(map(str, ids))
-        by_key = f"{table} FORCE INDEX (PRIMARY) SET {sets} WHERE {key} IN ({listed})"
-        return f"UPDATE {by_key} AND "
+        table = f"{key.table.name} FORCE INDEX (PRIMARY)"
+        return f"UPDATE {table} SET {sets} WHERE {key.name} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
 
     def lock_rows(
-        self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
+        self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
     ) -> str:
         """Force the primary key; with `skips`, add SKIP LOCKED."""
-        listed = ",".join(map(str, ids))
-        from_ = f"{table} FORCE INDEX (PRIMARY) WHERE {key} IN ({listed}) AND {how.guard}"
+        names, listed = ", ".join(column.name for column in columns), ",".join(map(str, ids))
+        table = f"{key.table.name} FORCE INDEX (PRIMARY)"
+        from_ = f"{table} WHERE {key.name} IN ({listed}) AND {how.guard}"
         wait = " SKIP LOCKED" if how.skips else ""
-        names = ", ".join(columns)
         return f"SELECT {names} FROM {from_} ORDER BY {how.order} FOR UPDATE{wait}"  # noqa: S608 - constants and numbers of ours
+
+    def skip_given_ids(self, _connection: Connection, _table: Table) -> None:
+        """Do nothing: inserting a row with a high id raises AUTO_INCREMENT above it."""
 
     def lock_upgrade(self, connection: Connection, seconds: int) -> bool:
         """Take a lock of the connection, because DDL commits and would release a transaction's."""

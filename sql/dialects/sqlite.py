@@ -7,12 +7,14 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Engine,
     Insert,
     Integer,
     LargeBinary,
+    Table,
     cast,
     create_engine,
     event,
@@ -22,10 +24,11 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.sql import SQLColumnExpression
 from sqlalchemy.types import TypeEngine
 
 from warren.sql.dialects import url_forms
-from warren.sql.dialects.dialect import Connecting, Locking, UpdateRule, too_old
+from warren.sql.dialects.dialect import Columns, Connecting, Locking, UpdateRule, too_old
 
 #: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)
@@ -48,6 +51,7 @@ class SQLite:
     )
     long_text: TypeEngine[str] | None = None
     auto_id: TypeEngine[int] | None = Integer()
+    nul = "\0"
     table_options: Mapping[str, str] = {}
     lasting_id_options: Mapping[str, bool] = {"sqlite_autoincrement": True}
 
@@ -90,6 +94,10 @@ class SQLite:
         """Return None; SQLite's planner needs no hints."""
         return None
 
+    def lower(self, text: ColumnElement[str]) -> ColumnElement[str]:
+        """Return a call of a function of ours: SQLite's own knows ASCII only."""
+        return func.lower(text)
+
     def replace_all(
         self, text: ColumnElement[str], pattern: str, by: str
     ) -> ColumnElement[str | None]:
@@ -99,6 +107,10 @@ class SQLite:
     def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
         """Return the length of a BLOB; that of a text counts characters."""
         return func.coalesce(func.length(cast(text, LargeBinary)), 0)
+
+    def sum_of(self, number: SQLColumnExpression[int]) -> ColumnElement[int]:
+        """Return SUM, which of integers is one."""
+        return func.coalesce(func.sum(number), 0)
 
     def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
@@ -121,38 +133,39 @@ class SQLite:
             set_={name: column + insert.excluded[name]},
         )
 
-    def insert_rows(self, table: str, columns: Sequence[str], count: int, _key: str) -> str:
+    def insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
-        into = f"INSERT INTO {table} ({', '.join(columns)})"
-        return f"{into} VALUES {_placeholders(columns, count)} ON CONFLICT DO NOTHING"
+        names = ", ".join(column.name for column in columns)
+        values = _placeholders(columns, count)
+        return f"INSERT INTO {key.table.name} ({names}) VALUES {values} ON CONFLICT DO NOTHING"  # noqa: S608 - constants of ours
 
-    def update_rows(
-        self, table: str, columns: Sequence[str], count: int, key: str, rule: UpdateRule
-    ) -> str:
+    def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Start with UPDATE, not WITH, because otherwise the driver does not count rows."""
-        names = {column: f"v.column{number}" for number, column in enumerate(columns, 1)}
-        held = (key, *rule.matched)
-        sets = {column: name for column, name in names.items() if column not in held}
-        changes = ", ".join(
-            f"{column} = {value}" for column, value in (sets | dict(rule.sets)).items()
-        )
+        table = key.table.name
+        new = {column.name: f"v.column{number}" for number, column in enumerate(columns, 1)}
+        matched = (key.name, *rule.matched)
+        sets = {name: value for name, value in new.items() if name not in matched} | rule.sets
+        changes = ", ".join(f"{name} = {value}" for name, value in sets.items())
         values = f"(VALUES {_placeholders(columns, count)}) AS v"
-        matches = "".join(f"{table}.{column} = {names[column]} AND " for column in held)
+        matches = "".join(f"{table}.{name} = {new[name]} AND " for name in matched)
         return f"UPDATE {table} SET {changes} FROM {values} WHERE {matches}"  # noqa: S608 - constants of ours
 
-    def update_alike(self, table: str, columns: Sequence[str], ids: Sequence[int], key: str) -> str:
+    def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
         """Return a plain UPDATE; the planner uses the primary key by itself."""
-        sets = ", ".join(f"{column} = ?" for column in columns)
+        sets = ", ".join(f"{column.name} = ?" for column in columns)
         listed = ",".join(map(str, ids))
-        return f"UPDATE {table} SET {sets} WHERE {key} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
+        return f"UPDATE {key.table.name} SET {sets} WHERE {key.name} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
 
     def lock_rows(
-        self, table: str, columns: Sequence[str], ids: Sequence[int], key: str, how: Locking
+        self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
     ) -> str:
         """Return a plain SELECT; a writer has already locked the whole file."""
-        listed = ",".join(map(str, ids))
-        from_ = f"{table} WHERE {key} IN ({listed}) AND {how.guard}"
-        return f"SELECT {', '.join(columns)} FROM {from_} ORDER BY {how.order}"  # noqa: S608 - constants and numbers of ours
+        names, listed = ", ".join(column.name for column in columns), ",".join(map(str, ids))
+        from_ = f"{key.table.name} WHERE {key.name} IN ({listed}) AND {how.guard}"
+        return f"SELECT {names} FROM {from_} ORDER BY {how.order}"  # noqa: S608 - constants and numbers of ours
+
+    def skip_given_ids(self, _connection: Connection, _table: Table) -> None:
+        """Do nothing: the next id is always higher than those of all rows."""
 
     def lock_upgrade(self, _connection: Connection, _seconds: int) -> bool:
         """Return True; the transaction itself locks out others."""
@@ -191,6 +204,6 @@ def _begin(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
-def _placeholders(columns: Sequence[str], count: int) -> str:
+def _placeholders(columns: Columns, count: int) -> str:
     row = f"({', '.join('?' * len(columns))})"
     return ", ".join([row] * count)

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.database_url import parse
+from warren.sql.dialects.url_forms import MYSQL, form_of
 from warren.sql.engine import Database
 
 #: How long the server may take for one statement, which may have to read a large table.
@@ -33,7 +34,7 @@ class ForeignDatabase:
 
     def __init__(self, url: str, password: str) -> None:
         parsed = parse(url)
-        if parsed.get_backend_name() != "mysql":
+        if form_of(url) is not MYSQL:
             raise ValueError(f"expected a database of MySQL or MariaDB, got: {url[:100]}")
         self.name = str(parsed.database)
         whole = parsed.set(password=password or None).render_as_string(hide_password=False)

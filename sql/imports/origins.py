@@ -5,14 +5,15 @@ Stores the past of an import: run ids, day reports and finished runs.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Select, and_, delete, func, insert, not_, select, union, update
+from sqlalchemy import Select, Table, and_, delete, func, insert, not_, select, union, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.dialects.supported import of
 from warren.sql.instants import midnight
-from warren.sql.models import App, DayReport, History, ImportOrigin, Job, Run, ScriptVersion
+from warren.sql.models import App, DayReport, History, ImportOrigin, Job, Model, Run, ScriptVersion
 from warren.sql.models import Sequence as Counter
 from warren.sql.rows import fetch, query
 
@@ -64,13 +65,13 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
     """
     rows = [
         {
-            "day": midnight(day).isoformat(" ", "microseconds"),
+            "day": midnight(day),
             "running": 0,
             "succeeded": counts[0],
             "failed": counts[1],
             "cleared_succeeded": 0,
             "cleared_failed": 0,
-            "update_time": at.isoformat(" ", "microseconds"),
+            "update_time": at,
         }
         for day, counts in sorted(days.items())
     ]
@@ -96,6 +97,8 @@ def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
 
 #: The kinds of what has an id at its source and here.
 APP, JOB, USER = "app", "job", "user"
+#: What keeps the ids that it has at its source, if they are free here.
+_MODELS_WITH_GIVEN_IDS: Mapping[str, type[Model]] = {APP: App, JOB: Job}
 
 
 class Origin(NamedTuple):
@@ -132,7 +135,7 @@ def read_some(
 def write(
     session: Session, source: str, kind: str, origins: Sequence[Origin], *, now_ms: int
 ) -> None:
-    """Store the origins of imported items, replacing earlier ones."""
+    """Store the origins of imported items, which have been stored, replacing earlier ones."""
     for chunk in chunks(origins):
         ids = [origin.source_id for origin in chunk]
         session.execute(
@@ -149,6 +152,9 @@ def write(
                 for origin in chunk
             ],
         )
+    if kind in _MODELS_WITH_GIVEN_IDS:
+        table = _MODELS_WITH_GIVEN_IDS[kind].__table__
+        of(session).skip_given_ids(session.connection(), cast("Table", table))
 
 
 def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:

@@ -8,7 +8,6 @@ Writing what was changed of many jobs by few statements: the ORM sends one for e
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, inspect, select, update
@@ -16,10 +15,8 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import get_history, set_committed_value
 
 from warren.sql.batch import ALREADY_LOCKED, Guard, chunks, modify, update_each
-from warren.sql.dialects.columns import LONG_TEXT
-from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.dialects.supported import LONG_TEXT, PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
-from warren.sql.instants import at_as_text, epoch_ms
 from warren.sql.models import Job
 from warren.sql.models.jobs import BY_NEXT_TICK
 from warren.sql.rows import fetch, query
@@ -41,7 +38,7 @@ def write(session: Session, jobs: Iterable[Job]) -> None:
         if names and _LONG_TEXTS.isdisjoint(names):
             alike[names].append(job)
     for names, those in alike.items():
-        rows = [{name: _bound(getattr(job, name)) for name in ("id", *names)} for job in those]
+        rows = [{name: getattr(job, name) for name in ("id", *names)} for job in those]
         update_each(session, Job, rows, guard=ALREADY_LOCKED)
         for job in those:
             for name in names:
@@ -52,10 +49,6 @@ def write(session: Session, jobs: Iterable[Job]) -> None:
 def _changed(job: Job) -> tuple[str, ...]:
     touched = sorted(_NAMES - inspect(job).unmodified)
     return tuple(name for name in touched if get_history(job, name).has_changes())
-
-
-def _bound(value: Any) -> Any:
-    return at_as_text(epoch_ms(value)) if isinstance(value, datetime) else value
 
 
 #: The next tick of a parked job: never due, so no claim finds it.

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
 from warren.sql.batch import chunks
-from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import ids_in_app
 from warren.sql.models import App, Job

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, and_, literal, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.accounts import preferences
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import child_links
 from warren.sql.jobs.due_jobs import PARKED_MS
@@ -170,10 +170,10 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
         (Job.author, wanted.author),
     ):
         if text:
-            conditions.append(contains(column, text))
+            conditions.append(contains(session, column, text))
     if wanted.tag:
         between = literal(",") + Job.tags + literal(",")
-        conditions.append(contains(between, f",{wanted.tag},"))
+        conditions.append(contains(session, between, f",{wanted.tag},"))
     if wanted.favourites_of is not None:
         conditions.append(Job.id.in_(preferences.favourites(wanted.favourites_of)))
     return conditions

@@ -12,6 +12,7 @@ from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
+from warren.sql.dialects.supported import of
 from warren.sql.explanation import Explanation
 from warren.sql.models import App, Job, Run, SkippedTicks
 from warren.sql.rows import contains, fetch, fetch_plain, query
@@ -101,7 +102,7 @@ def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
     if wanted.app:
         statement = statement.where(App.name == wanted.app)
     if wanted.name:
-        statement = statement.where(contains(Job.name, wanted.name))
+        statement = statement.where(contains(session, Job.name, wanted.name))
     return fetch(session, LedgerJob, statement)
 
 
@@ -125,12 +126,14 @@ def skip_reasons(
         SkippedTicks.from_at <= bounds[1],
     )
     rows = session.execute(
-        select(SkippedTicks.reason, func.max(SkippedTicks.why), func.sum(SkippedTicks.count))
+        select(
+            SkippedTicks.reason, func.max(SkippedTicks.why), of(session).sum_of(SkippedTicks.count)
+        )
         .where(*of_job)
         .group_by(SkippedTicks.reason)
         .order_by(SkippedTicks.reason)
     )
-    found = {Explanation(text, why): int(count) for text, why, count in rows}
+    counts = {Explanation(text, why): count for text, why, count in rows}
     latest: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for reason, first, last in session.execute(
         select(SkippedTicks.reason, SkippedTicks.from_at, SkippedTicks.to_at)
@@ -139,4 +142,6 @@ def skip_reasons(
         .limit(NAMED_SKIPS)
     ):
         latest[reason].append((first, last))
-    return {one: SkippedFor(count, tuple(latest[one.text])) for one, count in found.items()}
+    return {
+        reason: SkippedFor(count, tuple(latest[reason.text])) for reason, count in counts.items()
+    }

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, func, or_, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.accounts import audit_log
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.models import App, Run
 from warren.sql.models.runs import BY_STATUS
 from warren.sql.rows import Query, fetch, query

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.instants import MINUTE_MS
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import BY_NEXT_TICK

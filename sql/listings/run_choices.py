@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.models import Job, Run
 from warren.sql.models.jobs import BY_SEARCHED_TEXT
 from warren.sql.registry.apps import ids_by_name
@@ -64,7 +64,7 @@ def _jobs_with(
         use_index(query(_NamedJob, Job), Job, BY_SEARCHED_TEXT)
         .where(
             Job.app_id.in_(wanted),
-            contains(Job.name, part),
+            contains(session, Job.name, part),
         )
         .order_by(Job.app_id, Job.name)
         .limit(limit)

@@ -93,7 +93,7 @@ def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
 
 
 def _containing(session: Session, run_ids: Sequence[int], text: str) -> Sequence[int]:
-    matches = [contains(column, text) for column in (Run.message, Run.trigger_message)]
+    matches = [contains(session, column, text) for column in (Run.message, Run.trigger_message)]
     matching = select(Run.id).where(Run.id.in_(run_ids), or_(*matches))
     return session.execute(matching).scalars().all()
 

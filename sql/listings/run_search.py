@@ -12,6 +12,7 @@ from itertools import islice
 from sqlalchemy import ColumnElement, Subquery, and_, case, func, select, true
 from sqlalchemy.orm import Session
 
+from warren.sql.dialects.supported import of
 from warren.sql.listings import newest_runs, run_messages, run_walks
 from warren.sql.listings.newest_runs import IndexedRun
 from warren.sql.listings.run_messages import RunLine
@@ -104,10 +105,9 @@ def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     is_known_to_index = wanted.job_id is None and not run_walks.has_rest(wanted)
     limit = most + 1 if is_known_to_index else looked_at
     examined = run_walks.candidates(session, wanted).limit(limit).subquery()
-    matches = func.sum(case((and_(true(), *_conditions(examined, wanted)), 1), else_=0))
+    matches = of(session).sum_of(case((and_(true(), *_conditions(examined, wanted)), 1), else_=0))
     counted, matching = session.execute(select(func.count(), matches).select_from(examined)).one()
-    number = int(matching or 0)
-    return RunCount(number=min(number, most), is_all=counted < limit and number <= most)
+    return RunCount(number=min(matching, most), is_all=counted < limit and matching <= most)
 
 
 def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ListedRun]]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import ColumnElement, CompoundSelect, and_, or_, select, union_all
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.instants import at, epoch_ms
 from warren.sql.listings import newest_runs
 from warren.sql.listings.newest_runs import (

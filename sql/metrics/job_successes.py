@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, Subquery, delete, func, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, modify
-from warren.sql.dialects.hints import use_index
-from warren.sql.dialects.supported import of
+from warren.sql.dialects.supported import of, use_index
 from warren.sql.models import App, Job, JobSuccess, Run
 from warren.sql.models.runs import BY_TICK
 from warren.sql.rows import fetch, query

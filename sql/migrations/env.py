@@ -8,7 +8,7 @@ connection = context.config.attributes.get("connection")
 
 if connection is None:
     context.configure(
-        dialect_name=context.config.attributes["dialect_name"],
+        url=context.config.attributes["url"],
         target_metadata=Model.metadata,
         literal_binds=True,
     )

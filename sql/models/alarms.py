@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Index, Integer, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.dialects.supported import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
 #: The index of alarms by which statements are made to read.

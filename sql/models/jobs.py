@@ -9,7 +9,7 @@ from enum import StrEnum
 from sqlalchemy import BigInteger, DateTime, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.dialects.columns import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.dialects.supported import LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
 #: The schedule kind of a job that is only triggered by hand, by API or by a parent.

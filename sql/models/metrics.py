@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Integer, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.dialects.columns import TABLE_OPTIONS
+from warren.sql.dialects.supported import TABLE_OPTIONS
 from warren.sql.models.base import Model
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.dialects.supported import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
 #: The indexes of runs by which statements are made to read.

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.dialects.columns import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
+from warren.sql.dialects.supported import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 from warren.sql.models.jobs import LATE_LIMIT_SECONDS
 

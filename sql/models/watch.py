@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.dialects.columns import AUTO_ID, TABLE_OPTIONS
+from warren.sql.dialects.supported import AUTO_ID, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
 

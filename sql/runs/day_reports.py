@@ -15,7 +15,7 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import insert_or_ignore
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import of, use_index
 from warren.sql.instants import midnight
 from warren.sql.models import AppDay, DayReport, Run
 from warren.sql.models.runs import BY_DUE_SECOND
@@ -119,14 +119,14 @@ def of_days(
             if row.day is not None
         }
     of_the_apps = and_(AppDay.day == DayReport.day, AppDay.app_id.in_(sorted(app_ids)))
-    columns = (AppDay.running, AppDay.succeeded, AppDay.failed)
+    counts = map(of(session).sum_of, (AppDay.running, AppDay.succeeded, AppDay.failed))
     rows = session.execute(
-        select(DayReport.day, *(func.coalesce(func.sum(one), 0) for one in columns))
+        select(DayReport.day, *counts)
         .outerjoin(AppDay, of_the_apps)
         .where(DayReport.day.between(midnight(first), midnight(last)))
         .group_by(DayReport.day)
     )
-    return {row[0].date(): Counts(*map(int, row[1:])) for row in rows if row[0]}
+    return {day.date(): Counts(*counted) for day, *counted in rows if day}
 
 
 def first_day(session: Session) -> date | None:
@@ -206,5 +206,5 @@ def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, 
 
 
 def _insert_missing(session: Session, day: date) -> None:
-    row = {"day": midnight(day).isoformat(" ", "microseconds")} | _NO_RUNS
+    row = {"day": midnight(day)} | _NO_RUNS
     insert_or_ignore(session, DayReport, [row])

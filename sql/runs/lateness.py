@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.instants import HOUR_MS, at
 from warren.sql.models import Run
 from warren.sql.models.runs import BY_DUE_SECOND

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks, insert_or_ignore
 from warren.sql.errors import RunsNotPlanned
 from warren.sql.ids import RunIds
-from warren.sql.instants import at_as_text
+from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs.transitions import ENTERED
@@ -99,7 +99,7 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
         "param": run.param,
         "sharding": (f"{run.shard_index}/{run.shard_total}" if run.shard_total else None),
         "retries_left": run.retries_left,
-        "due_second": at_as_text(run.due_at),
+        "due_second": at(run.due_at),
         "trigger_message": run.trigger_message,
         "alarm_status": 0,
         "kind": run.kind.value,

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
-from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.instants import at
 from warren.sql.models import Purge, Run
 from warren.sql.models.runs import BY_DUE_SECOND

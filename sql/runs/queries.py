@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.instants import AHEAD_MS, DAY_MS
 from warren.sql.models import App, Job, Run
 from warren.sql.models.runs import BY_STATUS

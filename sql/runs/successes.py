@@ -6,7 +6,6 @@ the only one of its tick.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -14,7 +13,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import Guard, lock_rows, update_each
 from warren.sql.dialects.dialect import Locking, UpdateRule
 from warren.sql.errors import NotAllWon
-from warren.sql.instants import at_as_text
+from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.transitions import ENTERED, may_enter
@@ -93,13 +92,8 @@ def _row(run: Success) -> dict[str, Any]:
         "id": run.run_id,
         "job_id": run.job_id,
         "message": run.message,
-        "finished_second": _second(run.finished_at // 1000),
+        "finished_second": at(run.finished_at),
         "finished_at": run.finished_at,
         "started_at": run.started_at,
         "log_tail": run.log_tail,
     }
-
-
-@lru_cache(maxsize=1_024)
-def _second(seconds: int) -> str:
-    return at_as_text(seconds * 1000)

@@ -7,7 +7,7 @@ from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import of, use_index
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import child_links
 from warren.sql.models import App, Job, Purge, Run, SkippedTicks
@@ -142,7 +142,7 @@ def delayed_ticks(
             routed_at=func.max(case((is_first, _ROUTED_AT))),
             decided_at=func.max(case((is_first, _DECIDED_AT))),
             late_due_at=func.max(case((_STARTED_LATE, Run.due_at))),
-            open_runs=func.sum(case((Run.status.in_(OPEN), 1), else_=0)),
+            open_runs=of(session).sum_of(case((Run.status.in_(OPEN), 1), else_=0)),
             finished_at=func.max(Run.finished_at),
         )
         .where(

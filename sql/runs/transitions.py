@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 
 from warren.sql.batch import Guard, chunks, lock_rows, modify_by_ids, update_alike, update_each
 from warren.sql.dialects.dialect import Locking
-from warren.sql.dialects.hints import PRIMARY_KEY, use_index
+from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
-from warren.sql.instants import at, at_as_text
+from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.registry import pauses
 from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
@@ -256,7 +256,7 @@ def _final_row(run: FinalState) -> dict[str, Any]:
         "id": run.run_id,
         **ENTERED[run.status],
         "message": run.message.text,
-        "finished_second": at_as_text(run.finished_at),
+        "finished_second": at(run.finished_at),
         "finished_at": run.finished_at,
         "started_at": run.started_at,
         "log_tail": run.log_tail,

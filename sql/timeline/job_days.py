@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.models import Run
 from warren.sql.models.runs import BY_TICK
 from warren.sql.run_status import OPEN, RunStatus

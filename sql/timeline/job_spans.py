@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.hints import use_index
+from warren.sql.dialects.supported import use_index
 from warren.sql.listings import newest_runs
 from warren.sql.listings.newest_runs import FoundRun, RunSelection
 from warren.sql.models import App, Job, Run

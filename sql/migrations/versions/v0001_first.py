@@ -3,8 +3,13 @@
 import sqlalchemy as sa
 from alembic import op
 
-from warren.sql.dialects.columns import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
-from warren.sql.dialects.supported import named
+from warren.sql.dialects.supported import (
+    AUTO_ID,
+    LASTING_ID_OPTIONS,
+    LONG_TEXT,
+    TABLE_OPTIONS,
+    named,
+)
 
 revision = "0001"
 down_revision = None

@@ -3,21 +3,18 @@
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import func, select
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from tests.support import sql_rows
 from tests.support.sql_rows import NODE, NOW_MS, add_job, ended, new_run, plan, planned_in, routed
-from warren.sql.dialects.supported import of
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
 from warren.sql.jobs import history, job_names
 from warren.sql.models import Job, Run
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import Beat
-from warren.sql.rows import contains
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 
@@ -109,16 +106,6 @@ def test_names_differ_by_case(database: Database) -> None:
         database.read(lambda session: apps.find(session, "DEMO"))
 
 
-@pytest.mark.parametrize("text", ["Über", "über", "ÜBER"])
-def test_parts_of_names_are_found_in_any_case(database: Database, text: str) -> None:
-    ids = [add_job(database, name) for name in ("Überweisung", "ÜBERSICHT", "übertrag", "Uber")]
-    matching = select(Job.id).where(contains(Job.name, text)).order_by(Job.id)
-
-    found = database.read(lambda session: session.execute(matching).scalars().all())
-
-    assert found == ids[:3]
-
-
 def test_addresses_differ_by_case(database: Database) -> None:
     beats = [
         Beat(kind="EXECUTOR", app="demo", address=address, boot_id=address, beat_at=1)
@@ -142,16 +129,3 @@ def test_the_longest_name_of_a_person_fits_into_the_history(database: Database) 
 
     [change] = database.read(lambda session: list(history.changes(session)))
     assert change.changed_by == who
-
-
-def test_the_functions_of_texts_do_the_same_everywhere(database: Database) -> None:
-    planned_in(database, RunStatus.RUNNING, 1)
-    plan(database, new_run(job_id=7, param="id 17, then 4: 漢字"))
-
-    def look(session: Session) -> list[tuple[str | None, int, int]]:
-        dialect, text = of(session), func.coalesce(Run.param, "")
-        plain = dialect.replace_all(text, "[0-9]+", "N")
-        lengths = dialect.byte_length(Run.param), dialect.byte_length(Run.log_tail)
-        return [tuple(row) for row in session.execute(select(plain, *lengths).filter_by(job_id=7))]
-
-    assert database.read(look) == [("id N, then N: 漢字", 21, 0)]

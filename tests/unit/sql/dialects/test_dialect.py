@@ -15,8 +15,7 @@ from tests.support import architecture
 from tests.support.dialect_branches import dialect_branches
 from warren.sql.clock import database_now_ms
 from warren.sql.dialects.dialect import Dialect
-from warren.sql.dialects.hints import PRIMARY_KEY, use_index
-from warren.sql.dialects.supported import SUPPORTED, named, of
+from warren.sql.dialects.supported import PRIMARY_KEY, SUPPORTED, named, of, use_index
 from warren.sql.dialects.url_forms import FORMS
 from warren.sql.models import Run
 
@@ -43,8 +42,11 @@ PORT = {
     "is_unavailable": "errors that are the database's and not the statement's",
     "is_schema_fault": "errors about a table or column that is missing",
     "index_hint": "how a statement is made to use an index",
+    "nul": "what a text has in place of NUL",
+    "lower": "lower case in all scripts",
     "replace_all": "a regular expression that replaces",
     "byte_length": "how many bytes a text has",
+    "sum_of": "a sum that is a whole number",
     "insert_or_ignore": "INSERT unless there",
     "insert_or_replace": "INSERT or UPDATE",
     "insert_or_add": "INSERT or add to what is there",
@@ -52,6 +54,7 @@ PORT = {
     "update_rows": "UPDATE of many rows, each with values of its own",
     "update_alike": "UPDATE of many rows to the same values",
     "lock_rows": "SELECT of many rows that locks them",
+    "skip_given_ids": "ids that follow those that rows brought with them",
     "parameter": "how the driver marks the place of a value",
     "lock_upgrade": "a lock between two upgrades of the schema",
     "grants": "the rights of an account",
@@ -60,9 +63,6 @@ PORT = {
 #: Who knows one database from another all the same, and why.
 ALLOWED = {
     "admin_web.api.application: says 'sqlite:////dev/null'": "the API is described without one",
-    "sql.imports.foreign: asks for parsed.get_backend_name": "XXL-JOB keeps its data in MySQL",
-    "sql.imports.foreign: says 'mysql'": "likewise",
-    "sql.schema.migration: asks for database.dialect.name": "Alembic chooses its own by it",
     "warren.settings.home: says 'sqlite:///'": "the database of `warren up`",
     "warren.settings.settings: says 'sqlite:///'": "likewise",
 }
