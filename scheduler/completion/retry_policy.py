@@ -6,7 +6,7 @@ from warren.scheduler.completion.end import End
 from warren.scheduler.jobs.stop_reasons import is_by_person
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.models.jobs import DeliveryGuarantee
-from warren.sql.run_status import Kind, RunStatus
+from warren.sql.run_status import RunStatus
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun, PlannedRun
 
@@ -61,7 +61,7 @@ def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
     step = max(run.redeliveries, bisect_left(REDELIVERY_SECONDS, end.least_wait_seconds))
     if step >= len(REDELIVERY_SECONDS):
         return None
-    return _again(
+    return NewRun.again(
         run,
         due_at=now_ms + REDELIVERY_SECONDS[step] * 1000,
         retries_left=run.retries_left,
@@ -72,32 +72,8 @@ def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
 def _retry(run: LockedRun, job: JobToRun, least_wait_seconds: float, now_ms: int) -> NewRun | None:
     if run.retries_left <= 0:
         return None
-    return _again(
+    return NewRun.again(
         run,
         due_at=now_ms + int(max(job.retry_delay, least_wait_seconds) * 1000),
         retries_left=run.retries_left - 1,
-        redeliveries=0,
-    )
-
-
-def _again(run: LockedRun, *, due_at: int, retries_left: int, redeliveries: int) -> NewRun:
-    return NewRun(
-        app_id=run.app_id,
-        job_id=run.job_id,
-        handler=run.handler or "",
-        param=run.param or "",
-        kind=Kind.RETRY,
-        scheduled_at=run.scheduled_at,
-        due_at=due_at,
-        retries_left=retries_left,
-        origin_id=run.origin_id,
-        shard_index=run.shard_index,
-        shard_total=run.shard_total,
-        attempt=run.attempt + 1,
-        redeliveries=redeliveries,
-        wanted_addresses=run.wanted_addresses,
-        script_version=run.script_version,
-        rerun_of=run.rerun_of,
-        without_children=bool(run.without_children),
-        traceparent=run.traceparent,
     )

@@ -1,7 +1,8 @@
 """Creates runs as PLANNED rows, one for each tick, shard and attempt."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import select
@@ -13,6 +14,7 @@ from warren.sql.ids import RunIds
 from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs.run_rows import LockedRun
 from warren.sql.runs.transitions import ENTERED
 
 
@@ -55,6 +57,24 @@ class NewRun:
     traceparent: str | None = None
     released_at: int | None = None
 
+    @classmethod
+    def again(
+        cls, run: LockedRun, *, due_at: int, retries_left: int, redeliveries: int = 0
+    ) -> "NewRun":
+        """Return the next attempt of a run; it keeps all that a `LockedRun` has of these fields."""
+        changed: dict[str, Any] = {
+            "handler": run.handler or "",
+            "param": run.param or "",
+            "kind": Kind.RETRY,
+            "due_at": due_at,
+            "retries_left": retries_left,
+            "attempt": run.attempt + 1,
+            "redeliveries": redeliveries,
+            "without_children": bool(run.without_children),
+        }
+        kept = {name: getattr(run, name) for name in _KEPT if name not in changed}
+        return cls(**kept, **changed)
+
 
 def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
     """Insert PLANNED rows; return the id assigned to each.
@@ -89,31 +109,21 @@ def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[in
     return run_ids
 
 
+#: What a row has as it is here.
+_STORED = tuple(field.name for field in fields(NewRun) if field.name != "run_id")
+_values = attrgetter(*_STORED)
+#: What is the same for all attempts of a shard.
+_KEPT = tuple(name for name in _STORED if name in LockedRun._fields)
+
+
 def _row(run: NewRun, run_id: int) -> dict[str, Any]:
-    return {
+    return dict(zip(_STORED, _values(run), strict=True)) | {
         "id": run_id,
         **ENTERED[RunStatus.PLANNED],
-        "app_id": run.app_id,
-        "job_id": run.job_id,
-        "handler": run.handler,
-        "param": run.param,
-        "sharding": (f"{run.shard_index}/{run.shard_total}" if run.shard_total else None),
-        "retries_left": run.retries_left,
+        "sharding": f"{run.shard_index}/{run.shard_total}" if run.shard_total else None,
         "due_second": at(run.due_at),
-        "trigger_message": run.trigger_message,
         "alarm_status": 0,
         "kind": run.kind.value,
-        "scheduled_at": run.scheduled_at,
-        "due_at": run.due_at,
         "origin_id": run_id if run.origin_id is None else run.origin_id,
-        "shard_index": run.shard_index,
-        "shard_total": run.shard_total,
-        "attempt": run.attempt,
-        "redeliveries": run.redeliveries,
-        "wanted_addresses": run.wanted_addresses,
-        "script_version": run.script_version,
-        "rerun_of": run.rerun_of,
         "without_children": 1 if run.without_children else None,
-        "traceparent": run.traceparent,
-        "released_at": run.released_at,
     }
