@@ -19,7 +19,7 @@ from warren.sql.accounts.user_accounts import UserFilter
 from warren.sql.accounts.users import rights_of
 from warren.sql.listings import app_listing, job_search, run_search
 from warren.sql.listings.job_search import JobFilter
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.registry import apps
 
 _JOB = (

@@ -25,7 +25,8 @@ from warren.admin_web.visitors import Visitor
 from warren.sql.instants import HOUR_MS, moment
 from warren.sql.listings import run_choices
 from warren.sql.listings.job_search import JobFilter, Order
-from warren.sql.listings.run_walks import LOOKED_AT, Place, RunSearch
+from warren.sql.listings.newest_runs import Place
+from warren.sql.listings.run_search import LOOKED_AT, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 #: Jobs per page.

@@ -9,8 +9,8 @@ from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.visitors import visitor
 from warren.sql.listings import error_groups, run_search
 from warren.sql.listings.error_groups import ErrorGroups
-from warren.sql.listings.run_search import RunCount, SweepResult
-from warren.sql.listings.run_walks import Place, RunSearch
+from warren.sql.listings.newest_runs import Place
+from warren.sql.listings.run_search import RunCount, RunSearch, SweepResult
 from warren.sql.run_status import FAILURES
 
 #: Matching runs that are counted or acted on at most, and runs that are read for that.

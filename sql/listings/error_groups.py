@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of
 from warren.sql.instants import MINUTE_MS
-from warren.sql.listings import newest_runs, run_messages, run_search, run_walks
+from warren.sql.listings import newest_runs, run_messages, run_search
 from warren.sql.listings.newest_runs import RunSelection
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Run
 
 _SECOND_MS = 1_000
@@ -62,8 +62,8 @@ def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> E
 
     A search for what no index knows examines `looked_at` runs at most.
     """
-    if run_walks.is_along_partitions(wanted) and not run_walks.has_rest(wanted):
-        ids, is_all = _newest(session, run_walks.selection(wanted, before=None), most)
+    if run_search.is_along_partitions(wanted) and not run_search.has_rest(wanted):
+        ids, is_all = _newest(session, run_search.selection(wanted), most)
         return _merged(session, [_grouped(session).join(ids, ids.c.id == Run.id)], is_all=is_all)
     found = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
     parts = [_grouped(session).where(Run.id.in_(ids)) for ids in chunks(found.run_ids)]

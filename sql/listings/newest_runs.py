@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count, product
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, func, or_, select, union_all
 from sqlalchemy.orm import Session
@@ -25,8 +25,9 @@ from warren.sql.run_status import RunStatus
 #: Fewest rows to read from each partition, and most rows to read from all of them.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000
 
-#: `due_at` and id of a run; runs are ordered by both, descending.
-Due = tuple[int, int]
+#: The position of a run in a list: its values in the columns of the order, which is descending.
+#: Here, these are `due_at` and id.
+Place: TypeAlias = tuple[int, ...]
 
 
 class IndexedRun(NamedTuple):
@@ -51,6 +52,19 @@ class ScannedRun(NamedTuple):
 
 
 FoundRun: TypeAlias = IndexedRun | ScannedRun
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk(Generic[R_co]):
+    """Runs in a list's order, each with its position, complete up to `end`.
+
+    There may be more after `end`; None = no more. `looked_at` is how many were read.
+    """
+
+    rows: Sequence[tuple[Place, R_co]]
+    end: Place | None
+    looked_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +99,7 @@ class RunSelection:
     app_ids: Collection[int] | None
     since_ms: int | None = None
     until_ms: int | None = None
-    before: Due | None = None
+    before: Place | None = None
     row: type[FoundRun] = IndexedRun
     sizes: ReadSizes = ReadSizes()
 
@@ -101,22 +115,10 @@ class _Slice:
     """The rows read of one partition or instant; `end` is where more may follow, None = nothing."""
 
     rows: Sequence[FoundRun]
-    end: Due | None
+    end: Place | None
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """Runs with their positions, newest first, complete up to `end`.
-
-    There may be more after `end`; None = no more. `looked_at` is the number of runs read.
-    """
-
-    rows: Sequence[tuple[Due, FoundRun]]
-    end: Due | None
-    looked_at: int
-
-
-def read(session: Session, wanted: RunSelection, *, limit: int) -> Newest:
+def read(session: Session, wanted: RunSelection, *, limit: int) -> Walk[FoundRun]:
     """Return the newest runs.
 
     Without `before`, and with a `limit` up to `all_rows / partitions`, these are at least `limit`
@@ -124,11 +126,14 @@ def read(session: Session, wanted: RunSelection, *, limit: int) -> Newest:
     """
     slices = _read(session, wanted, limit)
     # Beyond the end of one slice, other slices may lack runs that come in between.
-    end = max((one.end for one in slices if one.end is not None), default=None)
-    rows = {row.id: ((row.due_at, row.id), row) for one in slices for row in one.rows}
-    placed = sorted(rows.values(), key=lambda each: each[0], reverse=True)
-    known = [one for one in placed if end is None or one[0] >= end]
-    return Newest(known, end, sum(len(one.rows) for one in slices))
+    end = max((part.end for part in slices if part.end is not None), default=None)
+    places = {(run.due_at, run.id): run for part in slices for run in part.rows}
+    known = [(place, places[place]) for place in sorted(places, reverse=True)]
+    return Walk(
+        [(place, run) for place, run in known if end is None or place >= end],
+        end=end,
+        looked_at=sum(len(part.rows) for part in slices),
+    )
 
 
 def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
@@ -273,7 +278,7 @@ def _of_one_instant(
     return _share(fetch(session, wanted.row, statement), limit, (due_at, 0))
 
 
-def _share(rows: Sequence[FoundRun], limit: int, rest: Due | None) -> _Slice:
+def _share(rows: Sequence[FoundRun], limit: int, rest: Place | None) -> _Slice:
     """Return rows as a slice; if there are fewer than `limit`, it ends at `rest`."""
     end = min((row.due_at, row.id) for row in rows) if len(rows) >= limit else rest
     return _Slice(rows, end)

@@ -14,7 +14,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.jobs import job_names
 from warren.sql.listings import run_search
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.rows import Query, fetch, fetch_plain, query
 from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus

@@ -1,28 +1,95 @@
-"""The console's list of runs: newest first, page by page.
+"""The console's list of runs: newest first, page by page, along the index that suits the search.
 
-`run_walks` reads along an index. Kind, address, message and whether a failure was made good have
-none, so only a limited number of runs is examined for a page; if that does not fill it, the page
-says where to continue.
+one or a few jobs            along `i_tick`, by tick
+some statuses or apps        along `i_status_due`, by due time: see `newest_runs`
+all runs                     along `i_trigger_time`, by due time to the second
+
+Kind, address, message and whether a failure was made good have no index, so only a limited number
+of runs is examined for a page; if that does not fill it, the page says where to continue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import eq, ge, lt
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Subquery, and_, case, func, select, true
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, true, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.supported import of
-from warren.sql.listings import newest_runs, run_messages, run_walks
-from warren.sql.listings.newest_runs import IndexedRun
+from warren.sql.dialects.supported import of, use_index
+from warren.sql.instants import at, epoch_ms
+from warren.sql.listings import newest_runs, run_messages
+from warren.sql.listings.newest_runs import (
+    FoundRun,
+    IndexedRun,
+    Place,
+    ReadSizes,
+    RunSelection,
+    ScannedRun,
+    Walk,
+)
 from warren.sql.listings.run_messages import RunLine
-from warren.sql.listings.run_walks import DatedRun, ListedRun, Place, RunSearch
+from warren.sql.models import Run
+from warren.sql.models.runs import BY_DUE_SECOND, BY_TICK
+from warren.sql.rows import Query, query
+from warren.sql.run_status import RunStatus
 from warren.sql.runs import reruns
 
+#: Most runs examined for one page; each costs a read by primary key.
+LOOKED_AT = newest_runs.ALL_ROWS
+#: Most walks along an index for one page.
+MAX_WALKS = 8
 #: Runs read by one statement of a sweep.
-AT_ONCE = 2_000
-#: Most walks for one page.
-ROUNDS = 8
+SWEEP_ROWS = 2_000
+#: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
+#: of long runs. So this many runs with ticks before the earliest due time are looked at too.
+EARLIER_RUNS = 5_000
+
+_TICK = (Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSearch:
+    """Which runs to return; None, and no statuses, mean all.
+
+    Attributes:
+        app_ids: the apps that exist for the visitor, or fewer.
+        job_id: one job.
+        job_ids: a few jobs.
+        text: a part of the message.
+        since_ms: the earliest due time.
+        unresolved: only failures whose shard of the due time is failed now.
+        until_ms: the due time before which runs are returned.
+        before: the position where the previous page ended.
+        limit: runs on a page.
+        looked_at: most runs examined for a page.
+
+    """
+
+    app_ids: Collection[int] | None = None
+    job_id: int | None = None
+    job_ids: Sequence[int] | None = None
+    text: str | None = None
+    statuses: frozenset[RunStatus] = frozenset()
+    kind: str | None = None
+    address: str | None = None
+    unresolved: bool = False
+    since_ms: int | None = None
+    until_ms: int | None = None
+    before: Place | None = None
+    limit: int = 50
+    looked_at: int = LOOKED_AT
+
+
+class DatedRun(NamedTuple):
+    """The columns of a run that a search for messages alone needs."""
+
+    id: int
+    due_at: int
+
+
+ListedRun: TypeAlias = FoundRun | DatedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +124,21 @@ def page(session: Session, wanted: RunSearch) -> RunPage:
     """Return a page of runs, newest first; with a position of another order, the first page."""
     chosen: list[tuple[Place, ListedRun]] = []
     rest, looked_at = wanted, 0
-    for _ in range(ROUNDS):
-        walk = run_walks.walk(session, rest)
-        fitting = {row.id for row in _fitting(session, [row for _, row in walk.rows], wanted)}
-        chosen += [(place, row) for place, row in walk.rows if row.id in fitting]
+    for _ in range(MAX_WALKS):
+        walk = _walk(session, rest)
+        fitting = set(_fitting(session, [run for _, run in walk.rows], wanted))
+        chosen += [(place, run) for place, run in walk.rows if run.id in fitting]
         looked_at += walk.looked_at
         if walk.end is None or len(chosen) > wanted.limit or looked_at >= wanted.looked_at:
             break
         rest = replace(wanted, before=walk.end)
+    older, is_cut = walk.end, walk.end is not None and len(chosen) < wanted.limit
     if len(chosen) > wanted.limit:
         chosen = chosen[: wanted.limit]
-        return RunPage(runs=_lines(session, chosen), older=chosen[-1][0])
-    is_cut = walk.end is not None and len(chosen) < wanted.limit
-    return RunPage(runs=_lines(session, chosen), older=walk.end, is_cut=is_cut)
+        older = chosen[-1][0]
+    # Runs deleted in between are missing.
+    lines = run_messages.by_ids(session, [run.id for _, run in chosen])
+    return RunPage(runs=lines, older=older, is_cut=is_cut)
 
 
 def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> SweepResult:
@@ -84,11 +153,11 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     """
     chosen: dict[int, None] = {}
     seen = 0
-    for rows in _batches(session, wanted):
+    for runs in _batches(session, wanted):
         if seen >= looked_at:
             return SweepResult(run_ids=list(chosen), is_all=False)
-        seen += len(rows)
-        chosen.update((row.id, None) for row in _fitting(session, rows, wanted))
+        seen += len(runs)
+        chosen.update(dict.fromkeys(_fitting(session, runs, wanted)))
         if len(chosen) > most:
             return SweepResult(run_ids=list(chosen)[:most], is_all=False)
     return SweepResult(run_ids=list(chosen), is_all=True)
@@ -100,79 +169,234 @@ def count(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     The database counts them, unless it has to search messages or later runs, or read several jobs.
     """
     if wanted.text is not None or wanted.job_ids is not None or wanted.unresolved:
-        found = sweep(session, wanted, most=most, looked_at=looked_at)
-        return RunCount(number=len(found.run_ids), is_all=found.is_all)
-    is_known_to_index = wanted.job_id is None and not run_walks.has_rest(wanted)
+        swept = sweep(session, wanted, most=most, looked_at=looked_at)
+        return RunCount(number=len(swept.run_ids), is_all=swept.is_all)
+    is_known_to_index = wanted.job_id is None and not has_rest(wanted)
     limit = most + 1 if is_known_to_index else looked_at
-    examined = run_walks.candidates(session, wanted).limit(limit).subquery()
-    matches = of(session).sum_of(case((and_(true(), *_conditions(examined, wanted)), 1), else_=0))
+    examined = _candidates(session, wanted).limit(limit).subquery()
+    fits = [compare(examined.c[name], value) for name, compare, value in _criteria(wanted)]
+    matches = of(session).sum_of(case((and_(true(), *fits), 1), else_=0))
     counted, matching = session.execute(select(func.count(), matches).select_from(examined)).one()
     return RunCount(number=min(matching, most), is_all=counted < limit and matching <= most)
 
 
+def is_along_partitions(wanted: RunSearch) -> bool:
+    """Whether a search reads along the partitions of `newest_runs`."""
+    is_of_jobs = wanted.job_id is not None or wanted.job_ids is not None
+    return not is_of_jobs and (wanted.app_ids is not None or bool(wanted.statuses))
+
+
+def selection(wanted: RunSearch) -> RunSelection:
+    """Return the part of a search that `newest_runs` understands, from its newest run on."""
+    return RunSelection(
+        statuses=wanted.statuses or frozenset(RunStatus),
+        app_ids=wanted.app_ids,
+        since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
+        row=IndexedRun if wanted.kind is None and wanted.address is None else ScannedRun,
+        sizes=ReadSizes(all_rows=wanted.looked_at),
+    )
+
+
+def has_rest(wanted: RunSearch) -> bool:
+    """Whether the search has criteria that are in no index."""
+    without_index = (wanted.kind, wanted.address, wanted.text)
+    return wanted.unresolved or any(value is not None for value in without_index)
+
+
+def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
+    """Return the next runs along the index that suits the search.
+
+    Only what the index knows is checked; the caller checks the rest.
+    """
+    if (job_ids := _job_ids(wanted)) is not None:
+        return _along_ticks(session, wanted, job_ids)
+    limit = wanted.looked_at if has_rest(wanted) else wanted.limit + 1
+    # A position of another order counts as none.
+    before = wanted.before if wanted.before and len(wanted.before) == 2 else None  # noqa: PLR2004 - due time and id
+    if is_along_partitions(wanted):
+        return newest_runs.read(session, replace(selection(wanted), before=before), limit=limit)
+    return _along_time(session, wanted, before, limit)
+
+
 def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ListedRun]]:
     """Yield batches of runs along an index, newest first."""
-    if run_walks.is_along_partitions(wanted):
-        runs = newest_runs.stream(session, run_walks.selection(wanted, before=None))
-        while batch := list(islice(runs, AT_ONCE)):
+    if is_along_partitions(wanted):
+        runs = newest_runs.stream(session, selection(wanted))
+        while batch := list(islice(runs, SWEEP_ROWS)):
             yield batch
         return
-    rest = replace(wanted, before=None, limit=AT_ONCE, looked_at=AT_ONCE)
+    rest = replace(wanted, before=None, limit=SWEEP_ROWS, looked_at=SWEEP_ROWS)
     while True:
-        walk = run_walks.walk(session, rest)
-        yield [row for _, row in walk.rows]
+        walk = _walk(session, rest)
+        yield [run for _, run in walk.rows]
         if walk.end is None:
             return
         rest = replace(rest, before=walk.end)
 
 
-def _fitting(session: Session, rows: Sequence[ListedRun], wanted: RunSearch) -> list[ListedRun]:
-    fitting = [row for row in rows if _fits(row, wanted)]
+def _candidates(session: Session, wanted: RunSearch) -> Query:
+    """Return a query of the runs that `_walk` would read, for one job, or all, or by status or app.
+
+    As there, only what the index knows is checked.
+    """
+    if wanted.job_id is not None:
+        return _ticks_of(wanted, wanted.job_id, _first_ticks(session, wanted, [wanted.job_id]))
+    if is_along_partitions(wanted):
+        return newest_runs.unordered(session, selection(wanted))
+    return _times_of(wanted, ScannedRun)
+
+
+def _fitting(session: Session, runs: Sequence[ListedRun], wanted: RunSearch) -> list[int]:
+    """Return the ids of those of the runs that match."""
+    criteria = list(_criteria(wanted))
+    run_ids = [run.id for run in runs if _fits(run, criteria)]
     if wanted.unresolved:
-        resolved = reruns.superseded(session, [row.id for row in fitting])
-        fitting = [row for row in fitting if row.id not in resolved]
+        resolved = reruns.superseded(session, run_ids)
+        run_ids = [run_id for run_id in run_ids if run_id not in resolved]
     if wanted.text is None:
-        return fitting
-    with_text = run_messages.with_text(session, [row.id for row in fitting], wanted.text)
-    return [row for row in fitting if row.id in with_text]
+        return run_ids
+    with_text = run_messages.with_text(session, run_ids, wanted.text)
+    return [run_id for run_id in run_ids if run_id in with_text]
 
 
-def _lines(session: Session, chosen: Sequence[tuple[Place, ListedRun]]) -> list[RunLine]:
-    # Runs deleted in between are missing.
-    return run_messages.by_ids(session, [run.id for _, run in chosen])
+#: The name of a column, how its value is compared, and with what.
+_Criterion: TypeAlias = tuple[str, Callable[[Any, Any], Any], Any]
 
 
-def _conditions(examined: Subquery, wanted: RunSearch) -> list[ColumnElement[bool]]:
-    """Return what `_fits` checks, for the database."""
-    columns, found = examined.c, list[ColumnElement[bool]]()
-    if wanted.app_ids is not None:
-        found.append(columns.app_id.in_(wanted.app_ids))
-    if wanted.statuses:
-        found.append(columns.status.in_(wanted.statuses))
-    if wanted.kind is not None:
-        found.append(columns.kind == wanted.kind)
-    if wanted.address is not None:
-        found.append(columns.address == wanted.address)
+def _criteria(wanted: RunSearch) -> Iterator[_Criterion]:
+    """Yield what `ScannedRun` has to match, in Python as in SQL."""
+    criteria: tuple[_Criterion, ...] = (
+        ("app_id", _is_in, wanted.app_ids),
+        ("status", _is_in, wanted.statuses or None),
+        ("kind", eq, wanted.kind),
+        ("address", eq, wanted.address),
+        ("due_at", ge, wanted.since_ms),
+        ("due_at", lt, wanted.until_ms),
+    )
+    return (criterion for criterion in criteria if criterion[2] is not None)
+
+
+def _is_in(value: Any, values: Collection[Any]) -> Any:
+    return value.in_(values) if isinstance(value, ColumnElement) else value in values
+
+
+def _fits(run: ListedRun, criteria: Sequence[_Criterion]) -> bool:
+    # The index has checked all that an IndexedRun has, and for a DatedRun, all but the time.
+    return isinstance(run, IndexedRun) or all(
+        compare(getattr(run, name), value)
+        for name, compare, value in criteria
+        if name in run._fields
+    )
+
+
+def _job_ids(wanted: RunSearch) -> Sequence[int] | None:
+    return wanted.job_ids if wanted.job_id is None else (wanted.job_id,)
+
+
+def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> Walk[ScannedRun]:
+    """Read some runs of each job, and stop where the first job's part ends."""
+    if not job_ids:
+        return Walk([], end=None, looked_at=0)
+    is_filtered = has_rest(wanted) or bool(wanted.statuses)
+    limit = wanted.looked_at if is_filtered else wanted.limit + 1
+    each = max(newest_runs.PARTITION_ROWS, min(limit, wanted.looked_at // len(job_ids)))
+    first_ticks = _first_ticks(session, wanted, job_ids)
+    parts = [
+        _ticks_of(wanted, job_id, first_ticks, _before(wanted.before, job_id)).limit(each)
+        for job_id in job_ids
+    ]
+    union = union_all(*(select(part.subquery()) for part in parts))
+    width = len(ScannedRun._fields)
+    runs = [(row[width:], ScannedRun(*row[:width])) for row in session.execute(union)]
+    placed = sorted((((*tick, run.job_id), run) for tick, run in runs), reverse=True)
+    places: dict[int, list[Place]] = {}
+    for place, run in placed:
+        places.setdefault(run.job_id, []).append(place)
+    end = max((part[-1] for part in places.values() if len(part) >= each), default=None)
+    known = [(place, run) for place, run in placed if end is None or place >= end]
+    return Walk(known, end=end, looked_at=len(placed))
+
+
+def _ticks_of(
+    wanted: RunSearch,
+    job_id: int,
+    first_ticks: Mapping[int, int],
+    before: Sequence[ColumnElement[bool]] = (),
+) -> Query:
+    statement = (
+        use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, BY_TICK)
+        .where(Run.job_id == job_id, *before)
+        .order_by(*(column.desc() for column in _TICK))
+    )
     if wanted.since_ms is not None:
-        found.append(columns.due_at >= wanted.since_ms)
+        statement = statement.where(
+            Run.scheduled_at >= first_ticks.get(job_id, 0), Run.due_at >= wanted.since_ms
+        )
     if wanted.until_ms is not None:
-        found.append(columns.due_at < wanted.until_ms)
-    return found
+        statement = statement.where(Run.scheduled_at < wanted.until_ms)
+    return statement
 
 
-def _fits(row: ListedRun, wanted: RunSearch) -> bool:
-    if isinstance(row, IndexedRun):
-        # The index has checked it all.
-        return True
-    is_in_time = (wanted.since_ms is None or row.due_at >= wanted.since_ms) and (
-        wanted.until_ms is None or row.due_at < wanted.until_ms
+def _first_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> dict[int, int]:
+    """Return the tick of each job from which on runs are looked at; without one, all are."""
+    if wanted.since_ms is None:
+        return {}
+    earlier = (
+        use_index(select(Run.job_id, Run.scheduled_at), Run, BY_TICK)
+        .where(Run.scheduled_at < wanted.since_ms)
+        .order_by(*(column.desc() for column in _TICK))
+        .offset(EARLIER_RUNS)
+        .limit(1)
     )
-    if isinstance(row, DatedRun):
-        return is_in_time
-    return (
-        is_in_time
-        and (wanted.app_ids is None or row.app_id in wanted.app_ids)
-        and (not wanted.statuses or row.status in wanted.statuses)
-        and wanted.kind in (None, row.kind)
-        and wanted.address in (None, row.address)
+    firsts = (select(earlier.where(Run.job_id == job_id).subquery()) for job_id in job_ids)
+    return dict(session.execute(union_all(*firsts)).all())
+
+
+def _before(place: Place | None, job_id: int) -> list[ColumnElement[bool]]:
+    """Return the conditions on a job's runs before a position, which is a tick and then a job.
+
+    There are none for a position of another order.
+    """
+    if place is None or len(place) != len(_TICK) + 1:
+        return []
+    *tick, last_job = place
+    same = [column == value for column, value in zip(_TICK, tick, strict=True)]
+    earlier = [
+        and_(*same[:number], column < value)
+        for number, (column, value) in enumerate(zip(_TICK, tick, strict=True))
+    ]
+    if job_id < last_job:
+        earlier.append(and_(*same))
+    # Only the first condition can be the start of an index range.
+    return [Run.scheduled_at <= tick[0], or_(*earlier)]
+
+
+def _along_time(
+    session: Session, wanted: RunSearch, before: Place | None, limit: int
+) -> Walk[ListedRun]:
+    is_narrow = wanted.kind is None and wanted.address is None
+    kind: type[ScannedRun | DatedRun] = DatedRun if is_narrow else ScannedRun
+    statement = _times_of(wanted, kind)
+    if before is not None:
+        due, run_id = at(before[0]), before[1]
+        statement = statement.where(
+            Run.due_second <= due, or_(Run.due_second < due, Run.id < run_id)
+        )
+    runs = [(due, kind(*row)) for *row, due in session.execute(statement.limit(limit))]
+    placed = [((epoch_ms(due), run.id), run) for due, run in runs]
+    end = placed[-1][0] if len(placed) >= limit else None
+    return Walk(placed, end=end, looked_at=len(placed))
+
+
+def _times_of(wanted: RunSearch, kind: type[ScannedRun | DatedRun]) -> Query:
+    statement = (
+        use_index(query(kind, Run).add_columns(Run.due_second), Run, BY_DUE_SECOND)
+        .where(Run.due_second.is_not(None))
+        .order_by(Run.due_second.desc(), Run.id.desc())
     )
+    if wanted.since_ms is not None:
+        statement = statement.where(Run.due_second >= at(wanted.since_ms))
+    if wanted.until_ms is not None:
+        statement = statement.where(Run.due_second < at(wanted.until_ms + 999))
+    return statement

@@ -49,7 +49,7 @@ from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import ledger, recent, run_search
 from warren.sql.listings.recent import DetailedRun
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.run_status import FAILURES, FINAL, OPEN, Kind, RunStatus
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")

@@ -31,7 +31,7 @@ from warren.sql.listings import (
 )
 from warren.sql.listings.job_search import JobFilter, Order
 from warren.sql.listings.newest_runs import RunSelection
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.registry import presence
 from warren.sql.run_status import FAILURES, Kind, RunStatus
 from warren.sql.runs import (

@@ -14,8 +14,7 @@ from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fix
 from tests.support.sql_rows import NOW_MS
 from warren.sql.engine import Database
 from warren.sql.listings import recent, run_choices, run_relations, run_search
-from warren.sql.listings.run_search import RunPage
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunPage, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 LOOKED_AT = 500

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
-from warren.sql.listings import run_search, run_walks
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings import run_search
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import AuditEntry, Run
 from warren.sql.run_status import Kind, RunStatus
 
@@ -257,7 +257,7 @@ class TestFilters:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         job_id = rows.job("nightly")
-        many = 2 * run_walks.LOOKED_AT + 1
+        many = 2 * run_search.LOOKED_AT + 1
         rare = rows.run(job_id, clock.now - many, status="LOST", kind=Kind.API)
         rows.runs(job_id, range(clock.now - many + 1, clock.now))
         found, path, steps = [], "/runs?kind=API", 0

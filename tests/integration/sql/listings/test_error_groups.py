@@ -11,7 +11,7 @@ from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
 from warren.sql.engine import Database
 from warren.sql.listings import error_groups
 from warren.sql.listings.error_groups import ErrorGroups
-from warren.sql.listings.run_walks import RunSearch
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App
 from warren.sql.run_status import RunStatus
 

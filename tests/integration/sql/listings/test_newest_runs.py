@@ -11,7 +11,7 @@ from sqlalchemy import insert
 from tests.support.sql_rows import NOW_MS, all_runs, new_run, plan, put
 from warren.sql.engine import Database
 from warren.sql.listings import newest_runs
-from warren.sql.listings.newest_runs import Due, ReadSizes, RunSelection
+from warren.sql.listings.newest_runs import Place, ReadSizes, RunSelection
 from warren.sql.models import App, Run
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import planning
@@ -52,9 +52,9 @@ def selection(**wanted: Any) -> RunSelection:
     return RunSelection(statuses=wanted.pop("statuses", frozenset(STATES)), sizes=SIZES, **wanted)
 
 
-def walk(database: Database, wanted: RunSelection) -> tuple[list[Due], int]:
+def walk(database: Database, wanted: RunSelection) -> tuple[list[Place], int]:
     """Return all places, read piece by piece, and how many pieces there were."""
-    found: list[Due] = []
+    found: list[Place] = []
     for piece in range(1, 1_000):
         newest = database.read(lambda s, w=wanted: newest_runs.read(s, w, limit=LIMIT))
         found += [place for place, _ in newest.rows]
@@ -66,7 +66,7 @@ def walk(database: Database, wanted: RunSelection) -> tuple[list[Due], int]:
     raise AssertionError("it has no end")
 
 
-def expected(database: Database, wanted: RunSelection) -> list[Due]:
+def expected(database: Database, wanted: RunSelection) -> list[Place]:
     fitting = [run for run in all_runs(database) if _fits(run, wanted)]
     return sorted(((run.due_at, run.id) for run in fitting), reverse=True)
 
