@@ -23,7 +23,7 @@ from warren.sql.listings import dashboard, next_ticks
 from warren.sql.listings.next_ticks import NextTicks
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.registry import presence
-from warren.sql.runs import day_reports, lateness
+from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 
 #: How long a count is used.
@@ -152,7 +152,7 @@ class OverviewReader:
             next_ticks=ahead,
             ticks=self._ticks(ahead, now_ms),
             are_all_ticks=ahead.total == len(ahead.first) and ahead.seen_until_ms is None,
-            lateness=spread(lateness.recent(session, apps, now_ms=now_ms)),
+            lateness=spread(dashboard.lateness(session, apps, now_ms=now_ms)),
         )
 
     def _ticks(self, ahead: NextTicks, now_ms: int) -> Counter[int]:

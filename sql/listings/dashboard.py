@@ -1,16 +1,24 @@
-"""Queries of the dashboard: counts of jobs, executors, running and failed runs."""
+"""Queries of the dashboard: jobs, executors, running and failed runs, and how late runs start."""
 
 from collections.abc import Collection, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from warren.sql.dialects.supported import use_index
+from warren.sql.instants import HOUR_MS, at
 from warren.sql.listings import run_messages, run_search
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Registration, Run
+from warren.sql.models.runs import BY_DUE_SECOND
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.run_status import FAILURES, RunStatus
+
+#: Most runs examined for their lateness, the latest due ones; each costs a read by primary key.
+LATENESS_RUNS = 1_000
+#: How far back they may be due.
+LATENESS_MS = HOUR_MS
 
 
 def job_counts(session: Session, app_ids: Collection[int] | None) -> tuple[int, int]:
@@ -55,3 +63,28 @@ def failed(
         statuses=FAILURES, unresolved=True, app_ids=app_ids, since_ms=since_ms, limit=limit
     )
     return run_search.page(session, wanted).runs
+
+
+def lateness(
+    session: Session,
+    app_ids: Collection[int] | None,
+    *,
+    now_ms: int,
+    looked_at: int = LATENESS_RUNS,
+) -> list[int]:
+    """Return how many milliseconds after their due times recent runs started, sorted.
+
+    Examines the `looked_at` latest due runs of all apps, and counts those of `app_ids` (None = all)
+    that have started.
+    """
+    rows = session.execute(
+        use_index(select(Run.app_id, Run.due_at, Run.started_at), Run, BY_DUE_SECOND)
+        .where(Run.due_second >= at(now_ms - LATENESS_MS), Run.due_second <= at(now_ms))
+        .order_by(Run.due_second.desc())
+        .limit(looked_at)
+    )
+    return sorted(
+        max(started_at - due_at, 0)
+        for app_id, due_at, started_at in rows
+        if started_at is not None and (app_ids is None or app_id in app_ids)
+    )

@@ -14,15 +14,12 @@ from warren.sql.models.accounts import (
     SignInLimit,
     User,
 )
-from warren.sql.models.alarms import Alarm
+from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
-from warren.sql.models.jobs import Job, JobChild, RouteMemory, ScriptVersion
-from warren.sql.models.metrics import JobSuccess, MetricCount
-from warren.sql.models.runs import AppDay, DayReport, Purge, Run
-from warren.sql.models.schedules import History, SkippedTicks
-from warren.sql.models.watch import Incident, Watch
+from warren.sql.models.jobs import History, Job, JobChild, RouteMemory, ScriptVersion, SkippedTicks
+from warren.sql.models.runs import AppDay, DayReport, JobSuccess, MetricCount, Purge, Run
 
 __all__ = [
     "Alarm",

@@ -1,4 +1,4 @@
-"""The tables of runs, of deleted runs, and of the day report."""
+"""The tables of runs, of deleted runs, of the day report, and of what Prometheus reads."""
 
 from datetime import datetime
 
@@ -134,3 +134,25 @@ class AppDay(Model):
     failed: Mapped[int] = mapped_column("fail_count", Integer, default=0)
     cleared_succeeded: Mapped[int] = mapped_column("cleared_suc", Integer, default=0)
     cleared_failed: Mapped[int] = mapped_column("cleared_fail", Integer, default=0)
+
+
+class MetricCount(Model):
+    """One number that only grows, of one app: of a status, of a bucket, or a sum."""
+
+    __tablename__ = "warren_metric"
+    __table_args__ = (TABLE_OPTIONS,)
+
+    name: Mapped[str] = mapped_column(String(16), primary_key=True)
+    app_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    label: Mapped[str] = mapped_column(String(16), primary_key=True)
+    count: Mapped[int] = mapped_column(BigInteger)
+
+
+class JobSuccess(Model):
+    """When a run of a job last succeeded; only of jobs that have metrics of their own."""
+
+    __tablename__ = "warren_job_success"
+    __table_args__ = (TABLE_OPTIONS,)
+
+    job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    succeeded_at: Mapped[int] = mapped_column(BigInteger)

@@ -37,7 +37,6 @@ from warren.sql.run_status import FAILURES, Kind, RunStatus
 from warren.sql.runs import (
     day_reports,
     due_runs,
-    lateness,
     purges,
     queries,
     reruns,
@@ -347,7 +346,7 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
     (
         "lateness",
-        lambda s: lateness.recent(s, None, now_ms=NOW_MS + 40_000),
+        lambda s: dashboard.lateness(s, None, now_ms=NOW_MS + 40_000),
         {"i_trigger_time"},
     ),
     (

@@ -19,7 +19,7 @@ from warren.sql.instants import at
 from warren.sql.listings import dashboard, next_ticks
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import Beat
-from warren.sql.runs import day_reports, lateness
+from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Cleared, Counts
 
 #: The day of the tests' clock.
@@ -157,7 +157,7 @@ class TestLateness:
     def test_without_a_run_within_the_hour_there_is_none(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
-        due = clock.now - lateness.WITHIN_MS - 2_000
+        due = clock.now - dashboard.LATENESS_MS - 2_000
         rows.run(rows.job("old"), due, status="SUCCEEDED", started_at=due + 5)
 
         assert "No runs in the past hour" in admin.get("/").text
@@ -171,7 +171,9 @@ class TestLateness:
             due = clock.now - 1_000 * number
             rows.run(job_id, due, status="SUCCEEDED", started_at=due + number)
 
-        late = rows.database.read(lambda s: lateness.recent(s, None, now_ms=clock.now, looked_at=2))
+        late = rows.database.read(
+            lambda s: dashboard.lateness(s, None, now_ms=clock.now, looked_at=2)
+        )
 
         assert late == [0, 1]
 
