@@ -17,7 +17,7 @@ def parse(url: str) -> URL:
     form = form_of(url)
     if form is None:
         scheme = url.partition("://")[0] if "://" in url else "no scheme"
-        starts = " or ".join(one.start for one in FORMS)
+        starts = " or ".join(form.start for form in FORMS)
         raise ValueError(f"expected the database URL to begin with {starts}, got: {scheme[:40]}")
     try:
         parsed = make_url(url)

@@ -82,4 +82,4 @@ FORMS = (MYSQL, SQLITE)
 def form_of(url: str) -> UrlForm | None:
     """Return the form that a URL has by its scheme; None if no supported database has it."""
     scheme, separator, _ = url.partition("://")
-    return next((one for one in FORMS if separator and one.scheme == scheme), None)
+    return next((form for form in FORMS if separator and form.scheme == scheme), None)

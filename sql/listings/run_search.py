@@ -209,7 +209,8 @@ def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
 
     Only what the index knows is checked; the caller checks the rest.
     """
-    if (job_ids := _job_ids(wanted)) is not None:
+    job_ids = wanted.job_ids if wanted.job_id is None else [wanted.job_id]
+    if job_ids is not None:
         return _along_ticks(session, wanted, job_ids)
     limit = wanted.looked_at if has_rest(wanted) else wanted.limit + 1
     # A position of another order counts as none.
@@ -288,10 +289,6 @@ def _fits(run: ListedRun, criteria: Sequence[_Criterion]) -> bool:
         for name, compare, value in criteria
         if name in run._fields
     )
-
-
-def _job_ids(wanted: RunSearch) -> Sequence[int] | None:
-    return wanted.job_ids if wanted.job_id is None else (wanted.job_id,)
 
 
 def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> Walk[ScannedRun]:
