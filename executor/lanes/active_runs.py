@@ -1,25 +1,28 @@
 """The active runs of this boot: those that wait in lanes and those that run in slots.
 
-admit ──> WAITING ──slot free, in contact──> STARTING ──STARTING is durable──> RUNNING ──> ended
-             │                                   └──reserved: STARTING is written──┘ │
-             └──────────── killed, covered, drained ─────────────────────────────────┘
+`run_life.LIFE` says what may happen to a run and what is done then. Here is what makes it happen,
+and, at the end, what is done.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why, Words
 from warren.executor.boot_context import BootContext
+from warren.executor.errors import JournalFailed
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.lanes.admission import Cover, Full, Refuse
 from warren.executor.lanes.lanes import Lanes
-from warren.executor.lanes.launcher import Launcher, Reservations
 from warren.executor.lanes.readiness import Readiness
-from warren.executor.lanes.reporting import ActiveRun, Phase, Reporting, StartReports
+from warren.executor.lanes.reporting import ActiveRun, Reporting, StartReports
+from warren.executor.lanes.reservations import Reservations
 from warren.executor.messaging.contact import Contact
-from warren.executor.processes.endings import Stop, cut_off, killed
+from warren.executor.processes.endings import Stop, cut_off, killed, returned
 from warren.executor.processes.interface import SlotPool
+from warren.executor.run_life import LIFE, Do, Event, Phase
 
 
 class ActiveRuns:
@@ -49,21 +52,18 @@ class ActiveRuns:
         self._reservations = Reservations(
             self._lanes, context.run_states, commits, limit=context.limits.reserved_runs
         )
-        self._launcher = Launcher(
-            context,
-            slots=slots,
-            commits=commits,
-            lanes=self._lanes,
-            reservations=self._reservations,
-            reporting=reporting,
-            on_unstarted=self._remove_unstarted,
-        )
+        #: How many runs are on their way into a slot, and those of them that only need a write.
+        self._starting_count = 0
+        self._reserved: list[ActiveRun] = []
         self._waiting_bytes = 0
         self.start_reports = StartReports(
             context.clock, slots=slots, reporting=reporting, running=self._running
         )
         #: Whether running runs are left to the next process.
         self.is_leaving = False
+        self._effects: dict[Do, Callable[[ActiveRun], None]] = {
+            effect: getattr(self, f"_{effect.name.lower()}") for effect in Do
+        }
 
     # -- what is here -------------------------------------------------------------------------
 
@@ -85,12 +85,12 @@ class ActiveRuns:
     @property
     def is_working(self) -> bool:
         """Whether runs must end first; a leaving executor does not wait for remote ones."""
-        return self._launcher.is_starting if self.is_leaving else self.running_count > 0
+        return self._starting_count > 0 if self.is_leaving else self.running_count > 0
 
     @property
     def free_slots(self) -> int:
         """How many runs could be started now."""
-        return self._launcher.free_slots
+        return max(0, self._slots.free - self._starting_count)
 
     @property
     def is_heavy(self) -> bool:
@@ -150,41 +150,54 @@ class ActiveRuns:
         if not self._readiness.may_start:
             return
         while self.free_slots and (trigger := self._lanes.next()) is not None:
-            run = self._runs[trigger.run_id]
-            self._launcher.prepare(run, is_reserved=self._leave_waiting(run))
-        self._launcher.launch_reserved()
+            is_reserved = self._reservations.is_durable(trigger.run_id)
+            event = Event.LET_GO_RESERVED if is_reserved else Event.LET_GO
+            self._happens(event, self._runs[trigger.run_id])
+        self._launch_reserved()
         self._reservations.renew()
+
+    def _launch_reserved(self) -> None:
+        """Start the reserved runs that were let go, with what comes next handed ahead."""
+        if not self._reserved:
+            return
+        runs, self._reserved = self._reserved, []
+        for run in runs:
+            run.followers = self._reservations.followers_of(run.trigger, self._slots.look_ahead)
+            if run.followers:
+                ids = tuple(trigger.run_id for trigger in (run.trigger, *run.followers))
+                self._run_states.hand_over(ids)
+        try:
+            self._run_states.write()
+        except JournalFailed:
+            for run in runs:
+                run.followers = []
+                self._start_once_durable(run)
+            return
+        for run in runs:
+            self._launch(run)
+        self._commits.schedule()
+
+    def _launch(self, run: ActiveRun) -> None:
+        self._starting_count -= 1
+        self._happens(Event.DURABLE if self._slots.free else Event.SLOT_GONE, run)
 
     def started(self, run_id: int) -> None:
         """Record that a run's process is running."""
         run = self._runs.get(run_id)
         if run is not None:
-            run.started_at_ms = self._clock.now_ms()
-            self.start_reports.add(run_id)
+            self._happens(Event.STARTED, run)
 
     def went_on(self, run_id: int) -> None:
         """Record that a process has reached a run that it was handed ahead, if it is still here."""
         run = self._runs.get(run_id)
         if run is None:
             self._log.error("unknown_run_reached", run_id=run_id)
-            return
-        self._lanes.go_on(run.trigger.job_id, run_id)
-        self._leave_waiting(run)
-        run.phase = Phase.RUNNING
-        self.started(run_id)
+        else:
+            self._happens(Event.REACHED, run)
 
     def returned(self, run_id: int) -> None:
         """Record that such a run had not begun after all: it waits again, unless it is stopped."""
-        run = self._runs[run_id]
-        if run.stop is not None:
-            self._remove_unstarted(run)
-            self._reporting.stopped_before_start(run.trigger, run.stop)
-            return
-        run.phase = Phase.WAITING
-        run.started_at_ms = 0
-        self._lanes.give_back(run.trigger)
-        self._waiting_bytes += run.size
-        self._reservations.restore(run_id)
+        self._happens(Event.NOT_BEGUN, self._runs[run_id])
 
     def finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
@@ -193,15 +206,12 @@ class ActiveRuns:
 
         The caller starts what may start in its place.
         """
-        run = self._runs.pop(end.run_id, None)
+        run = self._runs.get(end.run_id)
         if run is None:
             self._log.error("unknown_run_finished", run_id=end.run_id)
             return
-        self._lanes.finish(run.trigger.job_id, end.run_id)
-        if isinstance(end, Finished):
-            self._reporting.finished(end, run.trigger, run.started_at_ms)
-        else:
-            self._reporting.report(end)
+        run.end = end
+        self._happens(Event.ENDED, run)
         if on_recorded is not None:
             self._commits.when_durable(on_recorded)
 
@@ -220,17 +230,10 @@ class ActiveRuns:
 
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, KILLED for this reason; return False if it is not here."""
-        run = self._runs.get(run_id)
-        if run is None or not self._is_in_hand(run):
-            return False
-        if run.phase is Phase.WAITING:
-            self._drop(run)
-            self._reporting.stopped_before_start(run.trigger, killed(why))
-            return True
-        self._mark_stopping(run, killed(why))
-        if run.phase is Phase.RUNNING:
-            self._slots.stop(run_id, why)
-        return True
+        run = self._in_hand(run_id)
+        if run is not None:
+            self._stop(run, killed(why))
+        return run is not None
 
     def cut_off(self) -> None:
         """End every running run because the executor shuts down: FAILED, so that it is retried.
@@ -239,64 +242,126 @@ class ActiveRuns:
         """
         self.is_leaving = self._slots.is_remote
         self._slots.recall_all()
-        for run_id, run in list(self._runs.items()):
-            is_running = run.phase is Phase.RUNNING
-            if run.phase is Phase.WAITING or (is_running and self.is_leaving):
-                continue
-            self._mark_stopping(run, cut_off())
-            if is_running:
-                self._slots.cut_off(run_id)
+        for run in list(self._runs.values()):
+            is_left = self.is_leaving and run.phase.has_slot
+            if run.phase is not Phase.WAITING and not is_left:
+                self._stop(run, cut_off())
 
     def return_waiting(self, why: Words) -> None:
         """Report every waiting run as not started, unless its process may have begun it."""
         self._slots.recall_all()
         for run_id in self.waiting_ids():
-            run = self._waiting_in_hand(run_id)
-            if run is not None:
-                self._drop(run)
-                self._reporting.not_started(run.trigger, why)
+            run = self._in_hand(run_id)
+            if run is not None and run.phase is Phase.WAITING:
+                self._stop(run, returned(why))
 
     def forget_closed(self, run_ids: set[int]) -> None:
         """Drop those of these runs that are waiting: the schedulers have ended them already."""
         for run_id in run_ids:
-            run = self._waiting_in_hand(run_id)
-            if run is not None:
-                self._drop(run)
-                self._reporting.drop_closed(run.trigger)
+            run = self._in_hand(run_id)
+            if run is not None and run.phase is Phase.WAITING:
+                self._happens(Event.CLOSED, run)
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- the table ----------------------------------------------------------------------------
+
+    def _happens(self, event: Event, run: ActiveRun) -> None:
+        run.phase, effects = LIFE[run.phase][event]
+        if run.phase is Phase.GONE:
+            del self._runs[run.trigger.run_id]
+        for effect in effects:
+            self._effects[effect](run)
+
+    def _stop(self, run: ActiveRun, stop: Stop) -> None:
+        run.stop = run.stop or stop
+        self._happens(Event.STOP, run)
 
     def _running(self, run_id: int) -> ActiveRun | None:
         run = self._runs.get(run_id)
-        return run if run is not None and run.phase is Phase.RUNNING else None
+        return run if run is not None and run.phase.has_slot else None
 
-    def _waiting_in_hand(self, run_id: int) -> ActiveRun | None:
-        """Return a run that waits here and that no process can begin; None if it does not."""
+    def _in_hand(self, run_id: int) -> ActiveRun | None:
+        """Take a run back if it was handed ahead; return it unless it has ended or is out there."""
         run = self._runs.get(run_id)
-        is_waiting = run is not None and self._is_in_hand(run) and run.phase is Phase.WAITING
-        return run if is_waiting else None
+        is_here = run is not None and self._slots.recall(run_id) and self._runs.get(run_id) is run
+        return run if is_here else None
 
-    def _is_in_hand(self, run: ActiveRun) -> bool:
-        """Take a run back if it was handed ahead; return whether it is still here."""
-        run_id = run.trigger.run_id
-        return self._slots.recall(run_id) and self._runs.get(run_id) is run
+    # -- the effects --------------------------------------------------------------------------
 
-    def _mark_stopping(self, run: ActiveRun, stop: Stop) -> None:
+    def _stop_waiting(self, run: ActiveRun) -> None:
+        self._waiting_bytes -= run.size
+        self._reservations.release(run.trigger.run_id)
+
+    def _record_start(self, run: ActiveRun) -> None:
+        self._starting_count += 1
+        run.started_at_ms = self._clock.now_ms()
+        host_at_ms = self._clock.host_ms() if self._slots.is_remote else None
+        self._run_states.start(run.starting(host_at_ms))
+
+    def _start_once_durable(self, run: ActiveRun) -> None:
+        self._commits.when_durable(partial(self._launch, run))
+
+    def _start_once_written(self, run: ActiveRun) -> None:
+        self._reserved.append(run)
+
+    def _enter_slot(self, run: ActiveRun) -> None:
+        trigger, followers, run.followers = run.trigger, run.followers, []
+        try:
+            self._slots.start(trigger, followers)
+        except Exception as error:  # noqa: BLE001 - the run ends with the reason
+            self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
+            run.fault = Why.START_FAILED(fault=str(error))
+            self._happens(Event.NOT_TAKEN, run)
+
+    def _run_in_lane(self, run: ActiveRun) -> None:
+        self._lanes.go_on(run.trigger.job_id, run.trigger.run_id)
+
+    def _note_start(self, run: ActiveRun) -> None:
+        run.started_at_ms = self._clock.now_ms()
+        self.start_reports.add(run.trigger.run_id)
+
+    def _wait_again(self, run: ActiveRun) -> None:
+        run.started_at_ms = 0
+        self._lanes.give_back(run.trigger)
+        self._waiting_bytes += run.size
+        self._reservations.restore(run.trigger.run_id)
+
+    def _mark_stopping(self, run: ActiveRun) -> None:
         self._lanes.mark_stopping(run.trigger.job_id, run.trigger.run_id)
-        run.stop = run.stop or stop
 
-    def _remove_unstarted(self, run: ActiveRun) -> None:
-        del self._runs[run.trigger.run_id]
-        self._lanes.finish(run.trigger.job_id, run.trigger.run_id)
-        self._commits.when_durable(self.start_ready)
+    def _stop_in_slot(self, run: ActiveRun) -> None:
+        assert run.stop is not None
+        if run.stop.outcome is Outcome.KILLED:
+            self._slots.stop(run.trigger.run_id, run.stop.words)
+        else:
+            self._slots.cut_off(run.trigger.run_id)
 
-    def _drop(self, run: ActiveRun) -> None:
-        del self._runs[run.trigger.run_id]
+    def _drop_from_lane(self, run: ActiveRun) -> None:
         self._lanes.drop(run.trigger.job_id, run.trigger.run_id)
         self._contact.forget(run.trigger.run_id)
-        self._leave_waiting(run)
+        self._stop_waiting(run)
 
-    def _leave_waiting(self, run: ActiveRun) -> bool:
-        """Note that a run no longer waits; return whether its start is durable already."""
-        self._waiting_bytes -= run.size
-        return self._reservations.release(run.trigger.run_id)
+    def _leave_unstarted(self, run: ActiveRun) -> None:
+        self._leave_lane(run)
+        self._commits.when_durable(self.start_ready)
+
+    def _leave_lane(self, run: ActiveRun) -> None:
+        self._lanes.finish(run.trigger.job_id, run.trigger.run_id)
+
+    def _report_stop(self, run: ActiveRun) -> None:
+        assert run.stop is not None
+        self._reporting.stopped_before_start(run.trigger, run.stop)
+
+    def _report_slot_gone(self, run: ActiveRun) -> None:
+        self._reporting.not_started(run.trigger, Why.SLOT_GONE())
+
+    def _report_fault(self, run: ActiveRun) -> None:
+        self._reporting.end(run.trigger, Outcome.FAILED, run.fault)
+
+    def _report_end(self, run: ActiveRun) -> None:
+        if isinstance(run.end, Finished):
+            self._reporting.finished(run.end, run.trigger, run.started_at_ms)
+        elif run.end is not None:
+            self._reporting.report(run.end)
+
+    def _record_closed(self, run: ActiveRun) -> None:
+        self._reporting.drop_closed(run.trigger)

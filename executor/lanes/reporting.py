@@ -6,9 +6,8 @@ One run of this boot, from the moment it is taken until its end.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 
 import msgspec
@@ -24,26 +23,26 @@ from warren.executor.messaging import reports
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.processes.endings import Stop
 from warren.executor.processes.interface import SlotPool
+from warren.executor.run_life import Phase
 from warren.executor.scheduler_clock import SchedulerClock
-
-
-class Phase(Enum):
-    """How far a run has come."""
-
-    WAITING = auto()
-    STARTING = auto()
-    RUNNING = auto()
 
 
 @dataclass(slots=True)
 class ActiveRun:
-    """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits."""
+    """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits.
+
+    `followers` are handed ahead with it. The rest is what its phase came from: why it was to
+    `stop`, why the slots could not take it, and its `end`.
+    """
 
     trigger: Trigger
     size: int
     phase: Phase = Phase.WAITING
     started_at_ms: int = 0
+    followers: Sequence[Trigger] = ()
     stop: Stop | None = None
+    fault: Words = ""
+    end: Final | None = None
 
     def starting(self, host_at_ms: int | None) -> Starting:
         """Return its start for the journal.
@@ -106,7 +105,10 @@ class Reporting:
         self.report(reports.not_started(trigger, why))
 
     def stopped_before_start(self, trigger: Trigger, stop: Stop) -> None:
-        """Report a run that was stopped before it had a process; only a kill ends it for good."""
+        """Report a run that was stopped before it had a process.
+
+        Only a kill ends it for good; otherwise it may go elsewhere.
+        """
         if stop.outcome is Outcome.KILLED:
             self.end(trigger, stop.outcome, stop.words)
         else:

@@ -90,6 +90,11 @@ def channel_misused(words: Words) -> Stop:
     return Stop(Outcome.FAILED, words)
 
 
+def returned(words: Words) -> Stop:
+    """Return the stop of a run that has not started, for another executor to get it."""
+    return Stop(Outcome.FAILED, words)
+
+
 def cut_off() -> Stop:
     """Return the stop of a run whose executor shuts down."""
     return Stop(Outcome.FAILED, Why.CUT_OFF(), yields_to_success=True)
