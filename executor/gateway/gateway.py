@@ -11,12 +11,20 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from aiohttp import web
 
 from warren.executor.gateway import protocol
 from warren.executor.gateway.allow_list import DEFAULT_TOKEN, AccessTokens
+from warren.executor.gateway.peers import (
+    HANDOVER_BYTES,
+    PASSED_ON_HEADER,
+    SIGNATURE_HEADER,
+    Signatures,
+    read_handover,
+)
 from warren.executor.gateway.protocol import AddressRefused, BadRequest, NotRecorded
 from warren.executor.gateway.remote_client import APPNAME_HEADER
 from warren.executor.gateway.remotes import Remotes
@@ -38,15 +46,20 @@ _FAULTS_OF_TOKENS = {
 _SHOWN_CHARACTERS = 200
 
 
-_Serve = Callable[["_Caller", bytes], Awaitable[None]]
+_Serve = Callable[["_Caller", bytes], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who calls: the apps of its token, and what it calls its app (3.5 only)."""
+    """Who calls: the apps of its token, and what it calls its app (3.5 only).
+
+    A call may be passed on by another gateway, with its `signature`.
+    """
 
     apps: frozenset[str]
     appname: str
+    is_peer: bool
+    signature: str
 
     def app_of(self, registration: protocol.Registration) -> str:
         """Return the app that is registered; raises BadRequest for that of another token."""
@@ -61,9 +74,16 @@ class Server:
     A result that is not recorded is not answered: the connection ends instead.
     """
 
-    def __init__(self, tokens: AccessTokens, remotes: Remotes, body_seconds: float) -> None:
+    def __init__(
+        self,
+        tokens: AccessTokens,
+        remotes: Remotes,
+        signatures: Signatures,
+        body_seconds: float,
+    ) -> None:
         self._tokens = tokens
         self._remotes = remotes
+        self._signatures = signatures
         self._body_seconds = body_seconds
 
     def application(self) -> web.Application:
@@ -74,6 +94,7 @@ class Server:
                 ("registry", self._register, REGISTRATION_BYTES),
                 ("registryRemove", self._sign_off, REGISTRATION_BYTES),
                 ("callback", self._call_back, CALLBACK_BYTES),
+                ("handover", self._inherit, HANDOVER_BYTES),
                 # The last, so that it stands for all other calls.
                 ("{name}", _refuse_call, REGISTRATION_BYTES),
             ):
@@ -87,7 +108,8 @@ class Server:
         async def handle(request: web.Request) -> web.Response:
             try:
                 caller = self._caller_of(request)
-                await serve(caller, await _body_of(request, most_bytes, self._body_seconds))
+                body = await _body_of(request, most_bytes, self._body_seconds)
+                content = await serve(caller, body)
             except (BadRequest, NotRecorded, AddressRefused) as error:
                 asked = request.match_info.get("name", name)[:_SHOWN_CHARACTERS]
                 log.warning(
@@ -102,7 +124,7 @@ class Server:
             except Exception:
                 log.exception("remote_request_failed", call=name)
                 return _response("it failed here")
-            return _response()
+            return _response(content=content)
 
         return handle
 
@@ -111,21 +133,44 @@ class Server:
         apps = self._tokens.apps_of(token)
         if not apps:
             raise BadRequest(_FAULTS_OF_TOKENS.get(token, "the access token is wrong"))
-        return _Caller(apps, request.headers.get(APPNAME_HEADER, ""))
+        return _Caller(
+            apps,
+            request.headers.get(APPNAME_HEADER, ""),
+            is_peer=PASSED_ON_HEADER in request.headers,
+            signature=request.headers.get(SIGNATURE_HEADER, ""),
+        )
 
-    async def _register(self, caller: _Caller, body: bytes) -> None:
+    async def _register(self, caller: _Caller, body: bytes) -> bool | None:
         registration = protocol.read_registration(body)
         app = caller.app_of(registration)
         if len(caller.appname) > APPNAME_LENGTH or not caller.appname.isprintable():
             raise BadRequest(f"expected the header {APPNAME_HEADER} to be an app's name")
+        if caller.is_peer:
+            return self._remotes.note(app, registration.registry_value, caller.appname)
         await self._remotes.register(app, registration.registry_value, caller.appname)
+        return None
 
     async def _sign_off(self, caller: _Caller, body: bytes) -> None:
         registration = protocol.read_registration(body)
-        self._remotes.sign_off(caller.app_of(registration), registration.registry_value)
+        app = caller.app_of(registration)
+        await self._remotes.sign_off(app, registration.registry_value, is_passed_on=caller.is_peer)
 
-    async def _call_back(self, caller: _Caller, body: bytes) -> None:
-        await self._remotes.call_back(caller.apps, protocol.read_results(body))
+    async def _call_back(self, caller: _Caller, body: bytes) -> list[int] | None:
+        results = protocol.read_results(body)
+        if caller.is_peer:
+            return await self._remotes.take_results(caller.apps, results)
+        await self._remotes.call_back(caller.apps, results)
+        return None
+
+    async def _inherit(self, caller: _Caller, body: bytes) -> bool:
+        """Continue an executor; without a body, only tell whether that is possible now."""
+        if body:
+            handover = read_handover(body)
+            if handover.app not in caller.apps:
+                raise BadRequest(f"the access token is not that of app {handover.app}")
+            self._signatures.check(handover.app, body, caller.signature)
+            await self._remotes.inherit(handover)
+        return self._remotes.takes_over
 
 
 async def _refuse_call(_caller: _Caller, _body: bytes) -> None:
@@ -167,8 +212,8 @@ def _words_of(error: BaseException) -> str:
     return " ".join(str(error).split())[:_SHOWN_CHARACTERS]
 
 
-def _response(problem: str = "") -> web.Response:
-    return web.Response(body=protocol.reply(problem), content_type="application/json")
+def _response(problem: str = "", content: Any = None) -> web.Response:
+    return web.Response(body=protocol.reply(problem, content), content_type="application/json")
 
 
 ROUND_SECONDS = 0.25
@@ -182,8 +227,9 @@ log = structlog.get_logger()
 class Gateway:
     """Serves executors in a thread of its own; it can be started once.
 
-    Executors end first. Results that arrive until then are recorded; later ones are refused, so
-    that executors repeat them. A request may take `body_seconds` to arrive.
+    Executors end first, or are handed over to another gateway. Results that arrive until then are
+    recorded; later ones are refused, so that executors repeat them. `signatures` are those of
+    handovers; without, none is accepted. A request may take `body_seconds` to arrive.
     """
 
     def __init__(
@@ -193,11 +239,12 @@ class Gateway:
         *,
         tokens: AccessTokens,
         remotes: Remotes,
+        signatures: Signatures | None = None,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._place = (host, port)
         self._remotes = remotes
-        self._server = Server(tokens, remotes, body_seconds)
+        self._server = Server(tokens, remotes, signatures or Signatures({}), body_seconds)
         self._loop = asyncio.new_event_loop()
         self._is_ending = False
         self._opened: Future[None] = Future()
@@ -260,6 +307,7 @@ class Gateway:
                 self._remotes.run_round()
                 await asyncio.sleep(ROUND_SECONDS)
             await runner.cleanup()
+            await self._remotes.end()
         log.info("gateway_stopped")
 
     def _end(self, hurry: bool) -> None:

@@ -153,11 +153,28 @@ def read_results(body: bytes) -> list[RemoteResult]:
         raise BadRequest(f"cannot read the request: {error}") from error
 
 
-def reply(problem: str = "") -> bytes:
+def reply(problem: str = "", content: Any = None) -> bytes:
     """Return the gateway's reply; with a `problem` it is a refusal."""
     code = FAILED if problem else OK
     return msgspec.json.encode(
-        {"code": code, "msg": problem or None, "content": None, "data": None}
+        {"code": code, "msg": problem or None, "content": content, "data": content}
+    )
+
+
+def registration_of(app: str, url: str) -> bytes:
+    """Return the call that registers an executor, or signs it off."""
+    return msgspec.json.encode(
+        {"registryGroup": "EXECUTOR", "registryKey": app, "registryValue": url}
+    )
+
+
+def callback_of(results: Sequence[RemoteResult]) -> bytes:
+    """Return the callback with these results."""
+    return msgspec.json.encode(
+        [
+            {"logId": one.run_id, "handleCode": one.code, "handleMsg": one.text or None}
+            for one in results
+        ]
     )
 
 

@@ -16,6 +16,9 @@ from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.messaging.signed_sender import new_boot_id
 from warren.executor.processes.interface import SlotsFactory
 
+#: An app and an address.
+Key = tuple[str, str]
+
 
 class ExecutorFactory(Protocol):
     """Creates executors that are not started yet."""
@@ -88,15 +91,22 @@ class Remote:
         self._slots.post(self._slots.sign_off)
 
     @property
+    def registered_seconds(self) -> float:
+        """For how long its last registration still counts; 0 if it has signed off."""
+        return max(0.0, self._registered_until - time.monotonic())
+
+    @property
     def drained_seconds(self) -> float:
         """For how long one that was drained is not to be served; 0 if it has left since."""
-        if self._has_come_back:
-            return 0.0
-        return max(0.0, self._registered_until - time.monotonic())
+        return 0.0 if self._has_come_back else self.registered_seconds
 
     def has_run(self, run_id: int) -> bool:
         """Whether it has this run."""
         return self._slots.has_run(run_id)
+
+    def has_ended(self, run_id: int) -> bool:
+        """Whether it had this run, which has ended."""
+        return self._slots.has_ended(run_id)
 
     def call_back(self, result: RemoteResult, on_recorded: Callable[[], None]) -> bool:
         """End a run; `on_recorded` is called from another thread. Return False if it has ended."""
@@ -106,6 +116,11 @@ class Remote:
     def url(self) -> RemoteUrl:
         """Where it is."""
         return self._client.url
+
+    @property
+    def appname(self) -> str:
+        """What it calls its app, if it is of 3.5."""
+        return self._client.appname
 
     @property
     def is_over(self) -> bool:
@@ -122,14 +137,42 @@ class Remote:
         # One that was never welcomed is not clean, but has nothing to leave behind either.
         return not (executor.was_clean or executor.is_settled or executor.was_refused)
 
+    @property
+    def is_done_with(self) -> bool:
+        """Whether nobody is to continue one that is over."""
+        executor = self.executor
+        is_gone = self._is_draining or executor.was_drained or executor.was_refused
+        return is_gone and not self.has_left_runs
+
+    @property
+    def bequest(self) -> tuple[Note, bytes]:
+        """What another gateway needs to continue one that is over; raises OSError."""
+        if self.executor.was_clean:
+            return Note(self._client.url.text, self._client.appname), b""
+        return self._note(self._client.appname), self._folder.state.journal_path.read_bytes()
+
+    def bequeath(self) -> None:
+        """Leave one that is over to another gateway, whatever the next start finds here.
+
+        Two that continue the same boot could start a run twice.
+        """
+        self._folder.forget()
+
+    def take_back(self) -> None:
+        """Continue one at the next start that no other gateway continues."""
+        self._folder.save(self.bequest[0])
+
+    def discard(self) -> None:
+        """Delete the journal of one that another gateway continues."""
+        self._folder.discard()
+
     def settle(self) -> None:
         """Save what the next start must know about one that is over.
 
         If it left runs or reports behind, the next start continues them as the same boot.
         """
         executor = self.executor
-        is_gone = self._is_draining or executor.was_drained or executor.was_refused
-        if is_gone and not self.has_left_runs:
+        if self.is_done_with:
             # In this order: without its journal, the same boot could start a run twice.
             self._folder.forget()
             if executor.was_clean or executor.is_settled:  # a refused one may have reports

@@ -8,6 +8,7 @@ What the gateway remembers about a registered executor: how to call it, the boot
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from warren.broker.messages.to_executor import Trigger
 from warren.executor.core.state_folder import StateFolder
 from warren.executor.disk import open_regular
 from warren.executor.gateway import protocol
-from warren.executor.gateway.protocol import CallFailed
+from warren.executor.gateway.protocol import BadRequest, CallFailed
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.logs.run_logs import RunLogs
 
@@ -57,6 +58,25 @@ class RemoteFolder:
     def save(self, note: Note) -> None:
         """Save what the next start must know."""
         _write(self._path, note)
+
+    def inherit(self, note: Note, journal: bytes) -> None:
+        """Begin with what another gateway left.
+
+        Raises:
+            BadRequest: this one has left runs itself.
+            OSError: it cannot be saved.
+
+        """
+        own = _read(self._path)
+        if own is not None and own.boot_id not in ("", note.boot_id):
+            raise BadRequest("this gateway has left runs of that executor itself")
+        if journal:
+            fresh = self.state.journal_path.with_suffix(".new")
+            with fresh.open("wb") as file:
+                file.write(journal)
+                os.fsync(file.fileno())
+            fresh.replace(self.state.journal_path)
+        self.save(note)
 
     def forget(self) -> None:
         """Do not serve it at the next start."""

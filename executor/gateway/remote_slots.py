@@ -7,8 +7,8 @@
       └──never arrived: not started ──────────────────────────────────┘
 
 The start of a run is durable before `start` is called, and /run is called once, whatever happens.
-Everything runs on the thread of one event loop; `has_run` and `is_unneeded` may be read from any
-thread.
+Everything runs on the thread of one event loop; `has_run`, `has_ended` and `is_unneeded` may be
+read from any thread.
 """
 
 import asyncio
@@ -36,6 +36,9 @@ from warren.executor.processes.endings import killed, timed_out
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.processes.script_files import SETTING
 
+#: Most ended runs of one executor whose late results are told from those of unknown runs.
+ENDED_LIMIT = 10_000
+
 
 class RemoteSlots(SlotPool):
     """The slots of one remote executor, which `client` calls."""
@@ -60,6 +63,8 @@ class RemoteSlots(SlotPool):
         self._url = client.url.text
         self._liveness = Liveness(self._url, loop.time)
         self._runs: dict[int, RemoteRun] = {}
+        #: The latest runs that have ended, oldest first.
+        self._ended: dict[int, None] = {}
         self._logs = RemoteLogs(loop, client, run_logs, end_seconds=limits.log_end_seconds)
         self._watch = RemoteWatch(
             client,
@@ -135,6 +140,10 @@ class RemoteSlots(SlotPool):
     def has_run(self, run_id: int) -> bool:
         """Whether a run was started there and has not ended."""
         return run_id in self._runs
+
+    def has_ended(self, run_id: int) -> bool:
+        """Whether it had a run that has ended, as far as it remembers."""
+        return run_id in self._ended
 
     def register(self) -> None:
         """Note that the remote executor registered."""
@@ -295,6 +304,9 @@ class RemoteSlots(SlotPool):
     ) -> None:
         if self._runs.pop(end.run_id, None) is None:
             return
+        self._ended[end.run_id] = None
+        if len(self._ended) > ENDED_LIMIT:
+            del self._ended[next(iter(self._ended))]
         if run.task is not None and run.task is not asyncio.current_task(self._loop):
             run.task.cancel()
         self._logs.finish(end.run_id)

@@ -3,17 +3,20 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from warren.executor.errors import ExecutorError
 from warren.executor.gateway.allow_list import AccessTokens, AllowList, RemoteUrl
+from warren.executor.gateway.callbacks import RECORD_SECONDS, Callbacks
+from warren.executor.gateway.peers import Handover, Peers, Signatures
 from warren.executor.gateway.protocol import BadRequest, NotRecorded, RemoteResult
-from warren.executor.gateway.remote import ExecutorFactory, Remote
+from warren.executor.gateway.remote import ExecutorFactory, Key, Remote
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import (
     Note,
@@ -22,21 +25,18 @@ from warren.executor.gateway.remote_logs import (
     note_drained,
     remembered,
 )
-from warren.executor.gateway.remote_run import PROOF_SECONDS, RemoteLimits
+from warren.executor.gateway.remote_run import RemoteLimits
 from warren.executor.gateway.remote_slots import RemoteSlots
 from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.logs.run_logs import RunLogs
 
 #: Most executors served by one gateway; each has four connections to the broker.
 REMOTES_LIMIT = 500
-#: How long to wait after another gateway had the executor, or it could not be served.
-REFUSED_SECONDS = 30.0
-#: How long a callback may wait for the journal.
-RECORD_SECONDS = 5.0
+#: Seconds until one is tried again that another gateway has, or that could not be served; each
+#: time twice as long, up to the second figure. A dead gateway's executors are free after 15 s.
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 60.0
 
 log = structlog.get_logger()
-
-_Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,27 +51,49 @@ class RemoteOptions:
     record_seconds: float = RECORD_SECONDS
 
 
+@dataclass(slots=True)
+class _Wanted:
+    """An executor that registers here and could not be served, and when it is tried again.
+
+    Times are monotonic seconds. It is forgotten `until` it registers again.
+    """
+
+    url: RemoteUrl
+    appname: str
+    why: str
+    until: float
+    retry_at: float
+    wait_seconds: float
+
+
 class Remotes:
     """The registered executors by app and address. Used from one event loop's thread."""
 
-    def __init__(self, options: RemoteOptions, make_executor: ExecutorFactory) -> None:
+    def __init__(
+        self,
+        options: RemoteOptions,
+        make_executor: ExecutorFactory,
+        peers: Peers | None = None,
+    ) -> None:
         self._options = options
         self._make_executor = make_executor
-        self._remotes: dict[_Key, Remote] = {}
-        self._starting: set[_Key] = set()
-        #: Until when (monotonic seconds) runs of executors that are not served are still awaited.
-        self._awaited: dict[_Key, float] = {}
-        #: Runs whose results are on their way into a journal, and whose they are.
-        self._recording: dict[int, tuple[_Key, asyncio.Future[bool]]] = {}
-        #: Until when (monotonic seconds) not to serve those that ended by themselves.
-        self._left_alone: dict[_Key, float] = {}
-        self._drained: set[_Key] = set()
+        self._peers = peers or Peers((), {}, Signatures({}))
+        self._remotes: dict[Key, Remote] = {}
+        self._starting: set[Key] = set()
+        self._callbacks = Callbacks(self._remotes, options.record_seconds)
+        self._wanted: dict[Key, _Wanted] = {}
+        #: Until when (monotonic seconds) not to serve those that were drained.
+        self._drained: dict[Key, float] = {}
+        #: The gateway that continues the executors when this one ends; empty for none.
+        self._heir = ""
+        self._leaving: set[Key] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether none is served."""
-        return not self._remotes and not self._starting
+        """Whether none is served, or still to be handed over."""
+        return not (self._remotes or self._starting or self._tasks)
 
     async def restore(self) -> None:
         """Serve those that the last gateway served; they have time to register again.
@@ -86,75 +108,208 @@ class Remotes:
                 log.warning("remote_refused", app=app, url=note.url, why=why)
 
     async def register(self, app: str, text: str, appname: str = "") -> None:
-        """Note that an executor registered, and serve it if it is new.
+        """Note that an executor registered, and serve it if it is new and no other gateway does.
 
         `appname` is what it calls its app, if it is of 3.5.
 
         Raises:
-            BadRequest: it cannot be served now.
+            BadRequest: it cannot be served now, so it should try another gateway.
             AddressRefused: its URL may not be registered.
 
         """
         url = self._options.allowed.check(text)
         key = (app, url.address)
-        if (remote := self._remotes.get(key)) is not None:
-            remote.register(appname)
-        elif key not in self._starting and not self._is_left_alone(key, url):
+        if self._is_closing:
+            raise BadRequest("the gateway is shutting down")
+        if self._note(key, appname) or self._is_left_alone(key, url):
+            return
+        if await self._peers.register(app, url.text, appname):
+            self._wanted.pop(key, None)
+        elif (wanted := self._wanted.get(key)) is not None:
+            wanted.until = time.monotonic() + REGISTERED_SECONDS
+            wanted.appname = appname
+            raise BadRequest(wanted.why)
+        elif key not in self._starting:
             await self._serve(app, url, appname)
 
-    def sign_off(self, app: str, text: str) -> None:
-        """Note that an executor signed off.
+    def note(self, app: str, text: str, appname: str = "") -> bool:
+        """Note that an executor registered at another gateway, which asks whether to leave it.
+
+        Return whether it is served here, or about to be, or just being handed over.
 
         Raises:
             AddressRefused: its URL may not be registered.
 
         """
         key = (app, self._options.allowed.check(text).address)
-        self._left_alone.pop(key, None)
-        if key in self._drained:
-            self._drained.remove(key)
+        return self._note(key, appname) or key in self._starting | self._leaving
+
+    async def sign_off(self, app: str, text: str, *, is_passed_on: bool = False) -> None:
+        """Note that an executor signed off, here or at another gateway.
+
+        Raises:
+            AddressRefused: its URL may not be registered.
+
+        """
+        url = self._options.allowed.check(text)
+        key = (app, url.address)
+        self._wanted.pop(key, None)
+        if self._drained.pop(key, None) is not None:
             forget_drained(self._options.state_dir, *key)
         if (remote := self._remotes.get(key)) is not None:
             remote.sign_off()
+        elif not is_passed_on:
+            await self._peers.sign_off(app, url.text)
 
-    async def call_back(self, apps: Collection[str], results: Iterable[RemoteResult]) -> None:
-        """End runs of these apps, and return once that is in the journals.
+    async def call_back(self, apps: Collection[str], results: Sequence[RemoteResult]) -> None:
+        """End runs of these apps, here or at another gateway, once that is in the journals.
 
-        Results of unknown runs are ignored, unless the next gateway may know the run.
+        Results of runs that no gateway knows are refused for a while, as another may be about to
+        return with them.
 
         Raises:
             NotRecorded: the executor must repeat the call; what was recorded counts once.
 
         """
-        recorded = [self._call_back(apps, result) for result in results]
-        if not recorded:
-            return
-        done, pending = await asyncio.wait(recorded, timeout=self._options.record_seconds)
-        if pending or not all(each.result() for each in done):
+        unknown, are_recorded = await self._callbacks.record(apps, results)
+        if unknown:
+            unknown = await self._peers.pass_on(next(iter(apps)), unknown)
+        lost = [result for result in unknown if not self._callbacks.is_given_up(result)]
+        if lost or not are_recorded:
             raise NotRecorded("not every result could be recorded, call back again")
 
+    async def take_results(
+        self, apps: Collection[str], results: Sequence[RemoteResult]
+    ) -> list[int]:
+        """Record results that another gateway passes on; return the runs that were known here.
+
+        Raises:
+            NotRecorded: not all of them could be recorded.
+
+        """
+        unknown, are_recorded = await self._callbacks.record(apps, results)
+        if not are_recorded:
+            raise NotRecorded("not every result could be recorded, call back again")
+        left = {result.run_id for result in unknown}
+        return [result.run_id for result in results if result.run_id not in left]
+
+    async def inherit(self, handover: Handover) -> None:
+        """Continue an executor of a gateway that ends, as the same boot.
+
+        Raises:
+            BadRequest: it cannot be continued here.
+            AddressRefused: its URL may not be registered.
+
+        """
+        url = self._options.allowed.check(handover.note.url)
+        key = (handover.app, url.address)
+        if self._is_closing:
+            raise BadRequest("the gateway is shutting down")
+        if key in self._remotes or key in self._starting:
+            raise BadRequest("the executor is served here")
+        self._wanted.pop(key, None)
+        try:
+            await self._begin(handover.app, url, handover.note.appname, handover)
+        except (ExecutorError, OSError) as error:
+            raise BadRequest(str(error)) from error
+        log.info("remote_inherited", app=handover.app, url=url.text)
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether executors may be handed over to this gateway."""
+        return not self._is_closing
+
     def run_round(self) -> None:
-        """Drop those that have ended."""
+        """Drop those that have ended, and try those again that could not be served."""
         for key, remote in list(self._remotes.items()):
             if remote.is_over:
                 del self._remotes[key]
                 self._settle(key, remote)
+            elif remote.executor.is_taking:
+                self._wanted.pop(key, None)
+        now = time.monotonic()
+        for key, wanted in list(self._wanted.items()):
+            if wanted.until <= now:
+                del self._wanted[key]
+            elif wanted.retry_at <= now and key not in self._remotes and not self._is_closing:
+                wanted.retry_at = now + wanted.wait_seconds
+                self._start_task(self._retry(key, wanted))
 
     def close(self, *, hurry: bool) -> None:
         """Begin to shut all of them down, and accept no more."""
         self._is_closing = True
+        if self._peers and not hurry:
+            self._start_task(self._leave())
+        else:
+            self._stop_all(hurry=hurry)
+
+    async def end(self) -> None:
+        """End the connections to other gateways."""
+        await self._peers.close()
+
+    async def _leave(self) -> None:
+        """Shut down: at once if another gateway continues the runs."""
+        self._heir = await self._peers.find()
+        self._stop_all(hurry=bool(self._heir))
+
+    def _stop_all(self, *, hurry: bool) -> None:
         for remote in self._remotes.values():
             remote.stop(hurry=hurry)
 
+    async def _hand_over(self, key: Key, remote: Remote) -> None:
+        """Let the other gateway continue one that has ended here."""
+        app, address = key
+        try:
+            note, journal = remote.bequest
+            handover = await asyncio.to_thread(Handover.of, app, note, journal)
+            remote.bequeath()
+            is_handed = await self._peers.hand_over(self._heir, handover)
+            if is_handed is None:
+                is_handed = await self._peers.register(app, note.url, note.appname)
+            if is_handed:
+                log.info("remote_handed_over", app=app, address=address, peer=self._heir)
+                remote.discard()
+                return
+            remote.take_back()
+        except OSError as error:
+            log.warning("remote_note_failed", app=app, address=address, error=str(error))
+        finally:
+            self._leaving.discard(key)
+        log.warning("remote_not_handed_over", app=app, address=address, peer=self._heir)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _retry(self, key: Key, wanted: _Wanted) -> None:
+        if await self._peers.register(key[0], wanted.url.text, wanted.appname):
+            self._wanted.pop(key, None)
+        elif key not in self._remotes and key not in self._starting:
+            with contextlib.suppress(BadRequest):
+                await self._serve(key[0], wanted.url, wanted.appname)
+
+    def _note(self, key: Key, appname: str) -> bool:
+        remote = self._remotes.get(key)
+        if remote is not None:
+            remote.register(appname)
+        return remote is not None
+
+    def _want(self, key: Key, url: RemoteUrl, appname: str, why: str) -> None:
+        """Try one again that registers here and cannot be served now."""
+        now = time.monotonic()
+        last = self._wanted.get(key)
+        seconds = min(last.wait_seconds * 2, LONGEST_RETRY_SECONDS) if last else RETRY_SECONDS
+        until = last.until if last else now + REGISTERED_SECONDS
+        self._wanted[key] = _Wanted(url, appname, why, until, now + seconds, seconds)
+
     async def _serve(self, app: str, url: RemoteUrl, appname: str) -> None:
-        if self._is_closing:
-            raise BadRequest("the gateway is shutting down")
         if len(self._remotes) + len(self._starting) >= REMOTES_LIMIT:
             raise BadRequest(f"{REMOTES_LIMIT} executors are registered already")
         try:
             await self._begin(app, url, appname)
         except (ExecutorError, OSError) as error:
-            self._left_alone[app, url.address] = time.monotonic() + REFUSED_SECONDS
+            self._want((app, url.address), url, appname, str(error))
             log.warning("remote_refused", app=app, url=url.text, why=str(error))
             raise BadRequest(str(error)) from error
 
@@ -170,24 +325,23 @@ class Remotes:
             else:
                 forget_drained(self._options.state_dir, app, url.address)
             return
-        if note.boot_id:
-            self._await((app, url.address))
         await self._begin(app, url, note.appname)
 
-    async def _begin(self, app: str, url: RemoteUrl, appname: str) -> None:
+    async def _begin(
+        self, app: str, url: RemoteUrl, appname: str, handover: Handover | None = None
+    ) -> None:
         key = (app, url.address)
         self._starting.add(key)
         try:
-            remote = await asyncio.to_thread(self._start, app, url, appname)
+            remote = await asyncio.to_thread(self._start, app, url, appname, handover)
         finally:
             self._starting.discard(key)
         self._remotes[key] = remote
-        self._awaited.pop(key, None)
         log.info("remote_registered", app=app, url=url.text, address=url.address)
         if self._is_closing:
             remote.stop(hurry=False)
 
-    def _start(self, app: str, url: RemoteUrl, appname: str) -> Remote:
+    def _start(self, app: str, url: RemoteUrl, appname: str, handover: Handover | None) -> Remote:
         options = self._options
         folder = RemoteFolder(options.state_dir, app, url.address)
         client = RemoteClient(url, options.tokens.by_app[app], options.allowed)
@@ -195,68 +349,15 @@ class Remotes:
         slots = partial(RemoteSlots, limits=options.limits, run_logs=options.run_logs)
         with contextlib.ExitStack() as held:
             held.callback(folder.state.release)
+            if handover is not None:
+                folder.inherit(handover.note, handover.journal_bytes)
             remote = Remote(app, client, folder, slots=slots, make_executor=self._make_executor)
             held.pop_all()  # from here on the executor releases it
         remote.start()
         return remote
 
-    def _call_back(self, apps: Collection[str], result: RemoteResult) -> "asyncio.Future[bool]":
-        """Return whether a result is recorded or may be ignored.
-
-        A result that is repeated before the first is recorded waits for that one: the run has
-        ended, but a crash would bring it back.
-        """
-        under_way = self._recording.get(result.run_id)
-        if under_way is not None and under_way[0][0] in apps:
-            return under_way[1]
-        loop = asyncio.get_running_loop()
-        recorded: asyncio.Future[bool] = loop.create_future()
-
-        def note() -> None:
-            if not recorded.done():
-                recorded.set_result(True)
-
-        def note_safely() -> None:
-            with contextlib.suppress(RuntimeError):  # the gateway has ended
-                loop.call_soon_threadsafe(note)
-
-        key = self._holder_of(apps, result.run_id)
-        if key is not None:
-            if self._remotes[key].call_back(result, note_safely):
-                self._recording[result.run_id] = key, recorded
-                recorded.add_done_callback(lambda _: self._recording.pop(result.run_id, None))
-            else:
-                recorded.set_result(False)
-        elif self._may_be_held_later(apps):
-            recorded.set_result(False)
-        else:
-            log.info("remote_callback_ignored", run_id=result.run_id, code=result.code)
-            recorded.set_result(True)
-        return recorded
-
-    def _may_be_held_later(self, apps: Collection[str]) -> bool:
-        """Whether an executor that will be served, or the next gateway, may know their runs."""
-        now = time.monotonic()
-        awaited = {key for key, until in self._awaited.items() if until > now}
-        return self._is_closing or any(app in apps for app, _ in awaited | self._starting)
-
-    def _await(self, key: _Key) -> None:
-        """Note that runs of an executor were left behind; after so long they are LOST."""
-        self._awaited[key] = time.monotonic() + PROOF_SECONDS
-
-    def _holder_of(self, apps: Collection[str], run_id: int) -> _Key | None:
-        holders = (
-            key
-            for key, remote in self._remotes.items()
-            if key[0] in apps and remote.has_run(run_id)
-        )
-        return next(holders, None)
-
-    def _settle(self, key: _Key, remote: Remote) -> None:
-        for run_id in [run_id for run_id, (whose, _) in self._recording.items() if whose == key]:
-            del self._recording[run_id]
-        if remote.has_left_runs:
-            self._await(key)
+    def _settle(self, key: Key, remote: Remote) -> None:
+        self._callbacks.forget(key)
         try:
             remote.settle()
         except OSError as error:  # at worst, the next start serves it needlessly
@@ -265,27 +366,28 @@ class Remotes:
         if executor.was_drained and not remote.has_left_runs:
             if seconds := remote.drained_seconds:
                 self._leave_alone(key, remote.url, seconds)
-        elif executor.was_drained or executor.failure:
-            self._left_alone[key] = time.monotonic() + REFUSED_SECONDS
+        elif self._heir:
+            if not remote.is_done_with:
+                self._leaving.add(key)
+                self._start_task(self._hand_over(key, remote))
+        elif (executor.was_drained or executor.failure) and remote.registered_seconds:
+            why = executor.failure or "it was drained and is about to be served again"
+            self._want(key, remote.url, remote.appname, why)
         log.info("remote_dropped", app=key[0], address=key[1])
 
-    def _leave_alone(self, key: _Key, url: RemoteUrl, seconds: float) -> None:
+    def _leave_alone(self, key: Key, url: RemoteUrl, seconds: float) -> None:
         """Do not serve a drained one for a while, nor let the next gateway do so."""
-        self._drained.add(key)
-        self._left_alone[key] = time.monotonic() + seconds
+        self._drained[key] = time.monotonic() + seconds
         note = Note(url.text, drained_until=time.time() + seconds)
         try:
             note_drained(self._options.state_dir, *key, note)
         except OSError as error:
             log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
 
-    def _is_left_alone(self, key: _Key, url: RemoteUrl) -> bool:
-        """Whether it is too early to serve one; a drained one must be away for a while first."""
-        now = time.monotonic()
-        is_early = self._left_alone.get(key, now) > now
-        if is_early and key in self._drained:
+    def _is_left_alone(self, key: Key, url: RemoteUrl) -> bool:
+        """Whether one was drained; it must be away for a while before it is served again."""
+        if self._drained.get(key, 0.0) > time.monotonic():
             self._leave_alone(key, url, REGISTERED_SECONDS)
-        if not is_early:
-            self._left_alone.pop(key, None)
-            self._drained.discard(key)
-        return is_early
+            return True
+        self._drained.pop(key, None)
+        return False

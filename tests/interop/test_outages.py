@@ -94,7 +94,7 @@ def test_result_that_comes_while_the_broker_is_away_is_kept(
     assert len(deployment.starts()) == 1
 
 
-@pytest.mark.timeout(600)  # a gateway that is refused tries again after 30 s
+@pytest.mark.timeout(600)  # executors register each 30 s
 def test_executor_of_a_gateway_that_died_is_served_by_the_other_one(case: GatewayCase) -> None:
     deployment = case.deployment
     gateway = case.gateway()
@@ -115,7 +115,7 @@ def test_executor_of_a_gateway_that_died_is_served_by_the_other_one(case: Gatewa
     served = deployment.await_success(waiting, seconds=200)
     [lost] = deployment.await_final(under_way)
     Path(path).touch()
-    eventually(lambda: deployment.logged("remote_callback_ignored", str(under_way)), 60)
+    eventually(lambda: deployment.logged("remote_request_refused", "call back again"), 60)
 
     assert lost.status == RunStatus.LOST
     assert deployment.status(under_way) == RunStatus.LOST

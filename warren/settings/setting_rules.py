@@ -184,6 +184,16 @@ def check_gateway_allow(text: str) -> str:
     return text
 
 
+def check_gateway_peers(text: str) -> str:
+    """Return the comma-separated base URLs of other gateways, without spaces."""
+    urls = [url.strip().rstrip("/") for url in text.split(",") if url.strip()]
+    for url in urls:
+        parts = _split(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise ValueError(f"{url[:100]!r} is not one")
+    return ",".join(urls)
+
+
 def local_timezone() -> str:
     """Return this machine's IANA time zone; UTC if it is unknown or Etc/UTC."""
     for name in (os.environ.get("TZ", "").lstrip(":"), _linked_zone()):

@@ -41,6 +41,7 @@ from warren.settings.setting_rules import (
     check_database_url,
     check_emails,
     check_gateway_allow,
+    check_gateway_peers,
     check_gateway_tokens,
     check_glue,
     check_heartbeat_url,
@@ -193,6 +194,9 @@ class Settings:
         text(check_gateway_allow),
         "networks like 10.0.0.0/8, addresses and host names, each with or without a port, "
         "separated by commas",
+    )
+    gateway_peers: str | None = setting(
+        text(check_gateway_peers), "the http(s) URLs of the other gateways, separated by commas"
     )
     gateway_host: str = setting(text(some_text), "an address of this machine", "127.0.0.1")
     gateway_port: int = setting(whole(0, 65_535), "a port from 1 to 65535, or 0 for any", 8082)

@@ -10,6 +10,7 @@ from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.core.state_folder import StateFolder
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
+from warren.executor.gateway.peers import Peers, Signatures
 from warren.executor.gateway.remote_run import RemoteLimits
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.messaging.signed_sender import Identity
@@ -42,8 +43,21 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
         ),
         run_logs=make_run_logs(settings),
     )
-    remotes = Remotes(options, partial(_make_executor, settings, transport, keys))
-    return Gateway(settings.gateway_host, settings.gateway_port, tokens=tokens, remotes=remotes)
+    signatures = Signatures(keys)
+    peers = Peers(peers_of(settings), tokens.by_app, signatures)
+    remotes = Remotes(options, partial(_make_executor, settings, transport, keys), peers)
+    return Gateway(
+        settings.gateway_host,
+        settings.gateway_port,
+        tokens=tokens,
+        remotes=remotes,
+        signatures=signatures,
+    )
+
+
+def peers_of(settings: Settings) -> tuple[str, ...]:
+    """Return the URLs of the other gateways."""
+    return tuple(filter(None, (settings.gateway_peers or "").split(",")))
 
 
 def needed(settings: Settings) -> tuple[AccessTokens, AllowList]:

@@ -43,12 +43,16 @@ class ScriptedRemotes:
         self._fail()
         self.registered.append((app, url))
 
-    def sign_off(self, app: str, url: str) -> None:
+    async def sign_off(self, app: str, url: str, *, is_passed_on: bool) -> None:
+        assert not is_passed_on
         self._fail()
         self.signed_off.append((app, url))
 
     async def call_back(self, *_: object) -> None:
         self._fail()
+
+    async def end(self) -> None:
+        """There are no connections to end."""
 
     def run_round(self) -> None:
         if self.tick_failure is not None:
