@@ -7,19 +7,18 @@ from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from warren.admin_web import links, local_times, template_globals
-from warren.admin_web.access.form_tokens import MaskedTokens
 from warren.admin_web.access.gate import Gate
-from warren.admin_web.access.security import Security
+from warren.admin_web.access.security import MaskedTokens, Security
 from warren.admin_web.access.sign_ins import LONGEST_SECONDS, CookiePerPort, SignIns
+from warren.admin_web.cluster_conditions import ClusterConditions, ConditionPages
 from warren.admin_web.compression import Compression
-from warren.admin_web.conditions.cluster_conditions import ClusterConditions, ConditionPages
-from warren.admin_web.conditions.pausing import PausePages
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.downloads.places import DownloadPlaces
+from warren.admin_web.downloads import DownloadPlaces
 from warren.admin_web.errors import ErrorPages
 from warren.admin_web.language import catalogues, labels
 from warren.admin_web.page_cache import PageCache
 from warren.admin_web.pages import page_groups
+from warren.admin_web.pages.pausing import PausePages
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import IdConverter, mount
 
 

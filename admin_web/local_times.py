@@ -9,7 +9,7 @@ from babel.dates import format_timedelta, get_day_names
 from flask import Flask, request
 from flask_babel import get_locale, gettext
 
-from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import known_visitor
 from warren.sql.instants import moment
 

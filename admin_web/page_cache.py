@@ -16,7 +16,7 @@ from flask import Flask, g, get_flashed_messages, render_template, request, sess
 from werkzeug.wrappers import Response
 
 from warren.admin_web.access.gate import TOKEN
-from warren.admin_web.console_services import PageCacheLimits
+from warren.admin_web.services import PageCacheLimits
 from warren.admin_web.visitors import Visitor, known_visitor
 
 #: Pages without forms, except the audit log.

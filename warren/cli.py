@@ -19,8 +19,8 @@ from warren.program_name import shown_name
 COMMANDS = {
     "up": ("warren.commands.up", "up", "Run everything here, to try Warren out."),
     "scheduler": ("warren.commands.scheduler", "scheduler", "Run a scheduler."),
-    "console": ("warren.commands.console", "console", "Run the web console."),
-    "api": ("warren.commands.workers.api", "api", "Run the HTTP API."),
+    "console": ("warren.commands.web", "console", "Run the web console."),
+    "api": ("warren.commands.web", "api", "Run the HTTP API."),
     "executor": ("warren.commands.workers.executor", "executor", "Run an executor of an app."),
     "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
     "try": (
@@ -40,11 +40,11 @@ COMMANDS = {
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
     "alarms": ("warren.commands.alarms", "alarms", "List unsent alarms."),
     "incidents": (
-        "warren.commands.alerts.incidents",
+        "warren.commands.alarms",
         "incidents",
         "List and acknowledge what is not as expected.",
     ),
-    "apps": ("warren.commands.apps", "apps", "Add apps."),
+    "apps": ("warren.commands.jobs", "apps_group", "Add apps."),
     "users": ("warren.commands.users", "users", "Add and disable users, change passwords."),
     "tokens": ("warren.commands.tokens", "tokens", "Create and revoke tokens for programs."),
     "pause": ("warren.commands.nodes", "pause", "Stop dispatching runs, for all apps or for one."),

@@ -11,8 +11,8 @@ from flask import abort, flash, request
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.console_form import ConsoleForm
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import visitor
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook

@@ -4,9 +4,9 @@ from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import came_from
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right

@@ -12,13 +12,13 @@ from werkzeug.wrappers import Response
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
+from warren.admin_web import exports
 from warren.admin_web.alarms.alarm_tests import AlarmTests, JobTarget, read_targets
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
 from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.admin_web.language import alarm_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import came_from
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, read_id, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
@@ -65,8 +65,8 @@ class AlarmPages:
         if not form.validate():
             return render_template("pages/alarms.html", form=form, alarms=[], older=None), 422
         wanted = self._wanted(form, apps)
-        if tables.is_asked():
-            return tables.answer("alarms", AlarmView._fields, self._rows(wanted))
+        if exports.is_asked():
+            return exports.answer("alarms", AlarmView._fields, self._rows(wanted))
         now_ms = self._services.now_ms()
         found = self._services.database.read(
             lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
@@ -163,15 +163,15 @@ class AlarmPages:
             return ""
         return message(news, MessageContext(self._services.timezone)).text
 
-    def _rows(self, wanted: AlarmFilter) -> Iterator[tables.Row]:
+    def _rows(self, wanted: AlarmFilter) -> Iterator[exports.Row]:
         now_ms = self._services.now_ms()
 
-        def read(place: int | None, limit: int) -> tuple[list[tables.Row], int | None]:
+        def read(place: int | None, limit: int) -> tuple[list[exports.Row], int | None]:
             asked = replace(wanted, before_id=place, limit=limit)
             found = self._services.database.read(
                 lambda session: alarm_listing.listing(session, asked, now_ms=now_ms)
             )
-            rows: list[tables.Row] = [alarm_view(one)._asdict() for one in found]
+            rows: list[exports.Row] = [alarm_view(one)._asdict() for one in found]
             return rows, found[-1].id if len(found) == limit else None
 
-        return tables.pages(read)
+        return exports.pages(read)

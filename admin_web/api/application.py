@@ -8,7 +8,6 @@ from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Response
 
-from warren.admin_web.api.api_services import ApiServices, JobFiles
 from warren.admin_web.api.authentication import Authentication, too_many_requests
 from warren.admin_web.api.bodies import parsed, read_body, read_query
 from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
@@ -18,6 +17,7 @@ from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
 from warren.admin_web.api.rate_limits import ConcurrencyLimits
 from warren.admin_web.api.runs.long_polling import ApiRequest, HeldRequest, LongPolling
 from warren.admin_web.api.runs.run_answers import Wait
+from warren.admin_web.services import ApiServices, JobFiles
 from warren.admin_web.url_routes import IdConverter
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds

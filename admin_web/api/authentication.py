@@ -8,10 +8,10 @@ import structlog
 from flask import request
 
 from warren.admin_web.access.sign_ins import network_of
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, Endpoint, OpenAccess
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.api.rate_limits import RateLimits
+from warren.admin_web.services import ApiServices
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, scopes_of
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from flask import Response, get_template_attribute, jsonify, render_template, request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.logs.log_reader import (
     LogMatches,
@@ -27,6 +26,7 @@ from warren.admin_web.logs.log_reader import (
     shown_text,
     whole_lines,
 )
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.sql.listings import recent
 from warren.sql.listings.recent import DetailedRun

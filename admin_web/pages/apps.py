@@ -9,12 +9,12 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
+from warren.admin_web import exports
 from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
-from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web.exports import ListFiles
 from warren.admin_web.forms.apps import AppForm, NewAppForm, form_of
 from warren.admin_web.language.labels import problem_text
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
@@ -41,7 +41,7 @@ class AppPages:
     @route("/apps", Right.VIEW)
     def index(self) -> str | Response:
         """Show the apps by name."""
-        if tables.is_asked():
+        if exports.is_asked():
             return ListFiles(self._services).apps(visitor().app_ids)
         rows, online, paused = self._services.database.read(self._read)
         return render_template(

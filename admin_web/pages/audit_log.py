@@ -12,14 +12,12 @@ from sqlalchemy.orm import Session
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
+from warren.admin_web import exports, history
 from warren.admin_web.forms.console_form import ALL, ConsoleForm, DayField, select_choices
-from warren.admin_web.history import changes
-from warren.admin_web.history.changes import values_of
-from warren.admin_web.history.record_fields import Names, names_in
+from warren.admin_web.history import Names, names_in, values_of
 from warren.admin_web.language import labels
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
@@ -59,8 +57,8 @@ class AuditPages:
         if not form.validate():
             return render_template("pages/audit.html", form=form, entries=[], older=None), 422
         wanted = self._wanted(form)
-        if tables.is_asked():
-            return tables.answer("audit-log", _COLUMNS, self._rows(wanted))
+        if exports.is_asked():
+            return exports.answer("audit-log", _COLUMNS, self._rows(wanted))
         entries, names = self._services.database.read(lambda session: self._read(session, wanted))
         older = entries[LINES - 1].id if len(entries) > LINES else None
         return render_template(
@@ -68,8 +66,8 @@ class AuditPages:
             form=form,
             entries=entries[:LINES],
             older=older,
-            differences=partial(changes.differences, names=names),
-            link=changes.link,
+            differences=partial(history.differences, names=names),
+            link=history.link,
         )
 
     def _read(self, session: Session, wanted: AuditFilter) -> tuple[Sequence[AuditEntry], Names]:
@@ -77,18 +75,18 @@ class AuditPages:
         records = [values_of(text) for entry in entries for text in (entry.before, entry.after)]
         return entries, names_in(session, records, visitor(), self._local_times.format)
 
-    def _rows(self, wanted: AuditFilter) -> Iterator[tables.Row]:
-        def read(place: int | None, limit: int) -> tuple[list[tables.Row], int | None]:
+    def _rows(self, wanted: AuditFilter) -> Iterator[exports.Row]:
+        def read(place: int | None, limit: int) -> tuple[list[exports.Row], int | None]:
             asked = replace(wanted, before_id=place, limit=limit)
             found = self._services.database.read(lambda s: audit_log.listing(s, asked))
-            rows: list[tables.Row] = [
+            rows: list[exports.Row] = [
                 {name: getattr(entry, name) for name in _COLUMNS}
                 | {"before": values_of(entry.before), "after": values_of(entry.after)}
                 for entry in found
             ]
             return rows, found[-1].id if len(found) == limit else None
 
-        return tables.pages(read)
+        return exports.pages(read)
 
     def _wanted(self, form: AuditFilterForm) -> AuditFilter:
         return AuditFilter(

@@ -1,16 +1,232 @@
-"""The dashboard."""
+"""The dashboard: all that it shows but the chart of days, which `charts` reads.
+
+Counts that take long, such as those of 100,000 jobs, are cached.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Generic, TypeVar
+from zoneinfo import ZoneInfo
 
 from flask import render_template, request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web import charts
+from warren.admin_web.charts import DayChart
 from warren.admin_web.language import job_labels
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.views import day_chart
-from warren.admin_web.views.day_chart import DayChart
-from warren.admin_web.views.overview import Overview, OverviewReader
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
+from warren.sql.listings import dashboard, next_ticks
+from warren.sql.listings.next_ticks import DueJob, NextTicks
+from warren.sql.listings.run_messages import RunLine
+from warren.sql.registry import presence
+from warren.sql.runs import day_reports
+from warren.sql.runs.day_reports import Counts
+
+#: How long a count is used.
+FRESH_SECONDS = 5.0
+#: Sets of apps in the cache at most.
+REMEMBERED = 200
+
+Apps = frozenset[int] | None
+Counted = TypeVar("Counted")
+
+
+class CachedCounts(Generic[Counted]):
+    """Caches the last count for each set of apps; thread-safe.
+
+    Args:
+        count: counts for a set of apps, None = all.
+        monotonic: monotonic seconds.
+
+    """
+
+    def __init__(
+        self,
+        count: Callable[[Session, Apps], Counted],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._monotonic = monotonic
+        self._known: dict[Apps, tuple[float, Counted]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, session: Session, app_ids: Apps) -> Counted:
+        """Return the count for a set of apps; at most FRESH_SECONDS old."""
+        # Under the lock, so that only one of many simultaneous requests counts.
+        with self._lock:
+            now = self._monotonic()
+            known = self._known.get(app_ids)
+            if known is not None and now - known[0] < FRESH_SECONDS:
+                return known[1]
+            counted = self._count(session, app_ids)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[app_ids] = now, counted
+            return counted
+
+
+LINES = 8
+#: Failures that are read; several may be of the same job.
+FAILED_LINES = 60
+#: Jobs whose ticks of the next hour are all counted; of others, only the next one.
+COUNTED = 100
+#: How far back failures are shown, and how far ahead due times.
+FAILURES_MS = 7 * DAY_MS
+AHEAD_MS = HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late runs began, in milliseconds: median, 95th percentile and maximum of `runs` runs."""
+
+    runs: int
+    middle: int
+    most: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """The last failure of a job, and how many of the failures that were read are of this job."""
+
+    run: RunLine
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """The dashboard's data; `today` is None until the day has been counted."""
+
+    now_ms: int
+    jobs: int
+    enabled: int
+    today: Counts | None
+    executors: list[ExecutorView]
+    schedulers: list[NodeView]
+    is_broker_up: bool
+    running: list[RunLine]
+    failed: list[FailedJob]
+    next_ticks: NextTicks
+    #: How many ticks are due in each minute from now; `are_all_ticks` is False if of some jobs only
+    #: the next one is counted.
+    ticks: Counter[int]
+    are_all_ticks: bool
+    lateness: Lateness | None
+
+    def alive(self, processes: Sequence[ExecutorView | NodeView]) -> int:
+        """Return how many processes are online."""
+        return sum(process.is_online for process in processes)
+
+
+class OverviewReader:
+    """Reads the dashboard's data for a visitor, with short queries only."""
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._jobs = CachedCounts(dashboard.job_counts)
+
+    def read(self, session: Session, known: Visitor) -> Overview:
+        """Return the state of the visitor's apps."""
+        now_ms, apps = self._services.now_ms(), known.app_ids
+        today = self.today(now_ms)
+        jobs, enabled = self._jobs.of(session, apps)
+        schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+        ahead = next_ticks.read(
+            session, apps, from_ms=now_ms, to_ms=now_ms + AHEAD_MS, limit=COUNTED
+        )
+        failed = dashboard.failed(session, apps, since_ms=now_ms - FAILURES_MS, limit=FAILED_LINES)
+        return Overview(
+            now_ms=now_ms,
+            jobs=jobs,
+            enabled=enabled,
+            today=day_reports.of_days(session, apps, today, today).get(today),
+            executors=executor_views(dashboard.executors(session, apps), {}, now_ms),
+            schedulers=[node_view(row, now_ms) for row in schedulers],
+            is_broker_up=self._services.is_broker_up(),
+            running=dashboard.running(session, apps, limit=LINES),
+            failed=by_job(failed)[:LINES],
+            next_ticks=ahead,
+            ticks=self._ticks(ahead, now_ms),
+            are_all_ticks=ahead.total == len(ahead.first) and ahead.seen_until_ms is None,
+            lateness=spread(dashboard.lateness(session, apps, now_ms=now_ms)),
+        )
+
+    def _ticks(self, ahead: NextTicks, now_ms: int) -> Counter[int]:
+        every = per_minute(ahead.first, self._services.timezone, from_ms=now_ms)
+        counted = Counter((job.next_tick_at - now_ms) // MINUTE_MS for job in ahead.first)
+        return every + (Counter(ahead.per_minute) - counted)
+
+    def today(self, now_ms: int) -> date:
+        """Return the current day in the cluster's time zone."""
+        return datetime.fromtimestamp(now_ms / 1000, ZoneInfo(self._services.timezone)).date()
+
+
+def by_job(runs: Sequence[RunLine]) -> list[FailedJob]:
+    """Return each job's first run in the list, with how many runs it has there."""
+    counts = Counter(run.job_id for run in runs)
+    newest = {run.job_id: run for run in reversed(runs)}
+    return [
+        FailedJob(newest[job_id], counts[job_id])
+        for job_id in dict.fromkeys(run.job_id for run in runs)
+    ]
+
+
+def spread(late: Sequence[int]) -> Lateness | None:
+    """Return the median, 95th percentile and maximum of a sorted list; None if it is empty."""
+    if not late:
+        return None
+    last = len(late) - 1
+    return Lateness(len(late), late[last // 2], late[round(last * 0.95)], late[-1])
+
+
+#: Ticks of a job that are computed exactly; further ones are spread evenly.
+ONE_BY_ONE = 12
+
+
+def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counter[int]:
+    """Return how many ticks the jobs have in each minute of the hour from `from_ms` on.
+
+    `timezone` is that of jobs that name none.
+    """
+    found: Counter[int] = Counter()
+    for job in jobs:
+        zone = job.timezone or timezone
+        later = later_ticks(job.schedule_kind, job.schedule_value or "", zone, job.next_tick_at)
+        for at_ms in (job.next_tick_at, *later):
+            if from_ms <= at_ms < from_ms + HOUR_MS:
+                found[(at_ms - from_ms) // MINUTE_MS] += 1
+    return found
+
+
+@lru_cache(maxsize=5_000)
+def later_ticks(kind: str, value: str, timezone: str, next_ms: int) -> tuple[int, ...]:
+    """Return the ticks of a schedule within the hour after a tick; approximate if many."""
+    if next_ms >= PARKED_MS:
+        return ()
+    until_ms = next_ms + HOUR_MS - 1
+    try:
+        schedule = read_schedule(kind, value, timezone)
+        first = schedule.ticks(next_ms, until_ms, next_ms, ONE_BY_ONE)
+        if len(first) < ONE_BY_ONE:
+            return tuple(first)
+        more = schedule.count(first[-1], until_ms, next_ms)
+    except Problem:
+        return ()  # a broken row; the scheduler will stop the job
+    pause = (until_ms - first[-1]) / (more + 1)
+    return (*first, *(first[-1] + int(pause * number) for number in range(1, more + 1)))
 
 
 class DashboardPages:
@@ -35,4 +251,4 @@ class DashboardPages:
     def _read(self, session: Session, known: Visitor) -> tuple[Overview, DayChart]:
         overview = self._reader.read(session, known)
         today = self._reader.today(overview.now_ms)
-        return overview, day_chart.read(session, request.args, today, known.app_ids)
+        return overview, charts.day_chart(session, request.args, today, known.app_ids)

@@ -14,14 +14,13 @@ from werkzeug.wrappers import Response
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from warren.admin_web.charts import load_history
-from warren.admin_web.charts.load_history import LoadChart
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import lists, tables
+from warren.admin_web import charts, exports
+from warren.admin_web.charts import LoadChart
 from warren.admin_web.forms.console_form import ALL, AppFilterForm, select_choices
 from warren.admin_web.language import labels
 from warren.admin_web.links import came_from
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.reasons.codes import Reason
@@ -63,9 +62,9 @@ class SchedulerPages:
         def nodes(app: str) -> list[NodeView]:
             return [node_view(row, now_ms) for row in rows if row.app == app]
 
-        if tables.is_asked():
+        if exports.is_asked():
             found = [node_view(row, now_ms) for row in rows]
-            return lists.views("schedulers", NodeView, found)
+            return exports.views("schedulers", NodeView, found)
         return render_template(
             "pages/schedulers.html",
             schedulers=nodes(presence.SCHEDULER),
@@ -145,12 +144,12 @@ class ExecutorPages:
             wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
             found = _behind(wanted, after)
             shown = [ids[one.key] for one in found[:LINES] if one.key in ids]
-            hour = load_history.last_hour(session, shown, now_ms)
+            hour = charts.last_hour(session, shown, now_ms)
             return found, ids, hour, self._blockers(session, known)
 
         found, ids, hour, why = self._services.database.read(read)
-        if tables.is_asked():
-            return lists.views("executors", ExecutorView, found)
+        if exports.is_asked():
+            return exports.views("executors", ExecutorView, found)
         return render_template(
             "pages/executors.html",
             form=form,
@@ -174,10 +173,10 @@ class ExecutorPages:
             [one] = found
             started = app_listing.started_jobs(session, one.app, limit=blockers.MOST_JOBS + 1)
             why = self._blockers(session, known).of_executor(one, started)
-            return one, load_history.charts(session, executor_id, now_ms), why
+            return one, charts.load_charts(session, executor_id, now_ms), why
 
-        one, charts, why = self._services.database.read(read)
-        return render_template("pages/executors_show.html", one=one, charts=charts, blockers=why)
+        one, loads, why = self._services.database.read(read)
+        return render_template("pages/executors_show.html", one=one, charts=loads, blockers=why)
 
     @route("/executors/drain", Right.OPERATE, methods=("POST",))
     def drain(self) -> Response:

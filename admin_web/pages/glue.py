@@ -7,8 +7,8 @@ from werkzeug.wrappers import Response
 from wtforms import Field, HiddenField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, ValidationError
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.console_form import ConsoleForm, sent_once
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.views.script_diff import difference, side_by_side
 from warren.admin_web.visitors import visitor

@@ -4,7 +4,7 @@ import hmac
 
 from flask import Response, abort, jsonify, request
 
-from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.metrics import MetricsCollector
 from warren.scheduler.actor import Right

@@ -12,9 +12,9 @@ from flask_babel import gettext, lazy_gettext
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
+from warren.admin_web import exports
 from warren.admin_web.forms.console_form import AppFilterForm, DayField, select_choices
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
 from warren.admin_web.visitors import visitor
@@ -79,8 +79,8 @@ class LedgerPages:
         rows = [
             (job, answers[question]) for job, question in zip(found[:LINES], questions, strict=True)
         ]
-        if tables.is_asked():
-            return tables.answer(
+        if exports.is_asked():
+            return exports.answer(
                 "reconciliation", ("job_id", "app", "job", *COUNTS), map(_line, rows)
             )
         return render_template(

@@ -1,23 +1,24 @@
-"""The pages of runs: list, details, kill, re-run, logs."""
+"""The pages of runs: list, details with a timeline, kill, re-run, logs."""
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from flask import Response, current_app, flash, redirect, render_template, request, url_for
-from flask_babel import gettext, lazy_gettext
+from flask_babel import LazyString, gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response as AnyResponse
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
-from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web import exports
+from warren.admin_web.exports import ListFiles
 from warren.admin_web.forms.console_form import sent_once
 from warren.admin_web.forms.run_filter import PERIODS, place_of
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.logs.log_pages import LogPages
 from warren.admin_web.logs.log_reader import LogReader, shown_text, whole_lines
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.views import run_timeline
 from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
@@ -29,7 +30,7 @@ from warren.sql.listings import recent, run_choices, run_relations, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunPage
 from warren.sql.registry.apps import ids_by_name
-from warren.sql.run_status import OPEN, Kind
+from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
 
 _KILLED = {
     KillOutcome.CANCELLED: lazy_gettext("The run has been cancelled; it was not sent."),
@@ -58,7 +59,7 @@ class RunPages:
         asked = self._finder.ask(request.args)
         if not asked.is_valid:
             return self._list(asked, RunPage(runs=[])), 422
-        if tables.is_asked():
+        if exports.is_asked():
             return self._files.runs(self._finder.search(asked))
         before = place_of(request.args.get("before"))
         wanted = self._finder.search(asked, before=before, limit=LINES)
@@ -91,8 +92,8 @@ class RunPages:
             **facts,
             now_ms=now_ms,
             is_open=run.status in OPEN,
-            steps=run_timeline.steps(run, now_ms),
-            shares=run_timeline.shares(run, now_ms),
+            steps=steps(run, now_ms),
+            shares=shares(run, now_ms),
             cause=labels.CAUSE.get(run.kind, ""),
             result=labels.RESULT[run.status],
             tail=shown_text(whole_lines(run.log_tail or "")),
@@ -200,3 +201,80 @@ def _job_url(run: DetailedRun) -> str:
     if run.job is None or "jobs.show" not in current_app.view_functions:
         return ""
     return url_for("jobs.show", job_id=run.job_id)
+
+
+_STEPS = (
+    ("due_at", lazy_gettext("due")),
+    ("routed_at", lazy_gettext("routed")),
+    ("sent_at", lazy_gettext("sent")),
+    ("started_at", lazy_gettext("started")),
+    ("finished_at", lazy_gettext("finished")),
+)
+
+
+class Stage(StrEnum):
+    """The state of a step."""
+
+    DONE = "done"
+    NOW = "now"
+    AHEAD = "ahead"
+    #: It did not happen, or a later step was recorded first.
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step: its time in epoch milliseconds, and the time since the step before it."""
+
+    word: LazyString
+    stage: Stage
+    at_ms: int | None = None
+    gap_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How long a run waited and worked so far, in milliseconds."""
+
+    waited_ms: int
+    worked_ms: int
+
+    @property
+    def total_ms(self) -> int:
+        """The total, at least 1 so that it can be divided by."""
+        return max(1, self.waited_ms + self.worked_ms)
+
+
+def steps(run: DetailedRun, now_ms: int) -> list[Step]:
+    """Return a run's steps in order."""
+    times = [getattr(run, column) for column, _ in _STEPS]
+    if run.status == RunStatus.PLANNED and run.due_at > now_ms:
+        times[0] = None
+    last = max((number for number, at in enumerate(times) if at), default=-1)
+    found: list[Step] = []
+    known: int | None = None
+    for number, (at, (_, word)) in enumerate(zip(times, _STEPS, strict=True)):
+        if at:
+            gap = max(0, at - known) if known is not None else None
+            found.append(Step(word=word, stage=Stage.DONE, at_ms=at, gap_ms=gap))
+            known = at
+        else:
+            stage = _missing(number, last, is_over=run.status in FINAL)
+            at_ms = run.due_at if number == 0 else None
+            found.append(Step(word=word, stage=stage, at_ms=at_ms))
+    return found
+
+
+def shares(run: DetailedRun, now_ms: int) -> Shares | None:
+    """Return how long a run waited and worked; None before it is due."""
+    end = run.finished_at or (now_ms if run.status not in FINAL else None)
+    if end is None or end <= run.due_at:
+        return None
+    began = min(max(run.started_at or end, run.due_at), end)
+    return Shares(waited_ms=began - run.due_at, worked_ms=end - began)
+
+
+def _missing(number: int, last: int, *, is_over: bool) -> Stage:
+    if is_over or number < last:
+        return Stage.SKIPPED
+    return Stage.NOW if number == last + 1 else Stage.AHEAD

@@ -7,10 +7,10 @@ from werkzeug.wrappers import Response
 from warren.admin_web import template_globals
 from warren.admin_web.access.gate import TOKEN, local_path, origin
 from warren.admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.forms.account import SignInForm
+from warren.admin_web.forms.users import SignInForm
 from warren.admin_web.language import catalogues
 from warren.admin_web.links import page_of
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right

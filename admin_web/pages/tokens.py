@@ -7,11 +7,11 @@ from flask_babel import gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import lists, tables
+from warren.admin_web import exports
 from warren.admin_web.forms.users import TokenForm
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
@@ -38,9 +38,9 @@ class TokenPages:
     @route("/tokens", Right.VIEW)
     def index(self) -> str | Response:
         """Show the tokens by name, and the form of a new one."""
-        if tables.is_asked():
+        if exports.is_asked():
             found = self._services.database.read(lambda session: self._rows(session, visitor()))
-            return lists.views("tokens", TokenView, [view for _, view in found])
+            return exports.views("tokens", TokenView, [view for _, view in found])
         return self._page(self._form())
 
     @route("/tokens/add", Right.VIEW, methods=("POST",))

@@ -7,12 +7,12 @@ from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
 from werkzeug.wrappers import Response
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
-from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web import exports
+from warren.admin_web.exports import ListFiles
 from warren.admin_web.forms.console_form import select_choices
 from warren.admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
 from warren.admin_web.language import labels
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
@@ -59,7 +59,7 @@ class UserPages:
             after=request.args.get("after", "")[:50],
             limit=LINES + 1,
         )
-        if tables.is_asked():
+        if exports.is_asked():
             return ListFiles(self._services).users(wanted)
         read = self._services.database.read
         rows = read(lambda session: user_accounts.listing(session, wanted))

@@ -21,8 +21,8 @@ from waitress.utilities import Error
 
 from warren.admin_web.access.security import HEADERS, HTTPS_ONLY
 from warren.admin_web.serving.held_requests import HoldableChannel, HoldableRequest
-from warren.admin_web.serving.thread_pools import HEALTH_PATHS
 
+HEALTH_PATHS = frozenset({"/healthz", "/metrics"})
 #: Extra connections that serve only health checks.
 HEALTH_CONNECTIONS = 40
 

@@ -1,24 +1,88 @@
 """Serves the console or the API: waitress with a bounded number of threads.
 
 A console never slows down scheduling: it has few database connections of its own, each statement
-has a time limit, and its queries are short.
+has a time limit, and its queries are short. Slow requests of one kind do not delay others: health
+checks (`/healthz` and `/metrics`) have their own pool of threads, and so have downloads of logs and
+lists, which occupy a thread for as long as the client reads.
 """
 
 import socket
 import threading
+import time
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from flask import Flask
 from waitress.adjustments import Adjustments
+from waitress.task import ThreadedTaskDispatcher
 
+from warren.admin_web.downloads import is_for_file
 from warren.admin_web.serving.http_connections import (
     HEALTH_CONNECTIONS,
+    HEALTH_PATHS,
     ConnectionLimits,
     ConnectionTimeouts,
     TimedServer,
 )
-from warren.admin_web.serving.thread_pools import PAGE_THREADS, ThreadPools
+
+#: Requests at a time in each pool; more are queued.
+PAGE_THREADS, FILE_THREADS, HEALTH_THREADS = 6, 8, 2
+
+
+class Task(Protocol):
+    """A connection with a request to serve."""
+
+    @property
+    def path(self) -> str:
+        """The requested path."""
+
+    @property
+    def query(self) -> str:
+        """What follows the `?` of the URL."""
+
+    @property
+    def is_for_health(self) -> bool:
+        """Whether its place is reserved for health checks."""
+
+    def service(self) -> None:
+        """Serve the request."""
+
+    def cancel(self) -> None:
+        """Drop the request."""
+
+
+class ThreadPools:
+    """The dispatcher for waitress; `pages` threads serve all but downloads and health checks."""
+
+    def __init__(self, pages: int = PAGE_THREADS) -> None:
+        self._pages = _pool(pages)
+        self._files = _pool(FILE_THREADS)
+        self._health = _pool(HEALTH_THREADS)
+
+    def add_task(self, task: Task) -> None:
+        """Serve a request as soon as a thread of its pool is free."""
+        if task.is_for_health or task.path in HEALTH_PATHS:
+            self._health.add_task(task)
+        elif is_for_file(task.path, task.query):
+            self._files.add_task(task)
+        else:
+            self._pages.add_task(task)
+
+    def shutdown(self, *, cancel_pending: bool, timeout: float) -> None:
+        """Wait up to `timeout` seconds in total for requests to finish."""
+        end_at = time.monotonic() + timeout
+        pools = (self._pages, self._files, self._health)
+        for lane in pools:
+            lane.set_thread_count(0)
+        for lane in pools:
+            lane.shutdown(cancel_pending, max(0.0, end_at - time.monotonic()))
+
+
+def _pool(threads: int) -> Any:  # the types of waitress ask for tasks of its own class
+    lane = ThreadedTaskDispatcher()
+    lane.set_thread_count(threads)
+    return lane
+
 
 HEADER_BYTES = 32_768
 #: More than a form may have, so that the application can show its own error page.

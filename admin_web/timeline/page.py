@@ -9,9 +9,9 @@ from flask import render_template, request, url_for
 from flask_babel import lazy_gettext
 from wtforms import SelectField
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.timeline.bars import WIDTH, Bar, Window
 from warren.admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineReader
 from warren.admin_web.url_routes import route

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import structlog
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.bulk import BulkAction
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor, has_rights_of
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
+from warren.admin_web import charts
 from warren.admin_web.alarms.alarm_tests import JobTarget, read_targets
-from warren.admin_web.charts import heat_map
-from warren.admin_web.charts.heat_map import HeatMap
-from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.charts import HeatMap
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook, YesOrNo
@@ -281,7 +281,7 @@ def read_details(
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
         skips=skips.lines(session, SkipFilter(job_id=job_id, limit=LISTED)),
-        days=heat_map.read(session, job_id, now_ms=now_ms, zone=services.timezone),
+        days=charts.heat_map(session, job_id, now_ms=now_ms, zone=services.timezone),
         family=draw(job_id, run_relations.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),

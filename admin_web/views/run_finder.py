@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.run_filter import RunFilterForm
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import visitor
 from warren.sql.listings import error_groups, run_search
 from warren.sql.listings.error_groups import ErrorGroups

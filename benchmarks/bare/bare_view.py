@@ -5,8 +5,8 @@ import threading
 
 from flask import Flask
 
-from warren.admin_web.serving.api_process import THREADS
 from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.serving.web_process import API_THREADS
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     app = Flask("bare")
     app.add_url_rule("/", view_func=lambda: {"status": "ok"})
     app.config["SESSION_COOKIE_SECURE"] = False
-    server = ConsoleServer(app, host="127.0.0.1", port=0, threads=THREADS)
+    server = ConsoleServer(app, host="127.0.0.1", port=0, threads=API_THREADS)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     server.start()

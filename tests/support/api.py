@@ -7,10 +7,10 @@ from werkzeug.test import TestResponse
 
 from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock
-from warren.admin_web.api.api_services import ApiServices, JobFiles, Limits
 from warren.admin_web.api.application import create_api
+from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.jobfile.export import job_file
-from warren.jobfile.upload import read_upload
+from warren.jobfile.reader import read_upload
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
@@ -20,7 +20,7 @@ from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
 #: High enough that no test hits them by chance.
-MANY = Limits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)
+MANY = ApiLimits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)
 BASE = "/api/v1"
 
 

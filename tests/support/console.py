@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 
 from tests.support.acting import NamedUsers
 from warren.admin_web.app import create_app
-from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.services import ConsoleServices
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.models import Model

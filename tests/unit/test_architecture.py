@@ -89,7 +89,7 @@ ENVIRONMENT_READERS = {
     "executor.fork_server.interpreter": "it gives the dict behind it, compared between two runs",
     "executor.fork_server.script_process": "a script gets it, with what tells which run it is",
     "warren.settings.settings": "the variables are OpenTelemetry's, whose SDK reads them too",
-    "warren.wiring.service_manager": "NOTIFY_SOCKET is systemd's, and tells where it listens",
+    "warren.wiring.processes": "NOTIFY_SOCKET is systemd's, and tells where it listens",
 }
 
 

@@ -1,4 +1,4 @@
-"""`warren jobs trigger`: plans a run, and waits for the end of its tick if asked to.
+"""`warren jobs trigger` and `warren runs rerun`: plan runs; wait for their end if asked to.
 
 Runs the scheduler's commands on this installation's database, in the user's name.
 """
@@ -6,18 +6,23 @@ Runs the scheduler's commands on this installation's database, in the user's nam
 import os
 import pwd
 import socket
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import click
 
 from warren.database_access import now_ms, open_database
 from warren.scheduler.actor import LONGEST_NAME, Actor
 from warren.scheduler.app_names import Resolver
+from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.completion.end import TickEnd, tick_end
 from warren.scheduler.jobs.param import check_param
+from warren.scheduler.problems import Code, Problem
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.listings import recent
@@ -133,3 +138,38 @@ def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as
         words = f": {told.message}" if told.message else ""
         print(visible_lines(f"run {told.id} {status}{tries}{words}"))
     return SUCCEEDED if end.succeeded else DID_NOT_SUCCEED
+
+
+def rerun_runs(
+    settings: Settings, run_ids: Sequence[int], options: RerunOptions, *, as_json: bool
+) -> None:
+    """Run runs again and print the new ones; ask if children would run a second time.
+
+    Raises:
+        UsageError: it would have to ask, and there is no terminal.
+
+    """
+    with open_client(settings) as client:
+        planned = _planned(client.commands, run_ids, options)
+    for run_id in planned:
+        if as_json:
+            print_json({"id": run_id})
+        else:
+            print(f"run {run_id} queued; to see it: warren runs show {run_id}")
+
+
+def _planned(commands: Commands, run_ids: Sequence[int], options: RerunOptions) -> list[int]:
+    try:
+        return commands.runs.rerun(run_ids, options)[0]
+    except Problem as problem:
+        if problem.code is not Code.RERUN_CHILDREN:
+            raise
+        facts = problem.facts
+        ran = f"children of run {facts['id']} have already run for its due time"
+        ran = f"{ran}: {facts['children']}"
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                f"{ran}; add --yes to run them again, or --no-children"
+            ) from None
+        click.confirm(f"{ran}. Run them again?", abort=True, err=True)
+    return _planned(commands, run_ids, replace(options, children=True))

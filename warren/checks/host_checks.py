@@ -14,8 +14,8 @@ from warren.settings.settings import (
     needed_secret,
     needed_services,
 )
-from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_confinement
+from warren.wiring.processes import connect_broker
 
 
 def check_broker(settings: Settings, *, inside_up: bool = True) -> str:

@@ -1,4 +1,4 @@
-"""`warren jobs …`: apply and export job files; show, start, stop, delete and trigger jobs."""
+"""`warren jobs …` and `warren apps …`: job files; one job at a time; apps to register under."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from warren.database_access import now_ms, open_database
 from warren.jobfile.apply import apply_by_api, apply_file
 from warren.jobfile.export import export_jobs
 from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.registry import next_fires
@@ -28,8 +29,7 @@ from warren.sql.registry import apps
 from warren.views.instants import local
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 from warren.views.runs import HEADERS as RUN_HEADERS
-from warren.views.runs import run_line
-from warren.views.skips import print_skips, skip_json
+from warren.views.runs import print_skips, run_line, skip_json
 from warren.views.terminal import print_facts, print_json, print_table, relative, warn
 
 #: Runs and skips that `jobs show` lists.
@@ -233,3 +233,21 @@ def _views(
 def _zone_of_jobs(settings: Settings, database: Database) -> str:
     """Return the zone of jobs that name none."""
     return database.read(lambda session: cluster_zone(session, settings.timezone))
+
+
+@click.group("apps")
+def apps_group() -> None:
+    """Add apps. Executors of an unknown app are not admitted."""
+
+
+@apps_group.command(
+    epilog=examples("warren apps add reports", 'warren apps add reports --title "Daily reports"')
+)
+@click.argument("name")
+@click.option("--title", help="Its display name. Default: its name.")
+@takes_settings("database_url")
+def add(settings: Settings, name: str, title: str | None) -> None:
+    """Add an app. Job files and the console can do this too."""
+    with open_client(settings) as client:
+        client.commands.apps.add(AppSpec(name=name, title=title))
+    print(f"added app {name}; the key of its executors: warren secrets app {name}")

@@ -9,9 +9,8 @@ from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.home import lock_embedded_database
 from warren.settings.settings import Settings, cluster_keys, needed_services
 from warren.sql.engine import Database
-from warren.wiring.broker import connect_broker
+from warren.wiring.processes import Signals, connect_broker, log_thread_failures
 from warren.wiring.scheduler import make_scheduler
-from warren.wiring.signals import Signals, log_thread_failures
 
 _WAIT_SECONDS = 60.0
 

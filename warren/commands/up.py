@@ -27,8 +27,7 @@ from warren.sql.engine import Database
 from warren.sql.registry import apps
 from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne
-from warren.wiring.all_in_one_web import UpConsole
-from warren.wiring.signals import Signals, log_thread_failures
+from warren.wiring.processes import Signals, log_thread_failures
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0
@@ -98,7 +97,7 @@ def up(
             if not signals.count:
                 raise
         finally:
-            _print_password(platform.console)
+            _print_password(platform.web.password)
         _serve(platform, signals)
     print(f"stopped; `{shown_name()} up` continues with the same data")
 
@@ -121,7 +120,7 @@ def _print_summary(settings: Settings, app: str, executors: int, platform: AllIn
     print(
         f"""
 Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slots} slots each).
-  console   {platform.console.address}
+  console   {platform.web.address}
   data      {DATABASE_FILE}
   run logs  {settings.log_dir}/
   own log   {LOG_FILE}
@@ -129,19 +128,18 @@ In another terminal, in this folder:
   {command} jobs list                  list jobs and when each fires next
   {command} runs list                  list runs and how they ended
   {command} jobs trigger NAME --wait   run a job now
-  {platform.api.call}
+  {platform.web.call}
 Ctrl-C stops everything.
 """,
         flush=True,
     )
 
 
-def _print_password(console: UpConsole) -> None:
+def _print_password(password: str | None) -> None:
     """Print the first administrator's password even after errors: it is shown only once."""
-    if console.password:
+    if password:
         print(
-            "Sign in as admin. The password is shown only once:\n"
-            f"admin password: {console.password}\n",
+            f"Sign in as admin. The password is shown only once:\nadmin password: {password}\n",
             flush=True,
         )
 

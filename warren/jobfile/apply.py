@@ -18,8 +18,7 @@ from warren.actions.trigger import LocalClient, client_on, open_client
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.reader import JobFile, read_job_file
-from warren.jobfile.yaml_reader import read_whole
-from warren.jobfile.yaml_tree import line_at, tree_of
+from warren.jobfile.yaml_reader import line_at, read_whole, tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_changes import ChangeAction

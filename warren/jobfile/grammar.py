@@ -6,10 +6,12 @@ from typing import Any
 import yaml
 
 from warren.errors import InvalidEntry
-from warren.jobfile.yaml_reader import Read, YamlReader, did_you_mean
-from warren.jobfile.yaml_tree import (
+from warren.jobfile.yaml_reader import (
     Entry,
+    Read,
+    YamlReader,
     boolean,
+    did_you_mean,
     entries,
     instant,
     is_null,

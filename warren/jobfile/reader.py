@@ -5,6 +5,7 @@ This module knows the grammar only. `warren.scheduler.jobs.rules` checks the val
 """
 
 import gc
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,17 +13,20 @@ from pathlib import Path
 
 import yaml
 
+from warren.admin_web.api.problem_answers import Refusal
 from warren.errors import InvalidEntry, JobFileError
 from warren.jobfile.grammar import JobReader, read_targets, texts
-from warren.jobfile.yaml_reader import YamlReader, did_you_mean
-from warren.jobfile.yaml_tree import (
+from warren.jobfile.yaml_reader import (
     Entry,
+    YamlReader,
+    did_you_mean,
     is_null,
     line_of,
     read_tree,
     text,
     tree_of,
 )
+from warren.route_plugins import route_names
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.jobs import rules as job_rules
@@ -244,3 +248,30 @@ def _refused(path: Path, wrong: list[InvalidEntry]) -> JobFileError:
     if len(ordered) > MOST_PROBLEMS:
         lines.append(f"{path}: and {len(ordered) - MOST_PROBLEMS} more problems")
     return JobFileError(lines, ordered)
+
+
+def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
+    """Return the apps and jobs of a job file.
+
+    Raises:
+        Refusal: with each problem, its line, and the code of the rule that it breaks.
+
+    """
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        file = read_job_text(data, Path("job file"), now_ms=now_ms, added_routes=route_names())
+    except JobFileError as error:
+        raise _refusal(error) from error
+    return file.apps, file.specs
+
+
+def _refusal(error: JobFileError) -> Refusal:
+    count, shown = len(error.problems), error.problems[:MOST_PROBLEMS]
+    detail = f"the job file has {count} problems" if count > 1 else "the job file has a problem"
+    if count > len(shown):
+        detail += f"; these are the first {len(shown)}"
+    errors = [
+        {"line": one.line, "detail": one.text} | ({"code": one.rule} if one.rule else {})
+        for one in shown
+    ]
+    return Refusal(422, detail, errors=errors)

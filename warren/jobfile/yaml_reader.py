@@ -1,18 +1,258 @@
-"""Reads fields of YAML mappings and collects all problems instead of stopping at the first.
+"""Reads YAML safely and strictly: first a tree with line numbers, then the fields of its mappings.
 
-Reads files as a whole that are no larger than a job file may be.
+It collects all problems instead of stopping at the first. No file larger than a job file may be is
+read.
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import yaml
 
 from warren.errors import CommandError, InvalidEntry
-from warren.jobfile.yaml_tree import Entry, entries, items
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.problems import Problem
+
+#: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.
+DEPTH = 20
+#: Aliases of a file at most, and values that they stand for in total.
+ALIASES = 10_000
+ALIASED_VALUES = 100_000
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INTEGER = re.compile(r"[-+]?\d{1,18}")
+_TAG = "tag:yaml.org,2002:"
+_BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key of a mapping with its value and the key's line."""
+
+    name: str
+    line: int
+    node: yaml.Node
+
+
+def read_tree(path: Path) -> yaml.Node:
+    """Return the single document of a file.
+
+    Raises:
+        InvalidEntry: it is too large, too deep, has too many aliases, is not UTF-8, not YAML,
+            empty, or has several documents.
+        OSError: it cannot be read.
+
+    """
+    with path.open("rb") as file:
+        return tree_of(file.read(JOB_FILE_BYTES + 1))
+
+
+def tree_of(data: bytes) -> yaml.Node:
+    """Return the single document of a file's bytes; raises `InvalidEntry` as `read_tree` does."""
+    if len(data) > JOB_FILE_BYTES:
+        raise InvalidEntry(1, f"expected a file of up to {JOB_FILE_BYTES} bytes, got a larger one")
+    text = _decoded(data)
+    try:
+        _check_events(text)
+        node = yaml.compose(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        raise _of_mark(error) from error
+    except yaml.YAMLError as error:
+        raise _of_reader(error, text) from error
+    if node is None:
+        raise InvalidEntry(1, "the file is empty")
+    return node
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line where a node begins, from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def line_at(root: yaml.Node, pointer: str) -> int:
+    """Return the line of what a JSON pointer leads to, or of the last thing on the way to it."""
+    node, line = root, line_of(root)
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = next((child for child in _children(node) if child.name == name), None)
+        if found is None:
+            break
+        node, line = found.node, found.line
+    return line
+
+
+def _children(node: yaml.Node) -> Iterator[Entry]:
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            yield Entry(str(number), line_of(item), item)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield Entry(str(key.value), line_of(key), value)
+
+
+def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
+    """Yield the entries of a mapping, and problems of its keys: not text, or duplicate.
+
+    Raises:
+        InvalidEntry: it is no mapping.
+
+    """
+    if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
+        raise InvalidEntry(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
+    seen: set[str] = set()
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            yield InvalidEntry(line_of(key), f"expected a field's name, got: {shown(key)}")
+        elif key.value in seen:
+            yield InvalidEntry(line_of(key), f"duplicate field {key.value[:100]!r}")
+        else:
+            seen.add(key.value)
+            yield Entry(key.value, line_of(key), value)
+
+
+def items(node: yaml.Node, what: str) -> list[yaml.Node]:
+    """Return the items of a list.
+
+    Raises:
+        InvalidEntry: it is no list.
+
+    """
+    if not isinstance(node, yaml.SequenceNode) or node.tag != _TAG + "seq":
+        raise InvalidEntry(line_of(node), f"expected {what} to be a list, got: {shown(node)}")
+    return list(node.value)
+
+
+def text(node: yaml.Node, what: str) -> str:
+    """Return a text; numbers and booleans must be quoted to be one.
+
+    Raises:
+        InvalidEntry: it is no text.
+
+    """
+    if _is(node, "str"):
+        return str(node.value)
+    quoted = isinstance(node, yaml.ScalarNode) and not is_null(node)
+    hint = "; put it in quotes" if quoted else ""
+    raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
+
+
+def instant(node: yaml.Node, what: str) -> str:
+    """Return the text of a timestamp, quoted or not."""
+    return str(node.value) if _is(node, "timestamp") else text(node, what)
+
+
+def whole_number(node: yaml.Node, what: str) -> int:
+    """Return a whole number written in plain decimal digits."""
+    if _is(node, "int") and _INTEGER.fullmatch(node.value):
+        return int(node.value)
+    raise InvalidEntry(line_of(node), f"expected {what} to be a whole number, got: {shown(node)}")
+
+
+def boolean(node: yaml.Node, what: str) -> bool:
+    """Return true or false."""
+    if _is(node, "bool") and node.value.lower() in _BOOLEANS:
+        return _BOOLEANS[node.value.lower()]
+    raise InvalidEntry(line_of(node), f"expected {what} to be true or false, got: {shown(node)}")
+
+
+def is_null(node: yaml.Node) -> bool:
+    """Return whether a value is left out: `key:` or `key: null`."""
+    return _is(node, "null")
+
+
+def shown(node: yaml.Node) -> str:
+    """Return a value for a message."""
+    if isinstance(node, yaml.ScalarNode):
+        return "nothing" if is_null(node) else repr(node.value[:100])
+    kind = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+    plain = node.tag in (_TAG + "seq", _TAG + "map")
+    return kind if plain else f"{kind} tagged {node.tag.removeprefix(_TAG)[:100]}"
+
+
+def _is(node: yaml.Node, kind: str) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == _TAG + kind
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidEntry(
+            line, f"expected UTF-8, got the byte 0x{data[error.start]:02x}"
+        ) from error
+
+
+def _check_events(text: str) -> None:
+    gauge = _SizeGuard()
+    for event in yaml.parse(text, Loader=_LOADER):
+        gauge.take(event)
+
+
+class _SizeGuard:
+    """Measures a file's events, and raises InvalidEntry when there are too many."""
+
+    def __init__(self) -> None:
+        self._values = 0
+        #: The open collections: their anchors, and how many values came before them.
+        self._open: list[tuple[str | None, int]] = []
+        self._sizes: dict[str, int] = {}
+        self._aliases = 0
+        self._aliased = 0
+
+    def take(self, event: yaml.Event) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._values += 1
+            self._note_size(event.anchor, self._values - 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open.append((event.anchor, self._values))
+            self._values += 1
+            if len(self._open) > DEPTH:
+                raise InvalidEntry(
+                    _line(event.start_mark), f"expected up to {DEPTH} levels of nesting"
+                )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._note_size(*self._open.pop())
+        elif isinstance(event, yaml.AliasEvent):
+            self._take_alias(event)
+
+    def _take_alias(self, event: yaml.AliasEvent) -> None:
+        # An alias inside its own anchor counts once: readers go no deeper than the grammar.
+        size = self._sizes.get(event.anchor or "", 1)
+        self._values += size
+        self._aliases += 1
+        self._aliased += size
+        for count, most, what in (
+            (self._aliases, ALIASES, "aliases"),
+            (self._aliased, ALIASED_VALUES, "values behind aliases"),
+        ):
+            if count > most:
+                raise InvalidEntry(
+                    _line(event.start_mark), f"expected up to {most} {what}, got more"
+                )
+
+    def _note_size(self, anchor: str | None, began: int) -> None:
+        if anchor is not None:
+            self._sizes[anchor] = self._values - began
+
+
+def _of_mark(error: yaml.MarkedYAMLError) -> InvalidEntry:
+    line = _line(error.problem_mark or error.context_mark)
+    return InvalidEntry(line, f"not YAML: {error.problem or error.context}")
+
+
+def _of_reader(error: yaml.YAMLError, text: str) -> InvalidEntry:
+    position = getattr(error, "position", 0) or 0
+    return InvalidEntry(
+        text.count("\n", 0, position) + 1, "not YAML: a character that YAML forbids"
+    )
+
+
+def _line(mark: Any) -> int:
+    return int(mark.line) + 1 if mark else 1
 
 
 def read_whole(file: BinaryIO, name: str) -> bytes:

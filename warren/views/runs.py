@@ -1,11 +1,15 @@
-"""Runs on a terminal: as a row of a table, and in detail."""
+"""Runs and skips on a terminal: as rows of a table, and a run in detail."""
 
+from collections.abc import Iterable
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from warren.scheduler.views.to_json import to_json
+from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_messages import RunLine
 from warren.views.instants import local
-from warren.views.terminal import duration, relative
+from warren.views.terminal import duration, print_table, relative
 
 HEADERS = (
     "id",
@@ -92,3 +96,28 @@ def lasted(run: DetailedRun, now_ms: int) -> str:
     if seconds <= 0:
         return "<1 ms"
     return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)  # noqa: PLR2004 - finer below ten
+
+
+SKIP_HEADERS = ("job", "app", "first due", "last due", "skipped", "reason")
+
+
+def print_skips(skips: Iterable[SkipLine], zone: ZoneInfo, *, nothing: str) -> None:
+    """Print a table of skips."""
+    print_table(SKIP_HEADERS, [_skip_line(skip, zone) for skip in skips], nothing=nothing)
+
+
+def skip_json(skip: SkipLine) -> dict[str, Any]:
+    """Return a skip as a JSON object; a deleted job's has no `job`."""
+    found = to_json(skip, without=("timezone", "why", "number", "reason"))
+    return found | {"count": skip.number, "reason": skip.reason}
+
+
+def _skip_line(skip: SkipLine, zone: ZoneInfo) -> tuple[str, ...]:
+    return (
+        skip.job or f"(deleted job {skip.job_id})",
+        skip.app or "",
+        local(skip.from_at, zone),
+        local(skip.to_at, zone),
+        str(skip.number),
+        skip.reason,
+    )

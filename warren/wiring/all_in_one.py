@@ -22,10 +22,10 @@ from warren.sql.listings import recent
 from warren.sql.registry import presence
 from warren.views.finished_runs import FinishedRuns
 from warren.views.nodes import registrations
-from warren.wiring.all_in_one_web import UpApi, UpConsole
+from warren.wiring.all_in_one_web import WebSite
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
+from warren.wiring.processes import Signals
 from warren.wiring.scheduler import make_scheduler
-from warren.wiring.signals import Signals
 
 #: How long to wait for executors to be welcomed before the summary is printed anyway.
 WELCOME_SECONDS = 10.0
@@ -47,8 +47,7 @@ class AllInOne:
         self._executors: list[Executor] = []
         self._scheduler: SchedulerNode | None = None
         self._cleaner = make_log_cleaner(settings)
-        self.console = UpConsole(settings, database, self._broker.transport(), secret)
-        self.api = UpApi(settings, database, self._broker.transport(), secret)
+        self.web = WebSite(settings, database, self._broker.transport, secret)
         self.finished = FinishedRuns(database)
 
     def start(self, signals: Signals, *, app: str, count: int, sources: Sequence[str]) -> None:
@@ -77,9 +76,7 @@ class AllInOne:
         )
         self._scheduler.start()
         self._cleaner.start()
-        self.console.start()
-        # After the console, which creates the first administrator, the owner of the API token.
-        self.api.start()
+        self.web.start()
 
     def wait_until_welcome(self, signals: Signals) -> None:
         """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
@@ -100,8 +97,7 @@ class AllInOne:
 
     def close(self, signals: Signals) -> None:
         """Stop everything in order; a further signal hurries the executors."""
-        self.api.stop()
-        self.console.stop()
+        self.web.stop()
         for one in self._executors:
             one.stop()
         self._await_executors(signals)

@@ -19,7 +19,7 @@ from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
 from warren.scheduler.rounds.loop import Loop
 from warren.settings.settings import Settings
-from warren.wiring.signals import Signals
+from warren.wiring.processes import Signals
 
 #: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0

@@ -1,6 +1,5 @@
 """The groups of views; add new ones to this list."""
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Group
 from warren.admin_web.api.endpoints.activity import ActivityEndpoints
 from warren.admin_web.api.endpoints.apps import AppEndpoints
@@ -11,6 +10,7 @@ from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
 from warren.admin_web.api.endpoints.meta import MetaEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints
+from warren.admin_web.services import ApiServices
 
 
 def groups(services: ApiServices) -> list[Group]:

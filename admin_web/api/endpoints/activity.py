@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import (
@@ -20,6 +19,7 @@ from warren.admin_web.api.paging import (
     place_of,
 )
 from warren.admin_web.api.problem_answers import at_parameter
+from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between

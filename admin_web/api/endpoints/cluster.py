@@ -5,12 +5,11 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, endpoint
-from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
-from warren.admin_web.api.endpoints.pauses import Changed, PauseBody, pause
+from warren.admin_web.api.endpoints.apps import Changed, PauseBody, app_id_of, asked_app_ids, pause
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
+from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
+from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views.incident_view import IncidentView, incident_view
 from warren.sql.alarms import incidents

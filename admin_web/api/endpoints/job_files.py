@@ -7,13 +7,13 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.paging import Word
 from warren.admin_web.api.problem_answers import Refusal, error_detail
+from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES

@@ -2,10 +2,10 @@
 
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call
 from warren.admin_web.api.endpoints.apps import app_id_of
 from warren.admin_web.api.problem_answers import PreconditionFailed
+from warren.admin_web.services import ApiServices
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import lookup_problem
 from warren.sql.errors import LookupFailure, NotFound

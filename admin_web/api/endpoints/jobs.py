@@ -11,7 +11,6 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api import conditions
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
@@ -28,6 +27,7 @@ from warren.admin_web.api.job_bodies import (
 from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
 from warren.admin_web.api.problem_answers import PreconditionFailed
+from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec

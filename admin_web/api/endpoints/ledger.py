@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.job_lookup import job_id_of
 from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import Cursor, Instant, Limit, Word, instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import at_parameter
+from warren.admin_web.services import ApiServices
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
 from warren.scheduler.commands.tokens.scopes import Scope

@@ -7,9 +7,9 @@ import msgspec
 from flask import current_app, render_template
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
 from warren.admin_web.api.openapi import document
+from warren.admin_web.services import ApiServices
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 

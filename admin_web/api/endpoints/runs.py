@@ -9,7 +9,6 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.api_services import ApiServices
 from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.job_lookup import job_id_of
@@ -41,6 +40,7 @@ from warren.admin_web.api.runs.run_answers import (
     tick_answer,
 )
 from warren.admin_web.logs.log_reader import log_source
+from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope

@@ -7,10 +7,10 @@ from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms import bulk
 from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.forms.run_filter import read_query
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.bulk_work import BulkWork, Work
 from warren.admin_web.views.run_finder import RunFinder

@@ -13,8 +13,8 @@ from flask import render_template, request, url_for
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.links import menu_entries
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import LARGEST, route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from flask import Response, render_template, request
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
+from warren.admin_web import exports
 from warren.admin_web.forms.run_filter import PERIODS
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.run_finder import MOST, RunFinder
 from warren.admin_web.visitors import visitor
@@ -37,7 +37,7 @@ class RunErrorPages:
             nothing = ErrorGroups(groups=[], runs=0, is_all=True)
             return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
         found = self._finder.errors(asked)
-        if tables.is_asked():
+        if exports.is_asked():
             return self._file(found.groups)
         first = found.groups[:GROUPS]
         lines = self._services.database.read(
@@ -70,7 +70,7 @@ class RunErrorPages:
             for one in groups
         )
         columns = ("runs", "job_id", "job", "message", "first_due_at", "last_due_at")
-        return tables.answer("errors", (*columns, "newest_run_id"), rows)
+        return exports.answer("errors", (*columns, "newest_run_id"), rows)
 
     @route("/runs/total", Right.VIEW)
     def total(self) -> str:

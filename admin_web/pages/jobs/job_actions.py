@@ -10,13 +10,13 @@ from werkzeug.wrappers import Response
 from wtforms import SelectMultipleField, TextAreaField
 
 from warren.admin_web.access.gate import local_path
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms import bulk
 from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.forms.console_form import ConsoleForm, select_choices, sent_once
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.pages.bulk.bulk_jobs import ask_about_all
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import read_id, route
 from warren.admin_web.views import trigger_preview
 from warren.admin_web.views.bulk_work import BulkWork, Work

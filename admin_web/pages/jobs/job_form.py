@@ -10,16 +10,16 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
-from warren.admin_web.console_services import ConsoleServices
 from warren.admin_web.forms.jobs import JobForm
-from warren.admin_web.forms.script_templates import template_for
-from warren.admin_web.history import job_history
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import reason_text
 from warren.admin_web.local_times import weekday_names
+from warren.admin_web.pages.jobs import job_history
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.views.trigger_preview import Preview, preview
 from warren.admin_web.visitors import visitor
+from warren.broker.messages.values import ScriptLanguage
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
@@ -261,3 +261,44 @@ def _show(refused: Refused, form: JobForm) -> None:
 
 def _code() -> int:
     return 200 if "preview" in request.form else 422
+
+
+_TEMPLATES = {
+    ScriptLanguage.SHELL: """\
+#!/bin/sh
+echo "param: $1"
+echo "shard: $2 of $3"
+""",
+    ScriptLanguage.PYTHON: """\
+import sys
+
+param, shard, total = sys.argv[1:4]
+print("param:", param)
+print("shard:", shard, "of", total)
+""",
+    ScriptLanguage.NODEJS: """\
+const [param, shard, total] = process.argv.slice(2);
+console.log("param:", param);
+console.log("shard:", shard, "of", total);
+""",
+    ScriptLanguage.PHP: """\
+<?php
+[, $param, $shard, $total] = $argv;
+echo "param: $param\\n";
+echo "shard: $shard of $total\\n";
+""",
+    ScriptLanguage.POWERSHELL: """\
+param($param, $shard, $total)
+Write-Output "param: $param"
+Write-Output "shard: $shard of $total"
+""",
+    ScriptLanguage.GROOVY: """\
+println "param: ${args[0]}"
+println "shard: ${args[1]} of ${args[2]}"
+""",
+}
+
+
+def template_for(language: str) -> str:
+    """Return the template for a language; empty if the language is unknown."""
+    return next((text for known, text in _TEMPLATES.items() if known == language), "")

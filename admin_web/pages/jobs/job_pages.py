@@ -3,11 +3,11 @@
 from flask import render_template, request
 from werkzeug.wrappers import Response
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
-from warren.admin_web.exports.lists import ListFiles
+from warren.admin_web import exports
+from warren.admin_web.exports import ListFiles
 from warren.admin_web.forms.run_filter import LINES, JobFilterForm, wanted
 from warren.admin_web.language import alarm_labels, job_labels
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.job_details import JobDetails, read_details, read_settings
 from warren.admin_web.visitors import visitor
@@ -47,7 +47,7 @@ class JobPages:
             facts = {"form": form, "saved": saved}
             return render_template("pages/jobs.html", **facts, jobs=[], further=None), 422
         asked = wanted(form, known)
-        if tables.is_asked():
+        if exports.is_asked():
             return self._files.jobs(asked)
         jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
         further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None

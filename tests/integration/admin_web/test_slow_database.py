@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import SERVER, PrivateMariaDB
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
-from warren.wiring.console import open_console_database
+from warren.wiring.web import CONSOLE_POOL, open_web_database
 
 LIMIT_SECONDS = 1
 #: The server's variable for the limit, how many of its units are a second, and what it says.
@@ -35,7 +35,7 @@ _AT_WORK = (
 @pytest.fixture
 def database(mariadb_schema_url: str) -> Iterator[Database]:
     """A console's own connections, with a short limit."""
-    database = open_console_database(mariadb_schema_url, statement_seconds=LIMIT_SECONDS)
+    database = open_web_database(mariadb_schema_url, CONSOLE_POOL, statement_seconds=LIMIT_SECONDS)
     add_user(database, "admin", Role.ADMINISTRATOR)
     yield database
     database.close()

@@ -18,7 +18,7 @@ from warren.settings.settings import Settings
 from warren.sql.instants import at
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Cleared, Counts
-from warren.wiring import api, console
+from warren.wiring import web
 
 #: Zones whose clocks never show the same day.
 FAR_WEST, FAR_EAST = "Pacific/Pago_Pago", "Pacific/Kiritimati"
@@ -34,20 +34,22 @@ def rows(rows: Rows) -> Rows:
 @pytest.fixture
 def wired(rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what a process of the far east would be started with."""
-    monkeypatch.setattr(console, "Console", lambda services, *_, **__: services)
-    monkeypatch.setattr(api, "ApiProcess", lambda services, *_, **__: services)
-    settings, link = Settings(timezone=FAR_EAST), SimpleNamespace(is_ready=bool, requester=None)
-
-    def services(make: Any, *secret: str) -> Any:
-        return make(settings, rows.database, *secret, clock, link)
-
-    return services
+    monkeypatch.setattr(web, "Console", lambda services, *_, **__: services)
+    monkeypatch.setattr(web, "Api", lambda services, *_, **__: services)
+    parts: Any = SimpleNamespace(
+        settings=Settings(timezone=FAR_EAST),
+        database=rows.database,
+        clock=clock,
+        link=SimpleNamespace(is_ready=bool, requester=None),
+        secret=SECRET,
+    )
+    return lambda make: make(parts, port=0)
 
 
 def test_a_consoles_days_are_those_of_the_schedulers(wired: Any, rows: Rows, clock: Clock) -> None:
     day, job_id = count_today(rows, clock, FAR_WEST), rows.job("nightly")
     rows.run(job_id, clock.now, status="SUCCEEDED")
-    visit = signed_in(create_app(wired(console.make_console, SECRET)), "viewer")
+    visit = signed_in(create_app(wired(web.make_console)), "viewer")
 
     dashboard = visit.get("/").text
     job = visit.get(f"/jobs/{job_id}").text
@@ -77,7 +79,7 @@ def labels(titles: str, page: str) -> list[str]:
 def test_an_apis_days_are_those_of_the_schedulers(wired: Any, rows: Rows, clock: Clock) -> None:
     day = count_today(rows, clock, FAR_WEST)
     token = make_token(rows.database, clock)
-    program = Program(create_api(wired(api.make_api)), token)
+    program = Program(create_api(wired(web.make_api)), token)
 
     answer: Any = program.get("/reports/days").json
 

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
-from warren.admin_web.views import overview
-from warren.admin_web.views.overview import FRESH_SECONDS, CachedCounts
+from warren.admin_web.pages.dashboard import FRESH_SECONDS, CachedCounts, Lateness, spread
 from warren.broker.messages.to_scheduler import Load
 from warren.sql.engine import Database
 from warren.sql.instants import at
@@ -163,7 +162,7 @@ class TestLateness:
         assert "No runs in the past hour" in admin.get("/").text
 
     def test_the_spread_of_a_hundred(self) -> None:
-        assert overview.spread(range(1, 101)) == overview.Lateness(100, 50, 95, 100)
+        assert spread(range(1, 101)) == Lateness(100, 50, 95, 100)
 
     def test_only_so_many_runs_are_looked_at(self, rows: Rows, clock: Clock) -> None:
         job_id = rows.job("often")

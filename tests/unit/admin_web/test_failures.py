@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
 from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
-from warren.admin_web.views.overview import OverviewReader
+from warren.admin_web.pages.dashboard import OverviewReader
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence

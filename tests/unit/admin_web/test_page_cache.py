@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from tests.support.console import Clock, Visit, make_app, signed_in
-from warren.admin_web.console_services import PageCacheLimits
+from warren.admin_web.services import PageCacheLimits
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 

@@ -18,10 +18,14 @@ from warren.executor.core.state_folder import StateFolder, free_folders
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.settings.settings import Settings, app_keys, needed_services
-from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
-from warren.wiring.service_manager import ServiceManager
-from warren.wiring.signals import Signals, log_thread_failures, serve
+from warren.wiring.processes import (
+    ServiceManager,
+    Signals,
+    connect_broker,
+    log_thread_failures,
+    serve,
+)
 
 log = structlog.get_logger()
 

@@ -7,9 +7,8 @@ import click
 from warren.command_options import examples, takes_settings
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.settings import Settings, needed_services
-from warren.wiring.broker import connect_broker
 from warren.wiring.executor import make_log_cleaner
-from warren.wiring.signals import Signals, log_thread_failures, serve
+from warren.wiring.processes import Signals, connect_broker, log_thread_failures, serve
 
 
 @click.command(

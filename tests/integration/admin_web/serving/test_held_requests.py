@@ -13,8 +13,8 @@ from tests.support.api import BASE, MANY, make_api, make_token
 from tests.support.console import Clock
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.api_services import Limits
 from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.services import ApiLimits
 from warren.admin_web.serving.http_connections import ConnectionLimits
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.accounts import tokens
@@ -71,12 +71,12 @@ class Caller:
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ApiLimits:
     return MANY
 
 
 @pytest.fixture
-def api(database: Database, clock: Clock, limits: Limits) -> Flask:
+def api(database: Database, clock: Clock, limits: ApiLimits) -> Flask:
     return make_api(database, clock, limits=limits)
 
 
@@ -213,8 +213,8 @@ def test_a_client_that_goes_away_frees_its_place(
 
 class TestFewPlaces:
     @pytest.fixture
-    def limits(self) -> Limits:
-        return Limits(waiting=3, waiting_of_user=2)
+    def limits(self) -> ApiLimits:
+        return ApiLimits(waiting=3, waiting_of_user=2)
 
     def test_who_finds_no_place_is_answered_at_once_and_nobody_takes_all(
         self, caller: Callable[..., Caller], polling: LongPolling, run: int

@@ -19,8 +19,7 @@ from warren.sql.accounts.idempotency import FormKey
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.models import IdempotencyKey
-from warren.wiring.api import make_api
-from warren.wiring.console import make_console
+from warren.wiring.web import WebParts, make_api, make_console
 
 
 @pytest.fixture
@@ -28,14 +27,20 @@ def database_clock(database: Database) -> DatabaseClock:
     return DatabaseClock(database, monotonic=boot_seconds)
 
 
-@pytest.fixture(params=[(make_console, [SECRET]), (make_api, [])], ids=["console", "api"])
+@pytest.fixture(params=[make_console, make_api], ids=["console", "api"])
 def process(
     request: pytest.FixtureRequest, database: Database, database_clock: DatabaseClock
 ) -> Iterator[Any]:
     """A process that is not started yet."""
-    make, secret = request.param
-    settings, link = Settings(timezone="UTC"), SimpleNamespace(is_ready=bool, requester=None)
-    process = make(settings, database, *secret, database_clock, link, port=0)
+    link: Any = SimpleNamespace(is_ready=bool, requester=None)
+    parts = WebParts(
+        settings=Settings(timezone="UTC"),
+        database=database,
+        clock=database_clock,
+        link=link,
+        secret=SECRET,
+    )
+    process = request.param(parts, port=0)
     yield process
     process.stop()
 

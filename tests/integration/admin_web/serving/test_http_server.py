@@ -18,7 +18,7 @@ from flask import Flask
 from tests.support.console import Clock, make_app
 from tests.support.eventually import eventually
 from warren.admin_web.access.security import HEADERS
-from warren.admin_web.serving import thread_pools
+from warren.admin_web.serving import http_server
 from warren.admin_web.serving.http_connections import ConnectionLimits, ConnectionTimeouts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.engine import Database
@@ -311,7 +311,7 @@ class TestTaken:
         assert all(b"all connections are taken" in client.answer() for client in late)
         assert last.is_held
         assert health(port) == 503
-        assert len(waiting) == thread_pools.PAGE_THREADS
+        assert len(waiting) == http_server.PAGE_THREADS
         gate.set()
         assert [client.status() for client in usual] == [200] * len(usual)
 

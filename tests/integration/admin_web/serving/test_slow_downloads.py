@@ -10,8 +10,7 @@ from flask import Flask
 from tests.support.console import add_user, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren.admin_web.serving.http_server import ConsoleServer
-from warren.admin_web.serving.thread_pools import PAGE_THREADS
+from warren.admin_web.serving.http_server import PAGE_THREADS, ConsoleServer
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 

@@ -5,7 +5,7 @@ import structlog
 from flask import Flask
 
 from tests.support.console import Clock, Visit, make_app, signed_in
-from warren.admin_web.views.overview import OverviewReader
+from warren.admin_web.pages.dashboard import OverviewReader
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.api_services import Limits
+from warren.admin_web.services import ApiLimits
 from warren.sql.engine import Database
 
 
@@ -13,7 +13,7 @@ from warren.sql.engine import Database
 def quick(database: Database, clock: Clock, rows: Rows) -> Program:
     """A program whose API waits for no outcome, on a cluster whose scheduler sends e-mails."""
     rows.scheduler("s1", clock.now_ms(), mails=True)
-    app = make_api(database, clock, limits=Limits(test_seconds=0))
+    app = make_api(database, clock, limits=ApiLimits(test_seconds=0))
     return Program(app, make_token(database, clock, "operator"))
 
 

@@ -12,8 +12,8 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.api import BASE, Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.api_services import Limits
 from warren.admin_web.api.rate_limits import RateLimits
+from warren.admin_web.services import ApiLimits
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_text import new_token
 from warren.sql.accounts import tokens
@@ -108,7 +108,7 @@ class TestTokens:
     def test_a_token_that_calls_too_often_has_to_wait(
         self, database: Database, clock: Clock
     ) -> None:
-        limits = Limits(requests=0.1, requests_at_once=2)
+        limits = ApiLimits(requests=0.1, requests_at_once=2)
         app = make_api(database, clock, limits=limits)
         eager = Program(app, make_token(database, clock))
         other = Program(app, make_token(database, clock))
@@ -133,7 +133,7 @@ class TestTokens:
         self, database: Database, clock: Clock, rows: Rows
     ) -> None:
         rows.job("nightly")
-        app = make_api(database, clock, limits=Limits(triggers=0.1, triggers_at_once=1))
+        app = make_api(database, clock, limits=ApiLimits(triggers=0.1, triggers_at_once=1))
         eager = Program(app, make_token(database, clock))
 
         answers = [eager.post("/jobs/reports/nightly/runs") for _ in range(2)]

@@ -12,9 +12,9 @@ from tests.support.acting import NamedUsers
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import PASSWORD, Clock, Visit, make_app
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.api_services import Limits
 from warren.admin_web.api.endpoints import ledger
 from warren.admin_web.api.rate_limits import ConcurrencyLimits
+from warren.admin_web.services import ApiLimits
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 
@@ -44,7 +44,7 @@ def test_what_takes_long_goes_a_few_at_a_time_for_each_user(
     database: Database, clock: Clock, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows.job("nightly")
-    app = make_api(database, clock, limits=Limits(heavy=2, heavy_of_user=1))
+    app = make_api(database, clock, limits=ApiLimits(heavy=2, heavy_of_user=1))
     eager = Program(app, make_token(database, clock))
     other = Program(app, make_token(database, clock, "operator"))
     begun, may_end = threading.Event(), threading.Event()

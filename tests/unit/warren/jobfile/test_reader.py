@@ -475,7 +475,7 @@ class TestHostileFiles:
     def test_many_aliases_are_refused_before_a_tree_is_built(
         self, file: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.delattr("warren.jobfile.yaml_tree.yaml.compose")
+        monkeypatch.delattr("warren.jobfile.yaml_reader.yaml.compose")
         text = "jobs:\n  - &job {name: x}\n" + "  - *job\n" * 200_000
 
         assert problems(file, text) == ["10003: expected up to 10000 aliases, got more"]

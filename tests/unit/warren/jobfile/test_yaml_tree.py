@@ -6,11 +6,12 @@ import pytest
 import yaml
 
 from warren.errors import InvalidEntry
-from warren.jobfile.yaml_reader import YamlReader, did_you_mean
-from warren.jobfile.yaml_tree import (
+from warren.jobfile.yaml_reader import (
     DEPTH,
     Entry,
+    YamlReader,
     boolean,
+    did_you_mean,
     entries,
     instant,
     is_null,

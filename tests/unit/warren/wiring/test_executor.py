@@ -13,7 +13,7 @@ from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotOptions
 from warren.settings.settings import Settings
 from warren.wiring.executor import count_spares, make_confinement, make_run_logs, make_slots
-from warren.wiring.signals import Signals
+from warren.wiring.processes import Signals
 
 GIGABYTE = 1_000_000_000
 

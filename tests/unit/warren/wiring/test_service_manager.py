@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.wiring.service_manager import ServiceManager
+from warren.wiring.processes import ServiceManager
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from warren.logs import configure_logs
-from warren.wiring.signals import Signals, log_thread_failures
+from warren.wiring.processes import Signals, log_thread_failures
 
 
 def test_no_signal_is_a_wait_in_vain() -> None:

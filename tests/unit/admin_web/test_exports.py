@@ -10,7 +10,7 @@ from flask import Flask
 
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
-from warren.admin_web.exports import tables
+from warren.admin_web import exports
 
 LISTS = {
     "/jobs": "name",
@@ -120,23 +120,23 @@ def test_long_lists_are_written_whole_and_end_at_the_bound(
 
 
 def test_a_file_ends_at_its_bound(app: Flask) -> None:
-    endless = ({"n": number} for number in range(tables.MOST + 5))
+    endless = ({"n": number} for number in range(exports.MOST + 5))
 
     with app.test_request_context("/?format=json"):
-        found = json.loads(tables.answer("much", ("n",), endless).get_data(as_text=True))
+        found = json.loads(exports.answer("much", ("n",), endless).get_data(as_text=True))
 
-    assert len(found) == tables.MOST
+    assert len(found) == exports.MOST
 
 
 def test_the_first_rows_are_sent_before_many_are_read() -> None:
     limits = []
 
-    def read(_: int | None, limit: int) -> tuple[list[tables.Row], int | None]:
+    def read(_: int | None, limit: int) -> tuple[list[exports.Row], int | None]:
         limits.append(limit)
         return [{}] * limit, None if len(limits) == 3 else 1
 
-    rows = tables.pages(read)
+    rows = exports.pages(read)
     next(rows)
 
-    assert limits == [tables.FIRST]
-    assert len(list(rows)) == tables.FIRST - 1 + 2 * tables.AT_ONCE
+    assert limits == [exports.FIRST]
+    assert len(list(rows)) == exports.FIRST - 1 + 2 * exports.AT_ONCE

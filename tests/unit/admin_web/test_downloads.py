@@ -4,7 +4,7 @@ import pytest
 from flask import Flask
 
 from tests.support.console import Visit, signed_in
-from warren.admin_web.downloads.places import is_for_file
+from warren.admin_web.downloads import is_for_file
 
 
 def test_one_file_at_a_time_for_each_user(app: Flask, admin: Visit) -> None:

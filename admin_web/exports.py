@@ -1,19 +1,23 @@
-"""Exports the console's lists: their columns, and how to read them page by page.
+"""Lists as CSV and JSON files: what the page shows with the same filter, up to a limit.
 
-Each function takes the same filter as the list's page, and reads while the file is sent.
+A file is written while the list is read page by page, so that long lists take no memory.
 """
 
-from collections.abc import Iterator, Sequence
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
-from flask import Response
+from flask import Response, request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.console_services import ConsoleServices
-from warren.admin_web.exports import tables
-from warren.admin_web.exports.tables import Row
+from warren.admin_web.downloads import FORMAT, FORMATS
+from warren.admin_web.services import ConsoleServices
 from warren.scheduler.views.job_view import job_json, job_view
+from warren.scheduler.views.to_json import plain
 from warren.sql.accounts import user_accounts
 from warren.sql.accounts.user_accounts import UserFilter
 from warren.sql.accounts.users import rights_of
@@ -21,6 +25,90 @@ from warren.sql.listings import app_listing, job_search, run_search
 from warren.sql.listings.job_search import JobFilter
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.registry import apps
+
+#: Rows of a file at most, rows read before the first is sent, and rows read at a time after that.
+MOST, FIRST, AT_ONCE = 10_000, 100, 500
+#: Spreadsheets treat a text that begins with one of these as a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+Row = Mapping[str, Any]
+
+
+def is_asked() -> bool:
+    """Return whether the request asks for a list as a file."""
+    return request.args.get(FORMAT) in FORMATS
+
+
+def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
+    """Return a list as a file in the requested format; `rows` are read while it is sent.
+
+    That is after the view has returned, so reading them must not depend on the request.
+    """
+    lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
+    few = islice(lines, MOST)
+    is_csv = request.args.get(FORMAT) == "csv"
+    text = _csv(columns, few) if is_csv else _json(few)
+    kind, mimetype = ("csv", "text/csv") if is_csv else ("json", "application/json")
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
+    return Response(text, mimetype=mimetype, headers=headers)
+
+
+def pages(read: Callable[[Any, int], tuple[Sequence[Row], Any]]) -> Iterator[Row]:
+    """Yield all rows.
+
+    `read` gets the position of a page, None for the first, and its length; it returns the page and
+    the position of the next, None at the end.
+    """
+    place, limit = None, FIRST
+    while True:
+        rows, place = read(place, limit)
+        yield from rows
+        if place is None:
+            return
+        limit = AT_ONCE
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a value as JSON has it; texts are left as they are."""
+    if isinstance(value, str):
+        return value
+    return plain("entry_at" if name == "at" else name, value)
+
+
+def _csv(columns: Sequence[str], lines: Iterable[Row]) -> Iterator[str]:
+    # Without a byte order mark, spreadsheets assume a legacy encoding.
+    yield "\ufeff" + _line(columns)
+    for line in lines:
+        yield _line([_cell(line[column]) for column in columns])
+
+
+def _line(cells: Sequence[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow(cells)
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    if isinstance(value, dict):
+        value = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def _json(lines: Iterable[Row]) -> Iterator[str]:
+    start = "[\n"
+    for line in lines:
+        yield start + json.dumps(line, ensure_ascii=False)
+        start = ",\n"
+    yield "[]\n" if start == "[\n" else "\n]\n"
+
 
 _JOB = (
     *("id", "app", "name", "author", "tags", "enabled", "schedule", "timezone", "handler"),
@@ -65,7 +153,7 @@ class ListFiles:
             last = job_search.place(found[-1], wanted.order) if len(found) == limit else None
             return rows, last
 
-        return tables.answer("jobs", _JOB, self._pages(read))
+        return answer("jobs", _JOB, self._pages(read))
 
     def runs(self, wanted: RunSearch) -> Response:
         """Export runs, newest first."""
@@ -77,7 +165,7 @@ class ListFiles:
             is_over = found.older is None or rounds >= _ROUNDS
             return rows, None if is_over else (rounds + 1, found.older)
 
-        return tables.answer("runs", _RUN, self._pages(read))
+        return answer("runs", _RUN, self._pages(read))
 
     def apps(self, app_ids: frozenset[int] | None) -> Response:
         """Export apps by name."""
@@ -99,7 +187,7 @@ class ListFiles:
             ]
             return rows, found[-1].app.name if len(found) == limit else None
 
-        return tables.answer("apps", _APP, self._pages(read))
+        return answer("apps", _APP, self._pages(read))
 
     def users(self, wanted: UserFilter) -> Response:
         """Export users by name."""
@@ -128,15 +216,15 @@ class ListFiles:
                 )
             return rows, found[-1].user.name if len(found) == limit else None
 
-        return tables.answer("users", _USER, self._pages(read))
+        return answer("users", _USER, self._pages(read))
 
     def _pages(self, read: Any) -> Iterator[Row]:
         database = self._services.database
-        return tables.pages(
+        return pages(
             lambda place, limit: database.read(lambda session: read(session, place, limit))
         )
 
 
 def views(name: str, kind: type[NamedTuple], found: Sequence[NamedTuple]) -> Response:
     """Export a list of views that has been read as a whole; columns are named like its fields."""
-    return tables.answer(name, kind._fields, (one._asdict() for one in found))
+    return answer(name, kind._fields, (one._asdict() for one in found))

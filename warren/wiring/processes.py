@@ -1,14 +1,18 @@
-"""Signals of long-running commands, and the logging of failed threads."""
+"""What long-running commands have in common: signals, failed threads, systemd, the broker."""
 
 import os
 import select
 import signal
+import socket
 import threading
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Protocol, Self
 
 import structlog
+
+from warren.broker.transport import BrokerSettings, Transport
+from warren.settings.settings import Settings
 
 _ASKED_TO_END = (signal.SIGTERM, signal.SIGINT)
 _POLL_SECONDS = 0.25
@@ -83,3 +87,46 @@ def log_thread_failures() -> None:
         log.error("thread_failed", thread=name, exc_info=error)
 
     threading.excepthook = report
+
+
+_READY, _ALIVE = b"READY=1", b"WATCHDOG=1"
+
+
+class ServiceManager:
+    """The socket of sd_notify(3); without an address nobody is told. Any thread may use it.
+
+    `address` is a path, or `@` and an abstract name.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+
+    @classmethod
+    def found(cls) -> Self:
+        """Return the one that the environment names, as systemd does for its services."""
+        return cls(os.environ.get("NOTIFY_SOCKET", ""))
+
+    def ready(self) -> None:
+        """Say that the process has started."""
+        self._tell(_READY)
+
+    def beat(self) -> None:
+        """Say that it works; call it at least twice in the unit's `WatchdogSec`."""
+        self._tell(_ALIVE)
+
+    def _tell(self, words: bytes) -> None:
+        if not self._address:
+            return
+        # A full or missing socket is no reason to end: if it stays so, the watchdog decides.
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.setblocking(False)
+            out.sendto(words, self._address)
+
+
+def connect_broker(settings: Settings) -> Transport:
+    """Return a transport for the RabbitMQ of the settings; it is not connected yet."""
+    # Imported here because `warren up` needs neither pika nor its 10 MB.
+    from warren.broker.rabbitmq.transport import connect  # noqa: PLC0415
+
+    urls = tuple(url.strip() for url in (settings.broker_url or "").split(","))
+    return connect(BrokerSettings(urls=urls, quorum=settings.quorum))

@@ -1,13 +1,21 @@
-"""The versions of a job: each change, and the job as it was afterwards, from the audit log."""
+"""The history of a job: who changed what, a comparison of two versions, a version to restore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from flask import render_template
 from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
 
-from warren.admin_web.history.changes import values_of
-from warren.admin_web.visitors import Visitor
+from warren.admin_web import exports
+from warren.admin_web.history import Names, compare, differences, names_in, values_of
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
+from warren.admin_web.url_routes import id_argument, route
+from warren.admin_web.visitors import Visitor, visitor
+from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs import past_spec
@@ -108,3 +116,59 @@ def _before(entry: AuditEntry) -> dict[str, Any]:
     if entry.action in (Action.JOB_START, Action.JOB_STOP):
         return {_ENABLED: int(entry.action == Action.JOB_STOP)}
     return {} if entry.action == Action.GLUE_SAVE else values_of(entry.before)
+
+
+#: Versions on the page; the audit log has the others.
+LINES = 200
+_COLUMNS = ("id", "at", "who", "action", "before", "after")
+
+
+class JobHistoryPages:
+    """The jobs of the visitor's apps, including deleted ones."""
+
+    name = "job_history"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
+
+    @route("/jobs/<id:job_id>/history", Right.VIEW)
+    def show(self, job_id: int) -> str | Response:
+        """Show each change, and how two versions differ if they are chosen."""
+        known = visitor()
+        commands = self._services.commands(known.actor)
+        history = self._services.database.read(
+            lambda session: read(session, commands, known, job_id)
+        )
+        if exports.is_asked():
+            return _file(history)
+        one, other = history.find(id_argument("from")), history.find(id_argument("to"))
+        names = self._names(history)
+        compared = None
+        if one is not None and other is not None:
+            compared = compare(one.record, other.record, names, is_job=True, unlike=True)
+        return render_template(
+            "pages/job_history.html",
+            history=history,
+            versions=history.versions[:LINES],
+            is_cut=len(history.versions) > LINES,
+            compared=compared,
+            one=one,
+            other=other,
+            differences=partial(differences, names=names),
+        )
+
+    def _names(self, history: JobHistory) -> Names:
+        records = [one.record for one in history.versions]
+        return self._services.database.read(
+            lambda session: names_in(session, records, visitor(), self._local_times.format)
+        )
+
+
+def _file(history: JobHistory) -> Response:
+    rows = (
+        {name: getattr(one.entry, name) for name in _COLUMNS}
+        | {"before": values_of(one.entry.before), "after": values_of(one.entry.after)}
+        for one in history.versions
+    )
+    return exports.answer(f"job-{history.job_id}-history", _COLUMNS, rows)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from flask import Flask, g, render_template
 from sqlalchemy.orm import Session
 
-from warren.admin_web.console_services import ConsoleServices
+from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right

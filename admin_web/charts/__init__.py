@@ -1,1 +1,0 @@
-"""Charts: data read and laid out as shapes, for templates to draw."""

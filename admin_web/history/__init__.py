@@ -1,1 +1,0 @@
-"""What changed, from the audit log: as readable fields with links, and as versions of a job."""

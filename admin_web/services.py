@@ -1,0 +1,175 @@
+"""What the console and the API need from outside."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from warren.broker.rpc import Requester
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.commands import Commands
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.metrics.recorder import METRICS_JOBS
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
+
+#: Writes apps and jobs as the lines of a job file.
+JobFileWriter = Callable[[Sequence[AppSpec], Sequence[JobSpec]], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebServices:
+    """What the console and the API both read from and act through.
+
+    Attributes:
+        database: a small pool of its own, so that a busy process slows down nothing else.
+        now_ms: the database's clock.
+        cluster_zone: the time zone of days and of jobs that name none; does not block.
+        is_broker_up: whether the broker is connected; does not block.
+        requester: asks executors for run logs; None = executors cannot be asked.
+        added_routes: routes that are installed besides XXL-JOB's.
+        trusted_proxies: how many reverse proxies stand in front of the process.
+        run_ids: for triggered runs, reserved in blocks; None = the database counts them.
+
+    """
+
+    database: Database
+    now_ms: Callable[[], int]
+    cluster_zone: Callable[[], str]
+    is_broker_up: Callable[[], bool]
+    requester: Requester | None = None
+    added_routes: Sequence[str] = ()
+    trusted_proxies: int = 0
+    run_ids: RunIds | None = None
+
+    @property
+    def timezone(self) -> str:
+        """The cluster's time zone at this moment."""
+        return self.cluster_zone()
+
+    def commands(self, actor: Actor) -> Commands:
+        """Return the commands of an actor, limited to their apps and jobs."""
+        return Commands(
+            CommandContext(
+                database=self.database,
+                now_ms=self.now_ms,
+                actor=actor,
+                timezone=self.timezone,
+                added_routes=self.added_routes,
+                run_ids=self.run_ids,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCacheLimits:
+    """How many pages are cached in total, how long each may be, and for how many seconds."""
+
+    pages: int = 200
+    characters: int = 200_000
+    seconds: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLogLimits:
+    """How much of a run's log is sent at once.
+
+    Attributes:
+        page_lines: lines of a page.
+        piece_lines: lines of one piece of a download.
+        file_bytes: a download ends here, even if an executor keeps sending.
+
+    """
+
+    page_lines: int = 500
+    piece_lines: int = 10_000
+    file_bytes: int = 60_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleServices(WebServices):
+    """What pages need besides.
+
+    Attributes:
+        secret: the key that signs cookies is derived from it.
+        secret_previous: the former secret during a rotation; its cookies stay valid.
+        job_file: None = no page shows a job file.
+        host: the address that the console listens on.
+        console_url: where people reach it; https makes its cookies Secure.
+        metrics_token: required for /metrics; empty = nobody may read it.
+        metrics_jobs: how many jobs have metrics of their own.
+        page_cache: limits of the pages that are kept for when the database is lost.
+        run_logs: limits of the pages and downloads of run logs.
+        test_wait_seconds: how long a page waits for the outcome of a test alarm.
+
+    """
+
+    secret: str
+    secret_previous: str = ""
+    job_file: JobFileWriter | None = None
+    host: str = "127.0.0.1"
+    console_url: str = ""
+    metrics_token: str = ""
+    metrics_jobs: int = METRICS_JOBS
+    page_cache: PageCacheLimits = field(default_factory=PageCacheLimits)
+    run_logs: RunLogLimits = field(default_factory=RunLogLimits)
+    test_wait_seconds: float = 3.0
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach the console only by https."""
+        return self.console_url.startswith("https://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiLimits:
+    """Limits of one API process.
+
+    The first four are a rate per second and a burst for each token, of all requests and of
+    triggers. The tokens of one user together get only a part of the places, to leave room for
+    others.
+    """
+
+    requests: float = 50.0
+    requests_at_once: float = 100.0
+    triggers: float = 10.0
+    triggers_at_once: float = 50.0
+    #: Requests that may wait at a time, in total and per user; more are answered at once.
+    waiting: int = 450
+    waiting_of_user: int = 400
+    #: Expensive requests at a time, in total and per user; more are refused.
+    heavy: int = 4
+    heavy_of_user: int = 2
+    #: Seconds between two polls for all waiting requests.
+    poll_seconds: float = 0.2
+    #: How long a test alarm's outcome is waited for; GET /alarms has what comes later.
+    test_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFiles:
+    """The reader and the writer of job files.
+
+    `read` returns the apps and jobs of a YAML text, or raises Refusal with every
+    problem; `write` returns the lines of a file.
+    """
+
+    read: Callable[[bytes], tuple[Sequence[AppSpec], Sequence[JobSpec]]]
+    write: JobFileWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServices(WebServices):
+    """What endpoints need besides.
+
+    Attributes:
+        run_ids: reserves ids of triggered runs in blocks.
+        job_files: the reader and writer of job files.
+        limits: of this process.
+        version: of Warren.
+
+    """
+
+    run_ids: RunIds
+    job_files: JobFiles
+    limits: ApiLimits = field(default_factory=ApiLimits)
+    version: str = ""

@@ -1,0 +1,184 @@
+"""One console or API process: its HTTP server and its housekeeping.
+
+Any number of them can share a database. A console registers itself; an API does not.
+"""
+
+import contextlib
+import secrets
+import socket
+import time
+
+import structlog
+
+from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.api.application import create_api
+from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.app import create_app
+from warren.admin_web.services import ApiServices, ConsoleServices, WebServices
+from warren.admin_web.serving.http_connections import ConnectionLimits
+from warren.admin_web.serving.http_server import ConsoleServer
+from warren.scheduler.actor import Actor
+from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.commands.runs import KEY_MS
+from warren.scheduler.membership.self_health import ClusterZone
+from warren.scheduler.rounds.loop import Loop
+from warren.sql.accounts import idempotency
+from warren.sql.clock import DatabaseClock
+from warren.sql.registry import presence
+from warren.sql.registry.presence import process_name
+
+#: How often the clock is adjusted and a console's registration renewed, and how often expired
+#: sign-ins and idempotency keys are deleted.
+ROUND_SECONDS = 5.0
+CLEANING_SECONDS = 600.0
+_ENDING_SECONDS = 8.0
+
+#: Requests that an API serves at a time; held requests need no thread.
+API_THREADS = 24
+#: More than a console has: waiting clients all reconnect at the same time.
+API_CONNECTIONS = ConnectionLimits(total=400, of_one_address=360)
+#: A bit more than a job file may have, so that the API can answer what is too large.
+API_BODY_BYTES = JOB_FILE_BYTES + 1_000_000
+
+log = structlog.get_logger()
+
+
+class WebProcess:
+    """What consoles and APIs have in common.
+
+    Args:
+        services: what the process needs.
+        clock: the one behind `services.now_ms`; adjusted here.
+        zone: the one behind `services.cluster_zone`; read again here.
+        server: not started yet.
+
+    """
+
+    def __init__(
+        self, services: WebServices, clock: DatabaseClock, zone: ClusterZone, server: ConsoleServer
+    ) -> None:
+        self._services = services
+        self._clock = clock
+        self.zone = zone
+        self._server = server
+        self.port = server.port
+        self._sign_ins = SignIns(services.database, services.now_ms)
+        self._cleaned_at = float("-inf")
+        self._loop = Loop("web housekeeping", self._round, longest_seconds=ROUND_SECONDS)
+
+    def start(self) -> None:
+        """Start serving."""
+        self._server.start()
+        self._loop.start()
+
+    def stop(self) -> None:
+        """Stop serving, then end the housekeeping."""
+        self._server.stop()
+        self._loop.stop()
+        self._loop.join(_ENDING_SECONDS)
+
+    def _round(self) -> float:
+        self._clock.run_round()
+        self.zone.run_round()
+        self._beat()
+        if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
+            self._sign_ins.clean()
+            before_ms = self._services.now_ms() - KEY_MS
+            while self._services.database.write(
+                lambda session: idempotency.clean(session, before_ms=before_ms)
+            ):
+                pass  # Each turn is a short transaction.
+            self._cleaned_at = time.monotonic()
+        return ROUND_SECONDS
+
+    def _beat(self) -> None:
+        """Renew the registration of a process that has one."""
+
+
+class Console(WebProcess):
+    """A console process; its registration shows that it is there.
+
+    Raises:
+        OSError: the port is taken; 0 = any free one.
+
+    """
+
+    def __init__(
+        self, services: ConsoleServices, clock: DatabaseClock, zone: ClusterZone, *, port: int
+    ) -> None:
+        server = ConsoleServer(create_app(services), host=services.host, port=port)
+        super().__init__(services, clock, zone, server)
+        self._boot_id = secrets.token_hex(8)
+        self._name = process_name(socket.gethostname(), self._boot_id)
+        #: The first administrator's password, if `start` has just created that user.
+        self.password: str | None = None
+
+    def start(self) -> None:
+        """Create the first administrator if there is no user, then start serving."""
+        console = Actor(who="console", origin="console")
+        self.password = self._services.commands(console).users.add_first()
+        super().start()
+        log.info("console_started", port=self.port)
+
+    def stop(self) -> None:
+        """Stop serving, then remove the registration."""
+        super().stop()
+        with contextlib.suppress(Exception):
+            self._services.database.write(
+                lambda session: presence.leave(
+                    session, presence.ADMIN, presence.CONSOLE, self._name, self._boot_id
+                )
+            )
+        log.info("console_stopped")
+
+    def _beat(self) -> None:
+        beat = presence.Beat(
+            kind=presence.ADMIN,
+            app=presence.CONSOLE,
+            address=self._name,
+            boot_id=self._boot_id,
+            beat_at=self._services.now_ms(),
+        )
+        if not self._services.database.update_autocommit(presence.RENEWAL, presence.renewal(beat)):
+            self._services.database.write(lambda session: presence.hold(session, beat))
+
+
+class Api(WebProcess):
+    """An API process.
+
+    Raises:
+        OSError: the port is taken; 0 = any free one.
+
+    """
+
+    def __init__(
+        self,
+        services: ApiServices,
+        clock: DatabaseClock,
+        zone: ClusterZone,
+        *,
+        host: str,
+        port: int,
+    ) -> None:
+        app = create_api(services)
+        self._polling: LongPolling = app.extensions["warren_polling"]
+        server = ConsoleServer(
+            app,
+            host=host,
+            port=port,
+            threads=API_THREADS,
+            body_bytes=API_BODY_BYTES,
+            limits=API_CONNECTIONS,
+        )
+        super().__init__(services, clock, zone, server)
+
+    def start(self) -> None:
+        """Start serving."""
+        super().start()
+        log.info("api_started", port=self.port)
+
+    def stop(self) -> None:
+        """Answer held requests, then stop serving."""
+        self._polling.stop(_ENDING_SECONDS)
+        super().stop()
+        log.info("api_stopped")

@@ -1,1 +1,0 @@
-"""`warren incidents`: commands about what is not as expected."""

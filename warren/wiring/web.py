@@ -1,0 +1,163 @@
+"""Makes the console and the API from the settings; nothing else here loads Flask."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from warren import __version__
+from warren.admin_web.services import ApiLimits, ApiServices, ConsoleServices, JobFiles
+from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.admin_web.serving.web_process import API_THREADS, Api, Console
+from warren.broker.boot import boot_seconds
+from warren.broker.keys import ClusterKeys
+from warren.broker.transport import Transport
+from warren.jobfile.export import job_file
+from warren.jobfile.reader import read_upload
+from warren.route_plugins import route_names
+from warren.scheduler.membership.self_health import ClusterZone
+from warren.settings.settings import Settings
+from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.ids import RunIds
+
+#: Pooled connections of a console; half as many more are opened when needed.
+CONSOLE_POOL = 8
+#: Those of an API: one for two threads.
+API_POOL = API_THREADS // 2
+#: Time limit of a page's statement, enforced by the server too: no snapshot is held for longer.
+STATEMENT_SECONDS = 5
+#: Seconds during which a failed transaction is tried again.
+RETRY_SECONDS = 1.0
+#: The bursts of requests and triggers of an API, as multiples of their rates.
+_BURST, _TRIGGER_BURST = 2.0, 5.0
+
+
+def open_web_database(
+    url: str,
+    pool_size: int,
+    beside: Database | None = None,
+    *,
+    statement_seconds: int = STATEMENT_SECONDS,
+) -> Database:
+    """Open a database with the limits of a console or an API.
+
+    `beside` is another one in this process, of the same file, whose writes it waits for.
+    """
+    return Database(
+        url,
+        pool_size=pool_size,
+        answer_seconds=statement_seconds + 1,
+        statement_seconds=statement_seconds,
+        retry_seconds=RETRY_SECONDS,
+        fail_fast=True,
+        share_writes_with=beside,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebParts:
+    """What a console or an API is made of.
+
+    Attributes:
+        settings: where it listens, and how it serves.
+        database: with the limits of `open_web_database`.
+        clock: the database's.
+        link: to executors.
+        secret: signs a console's cookies.
+
+    """
+
+    settings: Settings
+    database: Database
+    clock: DatabaseClock
+    link: ConsoleConnections
+    secret: str
+
+
+@contextmanager
+def web_parts(
+    settings: Settings, database: Database, transport: Transport, keys: ClusterKeys, secret: str
+) -> Iterator[WebParts]:
+    """Yield the parts of a console or an API; close the transport at the end.
+
+    Raises:
+        SecretMismatch: the cluster's other processes have another secret.
+
+    """
+    with ExitStack() as held:
+        held.callback(transport.close)
+        clock = DatabaseClock(database, monotonic=boot_seconds)
+        link = ConsoleConnections(transport, database, keys, clock.now_ms)
+        held.callback(link.close)
+        yield WebParts(settings=settings, database=database, clock=clock, link=link, secret=secret)
+
+
+def make_console(parts: WebParts, port: int) -> Console:
+    """Return a console that listens and is not started yet; port 0 = any free one.
+
+    Raises:
+        OSError: it cannot listen there.
+
+    """
+    settings, zone = parts.settings, ClusterZone(parts.database, parts.settings.timezone)
+    services = ConsoleServices(
+        database=parts.database,
+        now_ms=parts.clock.now_ms,
+        cluster_zone=zone.name,
+        is_broker_up=parts.link.is_ready,
+        requester=parts.link.requester,
+        added_routes=route_names(),
+        trusted_proxies=settings.trusted_proxies,
+        secret=parts.secret,
+        secret_previous=settings.secret_previous or "",
+        job_file=job_file,
+        host=settings.host,
+        console_url=settings.console_url or "",
+        metrics_token=settings.metrics_token or "",
+        metrics_jobs=settings.metrics_jobs,
+    )
+    return Console(services, parts.clock, zone, port=port)
+
+
+def make_api(parts: WebParts, port: int) -> Api:
+    """Return an API that listens and is not started yet; port 0 = any free one.
+
+    Raises:
+        OSError: it cannot listen there.
+
+    """
+    settings, zone = parts.settings, ClusterZone(parts.database, parts.settings.timezone)
+    rate, triggers = settings.api_rate, settings.api_trigger_rate
+    services = ApiServices(
+        database=parts.database,
+        now_ms=parts.clock.now_ms,
+        cluster_zone=zone.name,
+        is_broker_up=parts.link.is_ready,
+        requester=parts.link.requester,
+        added_routes=route_names(),
+        trusted_proxies=settings.trusted_proxies,
+        run_ids=RunIds(parts.database),
+        job_files=JobFiles(read=read_upload, write=job_file),
+        limits=ApiLimits(
+            requests=rate,
+            requests_at_once=rate * _BURST,
+            triggers=triggers,
+            triggers_at_once=triggers * _TRIGGER_BURST,
+        ),
+        version=__version__,
+    )
+    return Api(services, parts.clock, zone, host=settings.api_host, port=port)
+
+
+def console_url(settings: Settings, port: int) -> str:
+    """Return the console's URL for people."""
+    return settings.console_url or _url(settings.host, port)
+
+
+def api_url(settings: Settings, port: int) -> str:
+    """Return the base URL of an API's endpoints."""
+    return f"{_url(settings.api_host, port)}/api/v1"
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
