@@ -18,9 +18,9 @@ from warren.program_name import shown_name
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {
     "up": ("warren.commands.up", "up", "Run everything here, to try Warren out."),
-    "scheduler": ("warren.commands.scheduler", "scheduler", "Run a scheduler."),
-    "console": ("warren.commands.web", "console", "Run the web console."),
-    "api": ("warren.commands.web", "api", "Run the HTTP API."),
+    "scheduler": ("warren.commands.workers.scheduler", "scheduler", "Run a scheduler."),
+    "console": ("warren.commands.workers.web", "console", "Run the web console."),
+    "api": ("warren.commands.workers.web", "api", "Run the HTTP API."),
     "executor": ("warren.commands.workers.executor", "executor", "Run an executor of an app."),
     "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
     "try": (

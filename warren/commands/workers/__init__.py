@@ -1,1 +1,1 @@
-"""Commands that run executors, gateways and API processes until they are stopped."""
+"""Commands that run schedulers, executors, gateways, consoles and APIs until they are stopped."""
