@@ -13,18 +13,18 @@ from warren.scheduler.commands import passwords
 
 #: All statements of all tests: a few thousand.
 _STATEMENTS = 10_000
-_REAL_HASHER = passwords._HASHER
+_REAL = passwords._HASHER._parameters
 
 
 def hash_passwords_quickly(patch: pytest.MonkeyPatch) -> None:
     """Hash passwords in a fraction of a millisecond, instead of 25 ms."""
-    quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)
-    patch.setattr(passwords, "_HASHER", quick)
+    quick = PasswordHasher(time_cost=1, memory_cost=256, parallelism=1)._parameters
+    patch.setattr(passwords._HASHER, "_parameters", quick)
 
 
 def hash_passwords_as_always(patch: pytest.MonkeyPatch) -> None:
     """Undo the above for a test of the hashes themselves."""
-    patch.setattr(passwords, "_HASHER", _REAL_HASHER)
+    patch.setattr(passwords._HASHER, "_parameters", _REAL)
 
 
 def share_compiled_statements(patch: pytest.MonkeyPatch) -> None:
