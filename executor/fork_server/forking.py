@@ -6,6 +6,7 @@ the number of processes that live.
 """
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -32,6 +33,9 @@ class Forker:
 
         """
         process = _Process(action, self.alive, self._end)
+        # Otherwise the child's first collection would write to all that was made here since the
+        # last one, and with it copy the pages.
+        gc.freeze()
         process.start()
         # With each start `multiprocessing` waits for each of its children, thousands perhaps; and
         # it would have every child take them apart. Whoever starts this one waits for it.

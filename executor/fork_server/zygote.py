@@ -95,7 +95,6 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     # What was imported stays in memory that job processes share: the collector, which would write
     # to it, never runs here, and job processes collect what they have made themselves.
     gc.collect()
-    gc.freeze()
     gc.disable()
     fork_server.serve()
 

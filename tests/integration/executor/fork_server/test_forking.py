@@ -1,6 +1,7 @@
 """Job processes are of `multiprocessing`: each is seen for itself, none costs a descriptor."""
 
 import errno
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -42,6 +43,7 @@ def forker() -> Iterator[Forker]:
         forker = Forker()
         yield forker
         forker.close()
+        gc.unfreeze()
 
 
 def end_with(code: int) -> None:
@@ -99,6 +101,14 @@ def test_one_that_raises_never_goes_on_with_its_parents_code(
 
     assert code == 1
     assert "ValueError: not mine" in capfd.readouterr().err
+
+
+def test_its_collector_leaves_alone_what_was_made_before_it(forker: Forker) -> None:
+    made_before = [[]]
+
+    count = code_of(forker, lambda: sum(one is made_before for one in gc.get_objects()))
+
+    assert count == 0
 
 
 def test_what_multiprocessing_was_told_to_do_after_a_fork_is_done(forker: Forker) -> None:
