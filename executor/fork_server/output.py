@@ -12,16 +12,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from warren.broker.messages.values import LOG_TAIL_BYTES
 from warren.broker.reasons.codes import Why, Words
 from warren.executor.disk import open_regular, space_of, stop_mark
 from warren.executor.handlers.context import log_line
-
-T = TypeVar("T")
 
 #: Bytes of output between two checks of the disk's free space. A run's first bytes fit into a
 #: block that the log takes anyway.
@@ -222,8 +219,7 @@ class Output:
             else:
                 self._path = path
                 return
-        file = _with_folder(path, lambda: open_regular(path, _APPENDING))
-        self._replace_file(file, path)
+        self._replace_file(_open_log(path), path)
 
     def _replace_file(self, file: int, path: str) -> None:
         if self._file >= 0:
@@ -270,10 +266,10 @@ def _above_stdio(file: int) -> int:
         os.close(file)
 
 
-def _with_folder(path: str, action: Callable[[], T]) -> T:
-    """Do something that needs the folder of `path`; create the folder if it does not exist."""
+def _open_log(path: str) -> int:
+    """Open a log, after creating its folder if that does not exist."""
     try:
-        return action()
+        return open_regular(path, _APPENDING)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)  # noqa: PTH103, PTH120 - see above
-        return action()
+        return open_regular(path, _APPENDING)
