@@ -5,13 +5,25 @@ from typing import Any
 
 import pytest
 
-from warren.settings.kinds import Reader, boolean, folder, number, one_of, some_text, text, whole
+from warren.settings.kinds import (
+    Reader,
+    boolean,
+    folder,
+    number,
+    one_of,
+    some_text,
+    text,
+    whole,
+    whole_or_auto,
+)
 
 
 @pytest.mark.parametrize(
     ("read", "value", "meant"),
     [
         (whole(0, 9), " 7 ", 7),
+        (whole_or_auto(0, 9), "auto", None),
+        (whole_or_auto(0, 9), "7", 7),
         (whole(0, 9), 0, 0),
         (whole(-3, 9), "-3", -3),
         (number(0, 9), "0.5", 0.5),
