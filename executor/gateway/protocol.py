@@ -60,6 +60,9 @@ _SHOWN_CHARACTERS = 200
 RESULTS_LIMIT = 10_000
 #: What invalid JSON raises, including JSON nested too deep.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_LOG_CONTENT = re.compile(rb'"logContent"\s*:\s*"')
+#: The longest escape, of two halves of a character, and one more.
+_ESCAPE_BYTES = 13
 _GLUE = {language: f"GLUE_{language.upper()}" for language in ScriptLanguage}
 
 
@@ -199,6 +202,41 @@ def read_answer(body: bytes) -> Answer:
     except _UNREADABLE:
         pass
     raise CallFailed(f"it answered {_shown(body.decode(errors='replace'))}")
+
+
+def read_cut_log(body: bytes) -> Answer:
+    """Return the lines at the beginning of an answer that was too large to be read to its end.
+
+    Its content has `isCut`. The last line is left out, as it may be incomplete, unless it is the
+    only one.
+
+    Raises:
+        CallFailed: there are none.
+
+    """
+    found = _LOG_CONTENT.search(body)
+    if found is None:
+        raise CallFailed("its answer is too large, and no log")
+    text = body[found.end() :]
+    end = _end_of_lines(text)
+    for cut in range(1 if end else _ESCAPE_BYTES):  # an escape may be cut in two
+        try:
+            content = msgspec.json.decode(b'"' + (text[:end] or text[: len(text) - cut]) + b'"')
+            break
+        except _UNREADABLE:
+            continue
+    else:
+        raise CallFailed("its answer is too large, and no log")
+    return Answer(OK, content={"logContent": content, "isCut": True})
+
+
+def _end_of_lines(text: bytes) -> int:
+    """Return where the last line ends, after the escape for it; 0 if none does."""
+    end = text.rfind(b"\\n")
+    # A backslash before it, unless it is escaped itself, makes it a backslash and an n.
+    while end >= 0 and (len(text[:end]) - len(text[:end].rstrip(b"\\"))) % 2:
+        end = text.rfind(b"\\n", 0, end)
+    return end + 2 if end >= 0 else 0
 
 
 def order_of(trigger: Trigger) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class RemoteClient:
         return (await self._ask("idleBeat", {"jobId": job_id})).is_ok
 
     async def log(self, request: dict[str, Any]) -> Answer:
-        """Read lines of a log; raises as `_call` does."""
+        """Read lines of a log, the first of them if they are many; raises as `_call` does."""
         return await self._ask("log", request, LOG_BYTES)
 
     async def close(self) -> None:
@@ -122,7 +122,13 @@ class RemoteClient:
                     raise CallFailed(f"it answered with HTTP status {response.status}")
                 if response.status != protocol.OK:
                     return Answer(protocol.FAILED, f"it answered HTTP status {response.status}")
-                return protocol.read_answer(await _read(response, answer_bytes))
+                answer = await _read(response, answer_bytes)
+                if len(answer) <= answer_bytes:
+                    return protocol.read_answer(answer)
+                response.close()
+                if name == "log":
+                    return await asyncio.to_thread(protocol.read_cut_log, answer)
+                raise CallFailed(f"its answer is larger than {answer_bytes:,} bytes")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSent(_cause(error)) from error
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
@@ -206,11 +212,12 @@ def _may_have_arrived(status: int) -> bool:
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """Return an answer, or its beginning with more than so many bytes."""
     body = bytearray()
     async for piece in response.content.iter_chunked(65_536):
         body += piece
         if len(body) > most_bytes:
-            raise CallFailed(f"its answer is larger than {most_bytes:,} bytes")
+            break
     return bytes(body)
 
 

@@ -1,8 +1,5 @@
 """Copies the logs of a remote executor's runs: while read and watched, and after the end.
 
-Each line is copied once: a copy continues after the lines that are here, so it can be repeated and
-resumed. The line numbers that executors report are not used: versions differ.
-
 What the gateway remembers about a registered executor: how to call it, the boot to continue.
 """
 
@@ -11,18 +8,19 @@ import contextlib
 import os
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from warren.broker.messages.to_executor import Trigger
 from warren.executor.core.state_folder import StateFolder
-from warren.executor.disk import open_regular
-from warren.executor.gateway import protocol
-from warren.executor.gateway.protocol import BadRequest, CallFailed
+from warren.executor.gateway.protocol import BadRequest
 from warren.executor.gateway.remote_client import RemoteClient
+from warren.executor.gateway.remote_log import RemoteLog
 from warren.executor.logs.run_logs import RunLogs
+
+T = TypeVar("T")
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -134,9 +132,8 @@ READER_SECONDS = 1.0
 CLOSE_SECONDS = 3.0
 #: Most logs copied at a time.
 COPIES = 8
-#: Shortest time between two copies of the same log, and the most calls of one copy.
-AGAIN_SECONDS = 3.0
-CALL_LIMIT = 200
+#: Pauses between the attempts to copy the rest of a log, until its executor has given it all.
+RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 log = structlog.get_logger()
 
@@ -162,8 +159,8 @@ class RemoteLogs:
         self._logs: dict[int, RemoteLog] = {}
         #: The last copies of those that have ended, by run.
         self._ended: dict[int, asyncio.Task[None]] = {}
-        self._copying: dict[int, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._copying: dict[int, asyncio.Task[str]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._is_closed = False
         self._room = asyncio.Semaphore(COPIES)
 
@@ -210,124 +207,44 @@ class RemoteLogs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _copy_rest(self, run_id: int) -> None:
+        """Copy until the executor says that there is no more; what is missing stands in the log."""
+        missing = "the gateway ended"
         try:
-            await asyncio.sleep(self._end_seconds)
-            if (copying := self._copying.get(run_id)) is not None:
-                await asyncio.wait({copying})
-            await asyncio.wait({self._copy(run_id)})
+            for seconds in (self._end_seconds, *RETRY_SECONDS):
+                await asyncio.sleep(seconds)
+                if (copying := self._copying.get(run_id)) is not None:
+                    await asyncio.wait({copying})
+                if not (missing := await self._copy(run_id)):
+                    return
+            log.warning("remote_log_missed", run_id=run_id, why=missing)
         finally:
+            if missing:
+                self._logs[run_id].mark_missing(missing)
             del self._ended[run_id], self._logs[run_id]
 
-    def _copy(self, run_id: int) -> "asyncio.Task[None]":
+    def _copy(self, run_id: int) -> "asyncio.Task[str]":
         """Return the task that copies a log; there is one at a time."""
         copying = self._copying.get(run_id)
         if copying is None:
             copying = self._copying[run_id] = self._start(self._copy_in_turn(run_id))
         return copying
 
-    async def _copy_in_turn(self, run_id: int) -> None:
+    async def _copy_in_turn(self, run_id: int) -> str:
         try:
             async with self._room:
-                await self._logs[run_id].copy(is_over=run_id in self._ended)
-        except Exception:
+                return await self._logs[run_id].copy(is_over=run_id in self._ended)
+        except Exception as error:
             log.exception("remote_log_failed", run_id=run_id)
+            return str(error) or repr(error)
         finally:
             del self._copying[run_id]
 
-    async def _wait(self, copying: "asyncio.Task[None]", then: Callable[[], None]) -> None:
+    async def _wait(self, copying: "asyncio.Task[str]", then: Callable[[], None]) -> None:
         await asyncio.wait({copying}, timeout=READER_SECONDS)
         then()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class RemoteLog:
-    """The log of one remote run. Used from one event loop.
-
-    A part of the log of a run that `is_resumed` may be here already.
-    """
-
-    def __init__(
-        self, trigger: Trigger, client: RemoteClient, run_logs: RunLogs, *, is_resumed: bool
-    ) -> None:
-        self._trigger = trigger
-        self._client = client
-        self._run_logs = run_logs
-        self._path = run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
-        self._next_line = None if is_resumed else 1
-        self._copied_at = float("-inf")
-        self._turn = asyncio.Lock()
-
-    async def copy(self, *, is_over: bool) -> None:
-        """Copy new lines, unless that was done a moment ago; raises no network error.
-
-        While the run is running, an incomplete last line is left for later.
-        """
-        async with self._turn:
-            loop = asyncio.get_running_loop()
-            if not is_over and loop.time() - self._copied_at < AGAIN_SECONDS:
-                return
-            self._copied_at = loop.time()
-            for _ in range(CALL_LIMIT):
-                if not await self._copy_some(is_over=is_over):
-                    return
-
-    def tail(self) -> str:
-        """Return the end of the copy so far."""
-        return self._run_logs.tail(self._path)
-
-    async def _copy_some(self, *, is_over: bool) -> bool:
-        """Copy the lines of one answer; return whether there may be more."""
-        if self._next_line is None:
-            self._next_line = 1 + await asyncio.to_thread(_count_lines, self._path)
-        try:
-            answer = await self._client.log(protocol.log_request_of(self._trigger, self._next_line))
-        except CallFailed as error:
-            if is_over:
-                run_id = self._trigger.run_id
-                log.warning("remote_log_missed", run_id=run_id, why=str(error))
-            return False
-        content = answer.content if isinstance(answer.content, dict) else {}
-        text = _whole_lines(content.get("logContent"), is_over=is_over) if answer.is_ok else ""
-        if not text or not await asyncio.to_thread(self._append, text):
-            return False
-        self._next_line += text.count("\n")
-        return content.get("isEnd") is not True
-
-    def _append(self, text: str) -> bool:
-        """Add lines to the file; return whether there is room for more."""
-        if self._run_logs.shortfall() or self._run_logs.size(self._path) > self._run_logs.cap_bytes:
-            return False
-        Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-        with open(self._path, "ab", opener=open_regular) as file:
-            file.write(text.encode(errors="replace"))
-        return not self._run_logs.cut_to_cap(self._path)
-
-
-def _whole_lines(text: Any, *, is_over: bool) -> str:
-    """Return the complete lines; after the end of a run, complete the last one.
-
-    A single incomplete line is not a log but the executor's message that there is none.
-    """
-    if not isinstance(text, str):
-        return ""
-    lines = str(text).replace("\r\n", "\n")
-    end = lines.rfind("\n") + 1
-    if end in (0, len(lines)) or not is_over:
-        return lines[:end]
-    return f"{lines}\n"
-
-
-def _count_lines(path: str) -> int:
-    count = 0
-    try:
-        with open(path, "rb", opener=open_regular) as file:
-            while data := file.read(1_048_576):
-                count += data.count(b"\n")
-    except OSError:
-        return 0
-    return count

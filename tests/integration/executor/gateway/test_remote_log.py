@@ -10,9 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from warren.broker.messages.to_executor import Trigger
-from warren.executor.gateway import remote_logs
+from warren.executor.gateway import remote_log, remote_logs
 from warren.executor.gateway.protocol import Answer, CallFailed
-from warren.executor.gateway.remote_logs import RemoteLog
+from warren.executor.gateway.remote_log import RemoteLog
+from warren.executor.gateway.remote_logs import RemoteLogs
 from warren.executor.logs.run_logs import RunLogs
 
 TRIGGER = Trigger(
@@ -121,15 +122,103 @@ def test_what_is_no_log_is_not_copied(case: Case, answer: Callable[[int], Answer
     assert case.client.asked == [1]
 
 
-@pytest.mark.parametrize("is_over", [True, False])
-def test_log_that_is_not_given_after_the_end_is_named(case: Case, is_over: bool) -> None:
-    case.client.answer = fail
+def test_disk_without_room_is_why_lines_are_missing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.client.lines = ["one\n"]
+    monkeypatch.setattr(case.run_logs, "shortfall", lambda: 1)
 
-    with capture_logs() as logged:
-        case.copy(is_over=is_over)
+    assert asyncio.run(case.log.copy(is_over=True)) == "the disk has no room for it"
 
-    named = [(line["event"], line["run_id"], line["why"]) for line in logged]
-    assert named == ([("remote_log_missed", 7, "no answer")] if is_over else [])
+
+def test_lines_of_an_answer_that_was_too_large_are_followed_by_the_next_ones(case: Case) -> None:
+    case.client.lines = [f"{number}\n" for number in range(5)]
+
+    def cut(first: int) -> Answer:
+        if first > 3:
+            return case.client.give(first)
+        return Answer(
+            200,
+            "",
+            {"logContent": "".join(case.client.lines[first - 1 : first + 1]), "isCut": True},
+        )
+
+    case.client.answer = cut
+
+    assert case.copy() == "0\n1\n2\n3\n4\n"
+
+
+def test_line_that_is_too_long_for_an_answer_is_marked(case: Case) -> None:
+    case.client.answer = lambda first: (
+        Answer(200, "", {"logContent": "x" * 9, "isCut": True})
+        if first == 1
+        else Answer(200, "", {"logContent": "next\n" if first == 2 else ""})
+    )
+
+    assert case.copy() == (
+        "xxxxxxxxx … [line cut: its executor sends too much of it at once]\nnext\n"
+    )
+
+
+class TestEnd:
+    """The rest of the log after the end of a run."""
+
+    def copy_rest(self, case: Case, monkeypatch: pytest.MonkeyPatch, *, close: bool = False) -> str:
+        if not close:
+            monkeypatch.setattr(remote_logs, "RETRY_SECONDS", (0.01, 0.01))
+
+        async def copy() -> None:
+            loop = asyncio.get_running_loop()
+            logs = RemoteLogs(loop, case.client, case.run_logs, end_seconds=0)  # type: ignore[arg-type]
+            logs.begin(TRIGGER, is_resumed=False)
+            logs.finish(7)
+            while not close and logs.is_late(7):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+            await logs.close()
+
+        asyncio.run(copy())
+        return case.path.read_text()
+
+    def test_is_tried_again_until_its_executor_has_no_more(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case.client.lines, case.client.most = [f"{number}\n" for number in range(4)], 2
+        failures = [3]
+
+        def flaky(first: int) -> Answer:
+            if first in failures:
+                failures.remove(first)
+                raise CallFailed("no answer")
+            return case.client.give(first)
+
+        case.client.answer = flaky
+
+        assert self.copy_rest(case, monkeypatch) == "0\n1\n2\n3\n"
+
+    def test_that_cannot_be_had_is_named_in_the_log(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case.client.answer = lambda first: (
+            fail(first) if first > 1 else Answer(200, "", {"logContent": "one\n"})
+        )
+
+        with capture_logs() as logged:
+            text = self.copy_rest(case, monkeypatch)
+
+        assert text == "one\n… [the rest of the log is not here: no answer]\n"
+        named = [(line["event"], line["run_id"], line["why"]) for line in logged]
+        assert named == [("remote_log_missed", 7, "no answer")]
+
+    def test_that_the_gateway_does_not_wait_for_is_named_in_the_log(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(remote_logs, "CLOSE_SECONDS", 0.01)
+        monkeypatch.setattr(remote_logs, "RETRY_SECONDS", (60,))
+        case.client.answer = fail
+
+        text = self.copy_rest(case, monkeypatch, close=True)
+
+        assert text == "… [the rest of the log is not here: no answer]\n"
 
 
 def test_log_without_an_end_is_cut(case: Case) -> None:
@@ -139,7 +228,7 @@ def test_log_without_an_end_is_cut(case: Case) -> None:
 
     assert "the log is cut here" in text
     assert len(text) <= 1_000
-    assert len(case.client.asked) < remote_logs.CALL_LIMIT
+    assert len(case.client.asked) < remote_log.CALL_LIMIT
 
 
 def test_fifo_in_a_logs_place_is_an_error_and_not_waited_for(case: Case) -> None:

@@ -205,3 +205,27 @@ def test_reply_is_of_the_protocol() -> None:
         "data": None,
     }
     assert json.loads(protocol.reply("no"))["code"] == 500
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"code":200,"data":{"fromLineNum":1,"logContent":"one\\ntwo\\nthr', "one\ntwo\n"),
+        (b'{"logContent" : "one\\ntwo\\\\nthr', "one\n"),
+        (b'{"logContent":"one\\\\\\ntwo', "one\\\n"),
+        (b'{"logContent":"\\u00e4\\n\\u00', "\u00e4\n"),
+        (b'{"logContent":"long\\ud83d\\ude', "long"),
+        (b'{"logContent":"long\\', "long"),
+        ('{"logContent":"l\u00e4'.encode()[:-1], "l"),
+    ],
+)
+def test_lines_of_an_answer_that_is_cut_are_read(body: bytes, text: str) -> None:
+    assert protocol.read_cut_log(body).content == {"logContent": text, "isCut": True}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b'{"code": 200', b'{"logContent": 5', b'{"logContent":"\xff\\n']
+)
+def test_what_is_cut_and_no_log_is_not_read(body: bytes) -> None:
+    with pytest.raises(CallFailed):
+        protocol.read_cut_log(body)
