@@ -1,6 +1,7 @@
 """Options shared by commands: settings as flags, `--json`, examples in the help."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -55,6 +56,22 @@ def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., 
         return call
 
     return decorate
+
+
+class Duration(click.ParamType[float]):
+    """A duration in seconds, or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
+
+    name = "duration"
+    _SECONDS: Mapping[str, int] = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds."""
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value).strip())
+        if found is None:
+            self.fail(f"expected a duration such as 90s, 5m, 2h or 1d, got: {value!r}", param, ctx)
+        return float(found[1]) * self._SECONDS[found[2]]
 
 
 def examples(*lines: str) -> str:

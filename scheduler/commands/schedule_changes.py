@@ -68,11 +68,13 @@ class ScheduleChanges:
         """Return the zone of a job with this one, or with none of its own."""
         return timezone or cluster_zone(session, self._timezone)
 
-    def take_over(self, session: Session, job: Job, next_ms: int, now_ms: int) -> None:
+    def take_over(
+        self, session: Session, job: Job, next_ms: int, now_ms: int, *, decided_ms: int = 0
+    ) -> None:
         """Start a locked job that another scheduler has run; its next tick there was `next_ms`.
 
         Ticks from then to now are late, and the job's misfire policy decides about them. `next_ms`
-        0 = unknown: the job starts now.
+        0 = unknown: the job starts now. Ticks up to `decided_ms` were decided here before.
 
         Raises:
             Problem: the job has no schedule, or one that never fires again.
@@ -82,7 +84,7 @@ class ScheduleChanges:
             self.start(session, job, now_ms)
             return
         schedule = self._schedule(session, job)
-        watermark = min(next_ms - 1, now_ms)
+        watermark = max(min(next_ms - 1, now_ms), decided_ms)
         if period_ms := schedule.fixed_period_ms():
             # It also has ticks before `next_ms`; the other scheduler has decided those.
             watermark = max(watermark, next_ms - period_ms)

@@ -4,15 +4,9 @@ First the run ids are raised, so that no new run gets the id and the log of an i
 come apps and jobs, all stopped, then users and days. Last, the jobs that were started at the source
 are started here, when their children exist.
 
-Starts imported jobs at the tick where the source stopped: no due time is lost or run twice.
-
-The source's next tick is the first undecided one. Ticks between it and now are misfires, and each
-job's policy decides about them.
-
 Imports the past: day reports, and finished runs with their ids of the source.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -21,27 +15,22 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.imports.decisions import Decider
 from warren.scheduler.imports.items import (
     ImportAction,
     ImportedDay,
-    ImportedJob,
     ImportedRun,
     ImportItems,
     Outcome,
 )
 from warren.scheduler.imports.job_import import JobImport
+from warren.scheduler.imports.take_over import GiveBack, TakeOver
 from warren.scheduler.imports.user_import import StorePasswords, UserImport
-from warren.scheduler.problems import Problem
 from warren.sql.batch import chunks
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB
 from warren.sql.instants import at
-from warren.sql.jobs import jobs
-from warren.sql.models import App, Job
 from warren.sql.run_status import Kind
 
 DAY = "day"
@@ -164,93 +153,6 @@ def _day_outcome(item: ImportedDay, why_not: str) -> Outcome:
     )
 
 
-class TakeOver:
-    """Starts the jobs that are started at one source, with one transaction for each app."""
-
-    def __init__(self, context: CommandContext, source: str) -> None:
-        self._context = context
-        self._source = source
-        self._schedules = ScheduleChanges(context)
-
-    def preview(self, items: ImportItems) -> list[Outcome]:
-        """Return which jobs `write` would start, including jobs that are not imported yet."""
-
-        def unit(session: Session) -> list[Outcome]:
-            known = self._imported(session, [job.source_id for job in items.jobs])
-            return [
-                _outcome(job, known.get(job.source_id), self._why_not(session, job, known))
-                for job in items.jobs
-                if job.is_running
-            ]
-
-        return self._context.database.read(unit)
-
-    def write(self, items: ImportItems) -> list[Outcome]:
-        """Start the jobs that are started there and stopped here; return what was done."""
-        by_app: dict[str, list[ImportedJob]] = defaultdict(list)
-        for job in items.jobs:
-            if job.is_running:
-                by_app[job.spec.app].append(job)
-        return [outcome for of_app in by_app.values() for outcome in self._start_app(of_app)]
-
-    def _start_app(self, items: Sequence[ImportedJob]) -> list[Outcome]:
-        def unit(session: Session) -> list[Outcome]:
-            known = self._imported(session, [job.source_id for job in items])
-            return [self._start(session, item, known) for item in items]
-
-        return self._context.write(Right.ADMINISTER, unit)
-
-    def _start(self, session: Session, item: ImportedJob, known: dict[int, Job]) -> Outcome:
-        job = known.get(item.source_id)
-        why_not = self._why_not(session, item, known)
-        if job is None or why_not:
-            return _outcome(item, job, why_not or "it is not here")
-        job, now_ms = jobs.lock(session, job.id), self._context.now_ms()
-        try:
-            self._schedules.take_over(session, job, item.next_tick_ms, now_ms)
-        except Problem as problem:
-            return _outcome(item, job, str(problem))
-        self._context.note_job(session, Action.JOB_START, job, now_ms)
-        return _outcome(item, job, "")
-
-    def _imported(self, session: Session, source_ids: Sequence[int]) -> dict[int, Job]:
-        """Return the imported jobs that still exist, by their ids at the source."""
-        known = origins.read(session, self._source, JOB)
-        wanted = {one: known[one] for one in source_ids if one in known}
-        stored = origins.jobs(session, [origin.target_id for origin in wanted.values()])
-        return {
-            source_id: stored[origin.target_id]
-            for source_id, origin in wanted.items()
-            if origin.target_id in stored
-        }
-
-    def _why_not(self, session: Session, item: ImportedJob, known: dict[int, Job]) -> str:
-        job = known.get(item.source_id)
-        stays = "; ".join(map(str, item.stop_reasons)) or (job.stop_reason if job else "")
-        if stays:
-            return f"it stays stopped: {stays}"
-        if job is None:
-            return ""
-        if session.get_one(App, job.app_id).name != item.spec.app:
-            return f"it is in app {item.spec.app} there, but not here"
-        if job.is_enabled:
-            return "it is already started"
-        if origins.started(session, [job.id]):
-            return "it was started here before, and somebody has stopped it"
-        return ""
-
-
-def _outcome(item: ImportedJob, job: Job | None, why_not: str) -> Outcome:
-    return Outcome(
-        action=ImportAction.LEFT_OUT if why_not else ImportAction.START,
-        what=JOB,
-        source_id=item.source_id,
-        target_id=job.id if job else item.source_id,
-        name=f"{item.spec.app}/{job.name if job else item.spec.name}",
-        words=why_not,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
     """How to import.
@@ -261,6 +163,7 @@ class ImportOptions:
         today: the present day in the source's time zone.
         store_passwords: stores the passwords of new users; None = new users are disabled.
         take_over: whether to start the jobs that are started at the source.
+        again: whether to start those too that were started here before.
 
     """
 
@@ -269,6 +172,7 @@ class ImportOptions:
     today: date
     store_passwords: StorePasswords | None = None
     take_over: bool = False
+    again: bool = False
 
 
 class Importer:
@@ -279,7 +183,7 @@ class Importer:
         self._options = options
         self._users = UserImport(context, options.source, overwrite=options.overwrite)
         self._past = PastRunImport(context)
-        self._take_over = TakeOver(context, options.source)
+        self._take_over = TakeOver(context, options.source, again=options.again)
 
     def preview(self, items: ImportItems) -> list[Outcome]:
         """Return what `write` would do, without writing anything."""
@@ -307,6 +211,10 @@ class Importer:
             *self._past.days(items.days, today=self._options.today, is_preview=False),
             *(self._take_over.write(items) if self._options.take_over else ()),
         ]
+
+    def give_back(self, *, is_preview: bool) -> list[Outcome]:
+        """Stop all imported jobs here, so that the source can run them again; return them."""
+        return GiveBack(self._context, self._options.source).stop(is_preview=is_preview)
 
     def preview_runs(self, items: Iterable[ImportedRun]) -> tuple[int, int]:
         """Return how many of these runs are not here yet, and how many of their ids are."""

@@ -31,6 +31,7 @@ class ImportAction(StrEnum):
     #: It was imported before and has been deleted here.
     DELETED = "deleted here"
     START = "start"
+    STOP = "stop"
     LEFT_OUT = "left out"
 
 

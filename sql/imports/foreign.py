@@ -86,6 +86,20 @@ class ForeignDatabase:
     def _page(self, table: str, columns: Sequence[str], after: int) -> list[Values]:
         return self._database.read(lambda session: _page(session, table, columns, after))
 
+    def rows_unlike(
+        self, table: str, columns: Sequence[str], after: int, *, column: str, value: int
+    ) -> list[Values]:
+        """Return the rows after an id in which a column has another number, by id."""
+        names = ", ".join(map(_quoted, columns))
+        statement = (
+            f"SELECT {names} FROM {_quoted(table)} "  # noqa: S608 - quoted, and numbers of ours
+            f"WHERE `id` > {after} AND {_quoted(column)} <> {value} ORDER BY `id`"
+        )
+        rows = self._database.read(
+            lambda session: session.connection().exec_driver_sql(statement).all()
+        )
+        return [dict(zip(columns, map(_text, row), strict=True)) for row in rows]
+
     def highest_id(self, table: str) -> int:
         """Return the highest id of a table; 0 if it is empty."""
         statement = text(f"SELECT MAX(id) FROM {_quoted(table)}")  # noqa: S608 - quoted

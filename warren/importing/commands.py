@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from warren.command_options import as_json, examples, takes_settings
+from warren.command_options import Duration, as_json, examples, takes_settings
 from warren.importing.celery_beat import print_beat_schedule
 from warren.importing.crontab import print_crontab
-from warren.importing.xxl_job.command import QUIET_SECONDS, XxlJobImportOptions, import_xxl_job
+from warren.importing.xxl_job.command import XxlJobImportOptions, import_xxl_job
+from warren.importing.xxl_job.cut_over import QUIET_SECONDS
 from warren.settings.settings import Settings
 
 _path = click.Path(path_type=Path)
@@ -35,10 +36,30 @@ def import_group() -> None:
     "--take-over", is_flag=True, help="Start the jobs that ran there; stop XXL-JOB first."
 )
 @click.option(
+    "--again", is_flag=True, help="With --take-over: also start those that were started here once."
+)
+@click.option(
+    "--give-back",
+    is_flag=True,
+    help="Only stop here the jobs that came from there, so that XXL-JOB can run them again.",
+)
+@click.option(
     "--watch",
     type=click.IntRange(QUIET_SECONDS, 3_600),
     metavar="SECONDS",
     help="With --take-over: how long XXL-JOB's database must stay unchanged first. Default: 6.",
+)
+@click.option(
+    "--wait",
+    type=Duration(),
+    default="0",
+    metavar="DURATION",
+    help="With --take-over: wait so long, such as 10m, until nothing runs there.",
+)
+@click.option(
+    "--datetime-timezone",
+    metavar="ZONE",
+    help="Time zone of its DATETIME columns, if it is another and not found by itself.",
 )
 @click.option(
     "--runs",

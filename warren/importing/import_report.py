@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
+from warren.importing.xxl_job.cut_over import OpenRun
 from warren.scheduler.imports.items import Finding, ImportAction, Outcome, Verdict, counted
 from warren.views.terminal import print_json, visible
 
@@ -12,6 +13,7 @@ _IMPORTANT = (
     ImportAction.DELETED,
     ImportAction.LEFT_OUT,
     ImportAction.START,
+    ImportAction.STOP,
 )
 
 
@@ -64,6 +66,20 @@ def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) ->
     words = ", ".join(f"{count} {what}" for what, count in left if count)
     verb = "would be imported" if is_preview else "imported"
     print(f"runs: {added[1]} {verb}" + (f"; left out: {words}" if words else ""))
+
+
+def print_open_runs(runs: Sequence[OpenRun], *, as_json: bool) -> None:
+    """Print the runs whose end nobody will learn: each as JSON, or as lines, with counts."""
+    for run in runs:
+        if as_json:
+            print_json({"type": "open_run", **asdict(run)})
+        else:
+            place = f"run {run.run_id} of job {run.job_id} at {run.address or 'no address'}"
+            print(visible(f"{run.pending:9}  {place}, since {run.since}: {run.words}"))
+    if runs and not as_json:
+        counts = Counter(run.pending for run in runs)
+        told = ", ".join(f"{count} {pending}" for pending, count in counts.items())
+        print(f"not over in XXL-JOB: {told}")
 
 
 def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[ImportAction]]:

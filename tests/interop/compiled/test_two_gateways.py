@@ -81,14 +81,14 @@ def test_gateways_that_are_restarted_in_turn_lose_nothing(pair: Pair, java: Clie
     pair.start(0)
     go_on(deployment, 35)
     second.kill()
-    go_on(deployment, 5)
     pair.start(1)
     go_on(deployment, 35)
     deployment.stop_jobs()
     Path(path).touch()
 
     runs = deployment.await_final(*[run.id for run in deployment.runs()], seconds=90)
-    assert {run.status for run in runs} == {RunStatus.SUCCEEDED}
+    # Those that were not due yet when their job was stopped are CANCELLED.
+    assert {run.status for run in runs} <= {RunStatus.SUCCEEDED, RunStatus.CANCELLED}
     assert longest_hole(runs) < HOLE_SECONDS
     deployment.assert_sound()
 

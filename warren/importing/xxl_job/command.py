@@ -11,20 +11,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import click
 
 from warren.actions.trigger import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
-from warren.importing.import_report import finding_line, print_findings, print_outcomes, print_runs
+from warren.importing.import_report import (
+    finding_line,
+    print_findings,
+    print_open_runs,
+    print_outcomes,
+    print_runs,
+)
+from warren.importing.xxl_job.clock import datetime_zone
+from warren.importing.xxl_job.cut_over import QUIET_SECONDS, CutOver
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.runs import RunReader
-from warren.importing.xxl_job.source_tables import INFO
+from warren.importing.xxl_job.source_tables import INFO, LOG, check_tables
 from warren.jobfile.export import job_file
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.cron.wall_clock import load_zone
@@ -123,9 +132,6 @@ def _name(child: ImportedJob, parent: ImportedJob) -> str:
     return name if child.spec.app == parent.spec.app else f"{child.spec.app}/{name}"
 
 
-#: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how
-#: often it is checked: longer than its admin plans ahead, which is 5 s.
-QUIET_SECONDS = 6
 #: The length of the column for a source's name.
 _LONGEST_SOURCE = 64
 
@@ -136,6 +142,7 @@ class XxlJobImportOptions:
 
     place: str
     timezone: str
+    datetime_timezone: str | None
     source: str
     app: str | None
     runs: int
@@ -145,65 +152,90 @@ class XxlJobImportOptions:
     as_file: bool
     overwrite: bool
     take_over: bool
+    again: bool
+    give_back: bool
     watch: int | None
+    wait: float
     as_json: bool
 
 
 def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
     """Import, or show what an import would do."""
     zone = load_zone(options.timezone)
+    _check(options)
+    if options.give_back:
+        _give_back(settings, options)
+        return
+    with open_source(options.place, options.password_file, settings) as source:
+        now_ms = time.time_ns() // 1_000_000
+        check_tables(source.columns(), source.name)
+        given = options.datetime_timezone
+        datetimes = load_zone(given) if given else datetime_zone(source, zone)
+        cut_over = _cut_over(source, datetimes, options)
+        left = cut_over.wait() if cut_over else []
+        items = read_items(source, zone=zone, now_ms=now_ms, app=options.app, datetimes=datetimes)
+        if cut_over:
+            cut_over.check()
+        if datetimes.key != zone.key:
+            items.findings[:0] = [_about_datetimes(datetimes)]
+        if options.as_file:
+            _print_file(items)
+            return
+        with open_database(settings, for_writing=not options.dry_run) as database:
+            _import(context_on(database, settings), options, items, source, datetimes)
+    print_open_runs(left, as_json=options.as_json)
+
+
+def _check(options: XxlJobImportOptions) -> None:
+    """Raise UsageError for options that do not go together."""
     if not 0 < len(options.source) <= _LONGEST_SOURCE:
         words = f"expected --source to be a name of up to {_LONGEST_SOURCE} characters"
         raise click.UsageError(f"{words}, got: {options.source[: _LONGEST_SOURCE + 1]!r}")
     if options.take_over and (options.as_file or not is_url(options.place)):
         raise click.UsageError("--take-over needs XXL-JOB's database itself, and no --print")
-    if options.watch is not None and not options.take_over:
-        raise click.UsageError("--watch needs --take-over")
-    with open_source(options.place, options.password_file, settings) as source:
-        now_ms = time.time_ns() // 1_000_000
-        quiet = _QuietCheck(source, options.watch or QUIET_SECONDS)
-        if options.take_over:
-            quiet.wait()
-        items = read_items(source, zone=zone, now_ms=now_ms, app=options.app)
-        if options.take_over:
-            quiet.check()
-        if options.as_file:
-            _print_file(items)
-            return
-        with open_database(settings, for_writing=not options.dry_run) as database:
-            _import(context_on(database, settings), options, items, source)
+    if options.take_over and options.give_back:
+        raise click.UsageError("expected --take-over or --give-back, got both")
+    of_take_over = {
+        "--watch": options.watch is not None,
+        "--wait": options.wait > 0,
+        "--again": options.again,
+    }
+    for name, is_given in of_take_over.items():
+        if is_given and not options.take_over:
+            raise click.UsageError(f"{name} needs --take-over")
 
 
-class _QuietCheck:
-    """Checks that nothing changes in XXL-JOB's database for some seconds."""
+def _cut_over(
+    source: LiveSource | DumpSource, datetimes: ZoneInfo, options: XxlJobImportOptions
+) -> CutOver | None:
+    if not (options.take_over and isinstance(source, LiveSource)):
+        return None
+    return CutOver(
+        source,
+        datetimes,
+        quiet_seconds=options.watch or QUIET_SECONDS,
+        wait_seconds=options.wait,
+        tell=warn,
+    )
 
-    def __init__(self, source: LiveSource | DumpSource, seconds: int) -> None:
-        self._source = source
-        self._seconds = seconds
-        self._before = self._activity()
 
-    def wait(self) -> None:
-        """Watch for the whole time; raise like `check` as soon as something has changed."""
-        end_at = time.monotonic() + self._seconds
-        while (left := end_at - time.monotonic()) > 0:
-            time.sleep(min(left, QUIET_SECONDS))
-            self.check()
+def _give_back(settings: Settings, options: XxlJobImportOptions) -> None:
+    with open_database(settings, for_writing=not options.dry_run) as database:
+        context = context_on(database, settings)
+        how = ImportOptions(source=options.source, overwrite=False, today=date.min)
+        stopped = Importer(context, how).give_back(is_preview=options.dry_run)
+    print_outcomes(stopped, as_json=options.as_json, is_preview=options.dry_run)
 
-    def check(self) -> None:
-        """Check that nothing has changed so far.
 
-        Raises:
-            CommandError: something has changed.
-
-        """
-        if self._activity() != self._before:
-            raise CommandError(
-                f"{self._source.name} changed within {self._seconds} s: XXL-JOB's admin is "
-                "still running; stop it before --take-over, or both start every run"
-            )
-
-    def _activity(self) -> object:
-        return self._source.activity() if isinstance(self._source, LiveSource) else None
+def _about_datetimes(zone: ZoneInfo) -> Finding:
+    return Finding(
+        verdict=Verdict.DIFFERS,
+        table=LOG,
+        id=0,
+        column="trigger_time",
+        value=str(zone),
+        words="DATETIMEs are in this time zone there; they are converted",
+    )
 
 
 def _import(
@@ -211,6 +243,7 @@ def _import(
     options: XxlJobImportOptions,
     items: ImportItems,
     source: LiveSource | DumpSource,
+    datetimes: ZoneInfo,
 ) -> None:
     zone, now_ms = load_zone(options.timezone), context.now_ms()
     how = ImportOptions(
@@ -219,13 +252,14 @@ def _import(
         today=datetime.fromtimestamp(now_ms / 1_000, zone).date(),
         store_passwords=None if options.dry_run else _password_writer(options.passwords),
         take_over=options.take_over,
+        again=options.again,
     )
     importer = Importer(context, how)
     outcomes = importer.preview(items) if options.dry_run else importer.write(items)
     print_findings(items.findings, as_json=options.as_json)
     print_outcomes(outcomes, as_json=options.as_json, is_preview=options.dry_run)
     if options.runs:
-        reader = RunReader(zone, options.runs, now_ms, {job.source_id for job in items.jobs})
+        reader = RunReader(datetimes, options.runs, now_ms, {job.source_id for job in items.jobs})
         found = reader.read(source)
         bring_in = importer.preview_runs if options.dry_run else importer.write_runs
         added, taken = bring_in(found)

@@ -6,6 +6,7 @@ import mmap
 import shutil
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -71,6 +72,11 @@ class DumpSource:
     def highest_run_id(self) -> int:
         """Return the highest id that a run may have had."""
         return self._highest_run_id
+
+    def latest_runs(self, columns: list[str], count: int) -> Iterator[Values]:
+        """Yield the latest runs, up to `count` of them."""
+        for row in deque(self._runs(), maxlen=count):
+            yield {name: row[name] for name in columns if name in row}
 
     def runs(self, _columns: list[str], _since: datetime) -> Iterator[Values]:
         """Yield all runs in the order of the dump; both arguments are ignored."""

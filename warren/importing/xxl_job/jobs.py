@@ -105,11 +105,15 @@ _LONGEST_SCHEDULE = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReading:
-    """What reading jobs needs: apps by group, the server's time zone, and the current time."""
+    """What reading jobs needs: apps by group, the server's time zone, and the current time.
+
+    `datetimes` is the time zone of DATETIME columns.
+    """
 
     apps: Mapping[int, str]
     unreachable: frozenset[int]
     zone: ZoneInfo
+    datetimes: ZoneInfo
     now_ms: int
 
 
@@ -140,7 +144,7 @@ def read_job(
     group = row.number("job_group")
     if group in reading.unreachable:
         found.stop("job_group", Why.APP_UNREACHABLE())
-    glue = read_glue(row, history, reading.zone)
+    glue = read_glue(row, history, reading.datetimes)
     _tell_glue(found, glue)
     kind, value = _schedule(found)
     spec = JobSpec(
@@ -168,8 +172,8 @@ def read_job(
         spec=spec,
         stop_reasons=tuple(found.reasons),
         versions=glue.versions,
-        added_at=row.utc("add_time", reading.zone),
-        updated_at=row.utc("update_time", reading.zone),
+        added_at=row.utc("add_time", reading.datetimes),
+        updated_at=row.utc("update_time", reading.datetimes),
         is_running=row.number("trigger_status") == 1,
         next_tick_ms=max(0, row.number("trigger_next_time")),
     )

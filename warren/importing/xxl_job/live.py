@@ -1,9 +1,9 @@
 """XXL-JOB's tables in a running database."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from warren.importing.xxl_job.source_tables import INFO, LOG, REPORT
+from warren.importing.xxl_job.source_tables import INFO, LOG, OK, REPORT
 from warren.sql.imports.foreign import ForeignDatabase, Values
 
 _ACTIVITY = {
@@ -46,6 +46,18 @@ class LiveSource:
             return
         for page in self._database.pages(LOG, columns, first - 1):
             yield from page
+
+    def latest_runs(self, columns: list[str], count: int) -> Iterator[Values]:
+        """Yield the latest runs, up to `count` of them."""
+        for page in self._database.pages(LOG, columns, self.highest_run_id() - count):
+            yield from page
+
+    def runs_without_success(self, columns: Sequence[str], since: datetime) -> list[Values]:
+        """Return the runs since a local time of the server that have not succeeded, by id."""
+        first = self._database.first_id(LOG, "trigger_time", since)
+        if first is None:
+            return []
+        return self._database.rows_unlike(LOG, columns, first - 1, column="handle_code", value=OK)
 
     def activity(self) -> object:
         """Return what changes while an admin is running: ticks, its report, registrations."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from warren.errors import CommandError
+from warren.importing.xxl_job.clock import OTHER_ZONES
 from warren.importing.xxl_job.groups import Groups, link, read_groups
 from warren.importing.xxl_job.jobs import JobReading, read_job
 from warren.importing.xxl_job.source_tables import (
@@ -43,13 +44,6 @@ from warren.scheduler.schedules.registry import CronSchedule
 from warren.sql.accounts.users import Role
 from warren.sql.instants import iso
 
-#: Zones to try if the given one does not fit.
-_OTHERS = (
-    *("UTC", "Asia/Shanghai", "Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata", "Asia/Dubai"),
-    *("Europe/London", "Europe/Berlin", "Europe/Moscow", "Europe/Istanbul"),
-    *("America/New_York", "America/Chicago", "America/Los_Angeles", "America/Sao_Paulo"),
-    *(f"Etc/GMT{hours:+d}" for hours in range(-14, 13)),
-)
 #: Jobs checked at most; more would add no certainty.
 _LOOKED_AT = 500
 #: One in this many next times may be wrong for another reason.
@@ -106,7 +100,7 @@ def _fits(job: ImportedJob, zone: str) -> bool:
 
 def _better_zone(wrong: Sequence[ImportedJob], told: Sequence[ImportedJob]) -> str | None:
     """Return a zone in which at most a tenth as many next times are wrong."""
-    for name in _OTHERS:
+    for name in OTHER_ZONES:
         left = len(wrong) // _OUTLIERS
         for job in told:
             left -= not _fits(job, name)
@@ -117,8 +111,17 @@ def _better_zone(wrong: Sequence[ImportedJob], told: Sequence[ImportedJob]) -> s
     return None
 
 
-def read_items(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) -> ImportItems:
+def read_items(
+    source: Source,
+    *,
+    zone: ZoneInfo,
+    now_ms: int,
+    app: str | None,
+    datetimes: ZoneInfo | None = None,
+) -> ImportItems:
     """Return everything in a source except its runs; `app` = only that app, by its name here.
+
+    `datetimes` is the zone of its DATETIME columns, if that is not `zone`.
 
     Raises:
         CommandError: it is no database of XXL-JOB, has no such app, or the zone cannot be right.
@@ -132,7 +135,7 @@ def read_items(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) 
     }
     read = source.rows(wanted)
     tables = {table: [Row.of(table, row) for row in read[table]] for table in READ_WHOLE}
-    items = map_tables(tables, zone=zone, now_ms=now_ms)
+    items = map_tables(tables, zone=zone, now_ms=now_ms, datetimes=datetimes)
     items.highest_run_id = source.highest_run_id()
     items.findings[:0] = [
         Finding(
@@ -148,16 +151,27 @@ def read_items(source: Source, *, zone: ZoneInfo, now_ms: int, app: str | None) 
     return items if app is None else _only(items, app, source.name)
 
 
-def map_tables(tables: Mapping[str, Sequence[Row]], *, zone: ZoneInfo, now_ms: int) -> ImportItems:
+def map_tables(
+    tables: Mapping[str, Sequence[Row]],
+    *,
+    zone: ZoneInfo,
+    now_ms: int,
+    datetimes: ZoneInfo | None = None,
+) -> ImportItems:
     """Return what the rows of all tables become."""
+    datetimes = datetimes or zone
     groups = read_groups(tables[GROUP])
     items = ImportItems(apps=groups.items, findings=groups.findings)
     reading = JobReading(
-        apps=groups.names, unreachable=frozenset(groups.unreachable), zone=zone, now_ms=now_ms
+        apps=groups.names,
+        unreachable=frozenset(groups.unreachable),
+        zone=zone,
+        datetimes=datetimes,
+        now_ms=now_ms,
     )
     _read_jobs(tables, reading, items)
     _read_users(tables[USER], groups, items)
-    _read_days(tables[REPORT], items)
+    _read_days(tables[REPORT], items, zone, datetimes)
     told = {(finding.table, finding.id) for finding in items.findings}
     for table, described in ((GROUP, groups.names), (INFO, _names(items.jobs))):
         items.findings += [
@@ -244,10 +258,14 @@ def _permitted(row: Row, groups: Groups, items: ImportItems) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _read_days(rows: Iterable[Row], items: ImportItems) -> None:
+def _read_days(
+    rows: Iterable[Row], items: ImportItems, zone: ZoneInfo, datetimes: ZoneInfo
+) -> None:
     unended = 0
     for row in rows:
         day = row.wall_time("trigger_day")
+        if day is not None and datetimes.key != zone.key:
+            day = day.replace(tzinfo=datetimes).astimezone(zone)
         if day is None:
             words = "no day"
             items.findings.append(row.finding(Verdict.LEFT_OUT, "trigger_day", words))

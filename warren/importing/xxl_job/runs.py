@@ -8,14 +8,17 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from warren.broker.messages.values import cut_message
+from warren.errors import CommandError
+from warren.importing.xxl_job.clock import zone_for_past
 from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.live import LiveSource
-from warren.importing.xxl_job.source_tables import LOG, RULES, Row
+from warren.importing.xxl_job.source_tables import LOG, OK, RULES, TIMED_OUT, Row
 from warren.scheduler.imports.items import ImportedRun
-from warren.sql.instants import epoch_ms
+from warren.sql.instants import epoch_ms, iso
 from warren.sql.run_status import RunStatus
 
-OK, TIMED_OUT = 200, 502
+#: By how much the clocks of two servers may differ.
+_AHEAD_MS = 300_000
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
@@ -42,6 +45,7 @@ class RunReader:
             at = row.utc("trigger_time", self.zone)
             if at is None or at < since.replace(tzinfo=None):
                 continue
+            self._check_past(row, at)
             status = status_of(row.number("trigger_code"), row.number("handle_code"))
             if status is None:
                 self.unfinished += 1
@@ -49,6 +53,17 @@ class RunReader:
                 self.foreign += 1
             else:
                 yield self._run(row, status, at)
+
+    def _check_past(self, row: Row, at: datetime) -> None:
+        if epoch_ms(at) <= self.now_ms + _AHEAD_MS:
+            return
+        wall = row.wall_time("trigger_time")
+        assert wall is not None
+        raise CommandError(
+            f"run {row.id} is in the future: {LOG}.trigger_time {wall} is {iso(epoch_ms(at))} in "
+            f"{self.zone}; tell the time zone of DATETIMEs there (JDBC's serverTimezone) by "
+            f"--datetime-timezone, it is probably {zone_for_past(wall, self.now_ms)}"
+        )
 
     def _run(self, row: Row, status: RunStatus, at: datetime) -> ImportedRun:
         triggered_ms = epoch_ms(at)

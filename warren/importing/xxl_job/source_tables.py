@@ -16,6 +16,8 @@ from warren.scheduler.imports.items import Finding, Verdict
 
 GROUP, INFO, GLUE = "xxl_job_group", "xxl_job_info", "xxl_job_logglue"
 USER, LOG, REPORT = "xxl_job_user", "xxl_job_log", "xxl_job_log_report"
+#: The codes of success and of a timeout.
+OK, TIMED_OUT = 200, 502
 #: Marks a database of Warren, whose other tables have the names of XXL-JOB's.
 OF_WARREN = "warren_cluster"
 

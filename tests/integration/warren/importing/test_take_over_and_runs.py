@@ -1,9 +1,11 @@
 """`--take-over` starts what XXL-JOB ran once its admin is silent; `--runs` brings what is over."""
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import select, update
@@ -37,7 +39,81 @@ class TestTakeOver:
 
         assert [case.job(job_id).is_enabled for job_id in (1, 2)] == [1, 0]
         assert "start     job shop-jobs/ran" in said
-        assert "left out  job shop-jobs/ran: it is already started" in again
+        assert (
+            "left out  job shop-jobs/ran: it is already started here; if XXL-JOB ran it meanwhile, "
+            "it ran in both"
+        ) in again
+
+    def test_what_is_given_back_stops_here_and_is_taken_over_again(self, case: ImportCase) -> None:
+        minutely = {"schedule_conf": "0 * * * * ?", "trigger_next_time": next_minute_ms()}
+        case.xxl.job("ran", trigger_status=1, **minutely)
+        case.run("--take-over")
+        preview = case.run("--give-back", "--dry-run")
+        was_running = case.job(1).is_enabled
+
+        said = case.run("--give-back")
+
+        assert (was_running, case.job(1).is_enabled) == (1, 0)
+        assert preview == said.replace("done:", "would be:")
+        assert said == "stop      job shop-jobs/ran\ndone: jobs: 1 stop\n"
+        assert "and was stopped; --again starts it" in case.run("--take-over")
+        case.run("--take-over", "--again")
+        assert case.job(1).is_enabled
+        assert audit(case.rows.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
+
+    @pytest.mark.parametrize(
+        "options", [("--wait", "10m"), ("--again",), ("--take-over", "--give-back")]
+    )
+    def test_options_that_do_not_go_together_are_refused(
+        self, case: ImportCase, options: tuple[str, ...]
+    ) -> None:
+        assert "--take-over" in case.run(*options)
+
+    def open_run(self, case: ImportCase, **values: Any) -> int:
+        at = datetime.now(UTC) + timedelta(hours=8) - timedelta(minutes=3)
+        given = {"job_group": 1, "job_id": 1, "executor_address": "http://10.0.0.1:9999/"}
+        given |= {"trigger_time": at.replace(tzinfo=None, microsecond=0)}
+        return case.xxl.add("log", **{**given, "trigger_code": 200, "handle_code": 0, **values})
+
+    def test_what_is_not_over_there_is_named(self, case: ImportCase) -> None:
+        case.xxl.job()
+        running = self.open_run(case)
+        retried = self.open_run(case, handle_code=500, executor_fail_retry_count=2)
+        self.open_run(case, handle_code=200)
+        self.open_run(case, handle_code=500)
+        self.open_run(case, handle_code=500, executor_fail_retry_count=2, alarm_status=2)
+        self.open_run(case, trigger_time="2020-01-01 00:00:00")
+
+        said = case.run("--take-over").splitlines()
+
+        assert said[-3].startswith(f"under way  run {running} of job 1 at http://10.0.0.1:9999/, ")
+        assert said[-3].endswith(": it is still running; nobody will learn how it ends")
+        assert said[-2].startswith(f"to retry   run {retried} of job 1 at ")
+        assert said[-1] == "not over in XXL-JOB: 1 under way, 1 to retry"
+
+    def test_take_over_waits_until_nothing_runs_there_and_nobody_changes_anything(
+        self, case: ImportCase
+    ) -> None:
+        minutely = {"schedule_conf": "0 * * * * ?", "trigger_next_time": next_minute_ms()}
+        case.xxl.job("ran", trigger_status=1, **minutely)
+        run_id = self.open_run(case)
+
+        def end() -> None:
+            case.xxl.execute("UPDATE xxl_job_log SET handle_code = 200 WHERE id = %s", (run_id,))
+            for _ in range(16):
+                case.xxl.execute(
+                    "UPDATE xxl_job_info SET trigger_last_time = trigger_last_time + 1"
+                )
+                time.sleep(0.5)
+
+        admin = threading.Timer(1, end)
+        admin.start()
+        said = case.run("--take-over", "--wait", "2m")
+        admin.join()
+
+        assert "waiting for up to 120 s\nwarning: nothing is running in XXL-JOB" in said
+        assert f"run {run_id} of job 1 at" not in said
+        assert case.job(1).is_enabled
 
     def test_job_that_moved_to_another_app_there_is_moved_as_it_says(
         self, case: ImportCase
@@ -148,6 +224,37 @@ class TestRuns:
         assert first.trigger_message == "Trigger: Cron\na < b"
         assert first.finished_at - first.scheduled_at == 9_000
         assert audit(case.rows.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
+
+    def log_as_there(self, case: ImportCase, at_ms: int, zone: str, **values: Any) -> int:
+        """Add the run of a job that begun at a time, as JDBC stores it for this zone."""
+        at = datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone)).replace(tzinfo=None)
+        return self.log(case, timedelta(), trigger_time=at, handle_time=at, **values)
+
+    def test_datetimes_in_another_zone_than_the_servers_are_noticed(self, case: ImportCase) -> None:
+        hour_ms = int(datetime.now(UTC).timestamp()) // 3600 * 3_600_000
+        for number in range(1, 4):
+            hourly = {"schedule_conf": "0 0 * * * ?", "trigger_last_time": hour_ms}
+            case.xxl.job(f"hourly-{number}", id=number, trigger_status=1, **hourly)
+            self.log_as_there(case, hour_ms, "Asia/Shanghai", job_id=number)
+            self.log_as_there(case, hour_ms - 3_600_000, "Asia/Shanghai", job_id=number)
+
+        said = case.run("--runs", "3", zone="Europe/Berlin")
+
+        assert "differs   xxl_job_log trigger_time 'Asia/Shanghai': DATETIMEs are in this" in said
+        assert {run.scheduled_at for run in self.runs(case)} == {hour_ms, hour_ms - 3_600_000}
+
+    def test_run_in_the_future_stops_the_import_with_the_likely_zone(
+        self, case: ImportCase
+    ) -> None:
+        case.xxl.job()
+        self.log_as_there(case, int(time.time() * 1000), "Asia/Shanghai")
+
+        said = case.run("--runs", "3", zone="UTC")
+        told = case.run("--runs", "3", "--datetime-timezone", "Asia/Shanghai", zone="UTC")
+
+        assert said.startswith("error: run 1 is in the future: xxl_job_log.trigger_time ")
+        assert said.endswith("it is probably Asia/Shanghai")
+        assert "runs: 1 imported" in told
 
     def test_no_run_of_a_child_is_missed_for_those_that_succeeded_there(
         self, case: ImportCase

@@ -1,0 +1,167 @@
+"""What must be over in XXL-JOB before its jobs are taken over: its admin's work, and its runs.
+
+A run that is under way there reports to XXL-JOB's admin. Once that is stopped, nobody learns how
+it ended, and a retry that the admin has not sent never happens.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from warren.errors import CommandError
+from warren.importing.xxl_job.live import LiveSource
+from warren.importing.xxl_job.source_tables import LOG, OK, Row
+from warren.sql.instants import epoch_ms, iso
+
+#: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how
+#: often it is checked: longer than its admin plans ahead, which is 5 s.
+QUIET_SECONDS = 6
+#: Runs that have had no end for longer never get one: XXL-JOB keeps some open for ever.
+_OPEN_FOR = timedelta(days=1)
+_COLUMNS = (
+    "id",
+    "job_id",
+    "executor_address",
+    "executor_fail_retry_count",
+    "trigger_time",
+    "trigger_code",
+    "handle_code",
+    "alarm_status",
+)
+
+
+class Pending(StrEnum):
+    """What XXL-JOB has still to do about a run."""
+
+    UNDER_WAY = "under way"
+    RETRY = "to retry"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is not over in XXL-JOB."""
+
+    run_id: int
+    job_id: int
+    address: str
+    since: str
+    pending: Pending
+
+    @property
+    def words(self) -> str:
+        """What becomes of it if XXL-JOB's admin is stopped now."""
+        if self.pending is Pending.UNDER_WAY:
+            return "it is still running; nobody will learn how it ends"
+        return "it failed, and its retry will not happen; trigger the job here if it is needed"
+
+
+def open_runs(source: LiveSource, zone: ZoneInfo) -> list[OpenRun]:
+    """Return the runs of the last day that are not over, oldest first."""
+    earliest = datetime.now(UTC) - _OPEN_FOR
+    since = earliest.astimezone(zone).replace(tzinfo=None, microsecond=0)
+    found = []
+    for values in source.runs_without_success(_COLUMNS, since):
+        row = Row.of(LOG, values)
+        pending = _pending(row)
+        at = row.utc("trigger_time", zone)
+        if pending is not None and at is not None and at >= earliest.replace(tzinfo=None):
+            found.append(
+                OpenRun(
+                    row.id,
+                    row.number("job_id"),
+                    row.line("executor_address"),
+                    str(iso(epoch_ms(at))),
+                    pending,
+                )
+            )
+    return found
+
+
+def _pending(row: Row) -> Pending | None:
+    codes = {row.number("trigger_code"), row.number("handle_code")}
+    if codes <= {0, OK}:
+        return Pending.UNDER_WAY
+    is_retried = row.number("executor_fail_retry_count") > 0 and not row.number("alarm_status")
+    return Pending.RETRY if is_retried else None
+
+
+class CutOver:
+    """Waits until nothing changes in XXL-JOB's database for some seconds, and nothing runs there.
+
+    `tell` is given a line for whoever is to stop XXL-JOB's admin. Nothing is waited for without
+    `wait_seconds`: what runs is then told, and an admin that is running is an error.
+    """
+
+    def __init__(
+        self,
+        source: LiveSource,
+        zone: ZoneInfo,
+        *,
+        quiet_seconds: int,
+        wait_seconds: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._source = source
+        self._zone = zone
+        self._quiet_seconds = quiet_seconds
+        self._until = time.monotonic() + wait_seconds
+        self._waits = wait_seconds > 0
+        self._tell = tell
+        self._before: object = None
+
+    def wait(self) -> list[OpenRun]:
+        """Return the runs whose end nobody will learn, once nothing changes there any more.
+
+        Raises:
+            CommandError: XXL-JOB's admin is still running.
+
+        """
+        left = self._wait_for_runs()
+        if self._waits and not left:
+            self._tell("nothing is running in XXL-JOB: stop its admin now")
+        while True:
+            try:
+                self._watch()
+            except CommandError:
+                if time.monotonic() >= self._until:
+                    raise
+            else:
+                return open_runs(self._source, self._zone)
+
+    def check(self) -> None:
+        """Check that nothing has changed since `wait`.
+
+        Raises:
+            CommandError: something has changed.
+
+        """
+        if self._source.activity() != self._before:
+            raise CommandError(
+                f"{self._source.name} changed within {self._quiet_seconds} s: XXL-JOB's admin is "
+                "still running; stop it before --take-over, or both start every run"
+            )
+
+    def _watch(self) -> None:
+        self._before = self._source.activity()
+        end_at = time.monotonic() + self._quiet_seconds
+        while (left := end_at - time.monotonic()) > 0:
+            time.sleep(min(left, QUIET_SECONDS))
+            self.check()
+
+    def _wait_for_runs(self) -> Sequence[OpenRun]:
+        told = -1
+        while left := open_runs(self._source, self._zone):
+            seconds = self._until - time.monotonic()
+            if seconds <= 0:
+                break
+            if len(left) != told:
+                told = len(left)
+                self._tell(
+                    f"not over in XXL-JOB: {told}, such as run {left[0].run_id} of job "
+                    f"{left[0].job_id}, since {left[0].since}; waiting for up to {seconds:.0f} s"
+                )
+            time.sleep(min(seconds, QUIET_SECONDS))
+        return left
