@@ -6,7 +6,7 @@ What the gateway remembers about a registered executor: how to call it, the boot
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,7 +141,9 @@ log = structlog.get_logger()
 class RemoteLogs:
     """The logs of runs that are running or have just ended. Used from one event loop's thread.
 
-    `end_seconds` after the end of a run, its log is copied for the last time.
+    `end_seconds` after the end of a run, the rest of its log is copied, and again after each of
+    `retry_seconds` while its executor has not given it all. `close` waits for up to
+    `close_seconds`.
     """
 
     def __init__(
@@ -151,8 +153,12 @@ class RemoteLogs:
         run_logs: RunLogs,
         *,
         end_seconds: float,
+        retry_seconds: Sequence[float] = RETRY_SECONDS,
+        close_seconds: float = CLOSE_SECONDS,
     ) -> None:
         self._end_seconds = end_seconds
+        self._retry_seconds = retry_seconds
+        self._close_seconds = close_seconds
         self._loop = loop
         self._client = client
         self._run_logs = run_logs
@@ -197,7 +203,7 @@ class RemoteLogs:
     async def close(self) -> None:
         """Copy the rest of the logs of runs that have ended, if that is quick, and stop copying."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
+            async with asyncio.timeout(self._close_seconds):
                 while self._ended:
                     await asyncio.wait(self._ended.values())
         self._is_closed = True
@@ -210,7 +216,7 @@ class RemoteLogs:
         """Copy until the executor says that there is no more; what is missing stands in the log."""
         missing = "the gateway ended"
         try:
-            for seconds in (self._end_seconds, *RETRY_SECONDS):
+            for seconds in (self._end_seconds, *self._retry_seconds):
                 await asyncio.sleep(seconds)
                 if (copying := self._copying.get(run_id)) is not None:
                     await asyncio.wait({copying})

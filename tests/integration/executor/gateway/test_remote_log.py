@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from warren.broker.messages.to_executor import Trigger
-from warren.executor.gateway import remote_log, remote_logs
+from warren.executor.gateway import remote_log
 from warren.executor.gateway.protocol import Answer, CallFailed
 from warren.executor.gateway.remote_log import RemoteLog
 from warren.executor.gateway.remote_logs import RemoteLogs
@@ -163,13 +163,17 @@ def test_line_that_is_too_long_for_an_answer_is_marked(case: Case) -> None:
 class TestEnd:
     """The rest of the log after the end of a run."""
 
-    def copy_rest(self, case: Case, monkeypatch: pytest.MonkeyPatch, *, close: bool = False) -> str:
-        if not close:
-            monkeypatch.setattr(remote_logs, "RETRY_SECONDS", (0.01, 0.01))
-
+    def copy_rest(self, case: Case, *, close: bool = False) -> str:
         async def copy() -> None:
             loop = asyncio.get_running_loop()
-            logs = RemoteLogs(loop, case.client, case.run_logs, end_seconds=0)  # type: ignore[arg-type]
+            logs = RemoteLogs(
+                loop,
+                case.client,  # type: ignore[arg-type]
+                case.run_logs,
+                end_seconds=0,
+                retry_seconds=(60,) if close else (0.01, 0.01),
+                close_seconds=0.01,
+            )
             logs.begin(TRIGGER, is_resumed=False)
             logs.finish(7)
             while not close and logs.is_late(7):  # noqa: ASYNC110 - nothing tells of it
@@ -179,9 +183,7 @@ class TestEnd:
         asyncio.run(copy())
         return case.path.read_text()
 
-    def test_is_tried_again_until_its_executor_has_no_more(
-        self, case: Case, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_is_tried_again_until_its_executor_has_no_more(self, case: Case) -> None:
         case.client.lines, case.client.most = [f"{number}\n" for number in range(4)], 2
         failures = [3]
 
@@ -193,30 +195,24 @@ class TestEnd:
 
         case.client.answer = flaky
 
-        assert self.copy_rest(case, monkeypatch) == "0\n1\n2\n3\n"
+        assert self.copy_rest(case) == "0\n1\n2\n3\n"
 
-    def test_that_cannot_be_had_is_named_in_the_log(
-        self, case: Case, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_that_cannot_be_had_is_named_in_the_log(self, case: Case) -> None:
         case.client.answer = lambda first: (
             fail(first) if first > 1 else Answer(200, "", {"logContent": "one\n"})
         )
 
         with capture_logs() as logged:
-            text = self.copy_rest(case, monkeypatch)
+            text = self.copy_rest(case)
 
         assert text == "one\n… [the rest of the log is not here: no answer]\n"
         named = [(line["event"], line["run_id"], line["why"]) for line in logged]
         assert named == [("remote_log_missed", 7, "no answer")]
 
-    def test_that_the_gateway_does_not_wait_for_is_named_in_the_log(
-        self, case: Case, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(remote_logs, "CLOSE_SECONDS", 0.01)
-        monkeypatch.setattr(remote_logs, "RETRY_SECONDS", (60,))
+    def test_that_the_gateway_does_not_wait_for_is_named_in_the_log(self, case: Case) -> None:
         case.client.answer = fail
 
-        text = self.copy_rest(case, monkeypatch, close=True)
+        text = self.copy_rest(case, close=True)
 
         assert text == "… [the rest of the log is not here: no answer]\n"
 

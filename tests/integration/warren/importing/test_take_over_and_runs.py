@@ -106,7 +106,7 @@ class TestTakeOver:
                 )
                 time.sleep(0.5)
 
-        admin = threading.Timer(1, end)
+        admin = threading.Timer(10, end)
         admin.start()
         said = case.run("--take-over", "--wait", "2m")
         admin.join()
