@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +27,8 @@ from warren.views.terminal import warn
 
 _CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")
 _NAME_LENGTH = 255
+_DATABASE_SCHEDULER = "DatabaseScheduler"
+_LIMITS = ("time_limit", "soft_time_limit")
 _KNOWN = {"task", "schedule", "args", "kwargs", "options", "relative"}
 
 
@@ -69,17 +71,44 @@ def load_app(place: str) -> Any:
 
 def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
     """Return the jobs in an app's `beat_schedule`."""
-    tasks, found = set(task_names(celery)), BeatSchedule()
+    tasks, zone = set(task_names(celery)), _zone(celery)
+
+    def read(key: str, entry: Any) -> JobSpec:
+        spec = _spec(key, entry, app, zone)
+        return replace(spec, timeout=_timeout(celery, spec.handler, entry))
+
+    def remarks(entry: Any, spec: JobSpec) -> Iterator[str]:
+        yield from _remarks(entry, spec, tasks)
+        yield from _remarks_about_task(celery, spec.handler, entry)
+
+    found = read_entries(celery.conf.beat_schedule or {}, read, remarks, now_ms=now_ms)
+    if _DATABASE_SCHEDULER in str(getattr(celery.conf, "beat_scheduler", "")):
+        found.remarks.append(
+            "its beat_scheduler keeps entries in a database, which are not in the file: "
+            "use `warren import django-celery-beat`"
+        )
+    return found
+
+
+def read_entries(
+    entries: Mapping[Any, Any],
+    read: Callable[[str, Any], JobSpec],
+    remarks: Callable[[Any, JobSpec], Iterable[str]],
+    *,
+    now_ms: int,
+) -> BeatSchedule:
+    """Return the jobs that entries become, by their keys; `read` raises ValueError or Problem."""
+    found = BeatSchedule()
     keys: dict[str, str] = {}
-    for key, entry in (celery.conf.beat_schedule or {}).items():
+    for key, entry in entries.items():
         try:
-            spec = _spec(str(key), entry, app, _zone(celery))
+            spec = read(str(key), entry)
             for problem in problems(spec, now_ms=now_ms):
                 raise problem
         except (ValueError, Problem) as problem:
             found.remarks.append(f"{key} is left out: {problem}")
             continue
-        found.remarks += [f"{key}: {words}" for words in _remarks(entry, spec, tasks)]
+        found.remarks += [f"{key}: {words}" for words in remarks(entry, spec)]
         if spec.name in keys:
             name = _numbered(spec.name, keys)
             found.remarks.append(
@@ -104,21 +133,85 @@ def _numbered(name: str, taken: Container[str]) -> str:
 def _spec(key: str, entry: Any, app: str, zone: str) -> JobSpec:
     if not isinstance(entry, Mapping):
         raise ValueError(f"expected a dict, got: {type(entry).__name__}")  # noqa: TRY004 - as all else
-    kind, value = _schedule(entry.get("schedule"))
+    schedule = entry.get("schedule")
+    kind, value = _schedule(schedule)
     return JobSpec(
-        name=_CONTROL.sub("_", key).strip()[:_NAME_LENGTH],
+        name=job_name(key),
         app=app,
         handler=str(entry.get("task") or ""),
         schedule_kind=kind,
         schedule_value=value,
-        timezone=zone if kind == CronSchedule.kind else "",
+        timezone=_own_zone(schedule) or zone if kind == CronSchedule.kind else "",
         param=_param(entry),
     )
 
 
+def job_name(key: str) -> str:
+    """Return the name of an entry's job."""
+    return _CONTROL.sub("_", key).strip()[:_NAME_LENGTH]
+
+
+def _own_zone(crontab: Any) -> str:
+    """Return the zone that a crontab has by its `nowfun`; empty if it has that of its app.
+
+    Raises:
+        ValueError: it has no name.
+
+    """
+    now = getattr(crontab, "nowfun", None)
+    if now is None:
+        return ""
+    given = getattr(now(), "tzinfo", None)
+    zone = getattr(given, "key", "") or getattr(given, "zone", "")  # the latter is pytz's
+    if not zone:
+        raise ValueError("its nowfun tells no time zone with a name")
+    load_zone(zone)
+    return str(zone)
+
+
+def _limits(celery: Any, task: str, entry: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the hard and the soft time limit of an entry, or of its task, or of all."""
+    options = entry.get("options") or {}
+
+    def limit(name: str) -> Any:
+        own = getattr(celery.tasks.get(task), name, None)
+        return options.get(name) or own or getattr(celery.conf, f"task_{name}", None)
+
+    return limit("time_limit"), limit("soft_time_limit")
+
+
+def _timeout(celery: Any, task: str, entry: Mapping[str, Any]) -> int:
+    """Return the timeout in seconds; 0 for none."""
+    hard, soft = _limits(celery, task, entry)
+    limit = hard or soft or 0
+    if not isinstance(limit, int | float) or not 0 <= limit < math.inf:
+        raise ValueError(f"expected a time limit in seconds, got: {limit!r}")
+    return math.ceil(limit)
+
+
+def _remarks_about_task(celery: Any, task: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    hard, soft = _limits(celery, task, entry)
+    if soft and hard:
+        yield f"soft_time_limit {soft} has no effect here; the timeout is time_limit {hard}"
+    elif soft:
+        yield f"the timeout is soft_time_limit {soft}; the task gets SIGTERM, no exception"
+    declared = celery.tasks.get(task)
+    if rate := getattr(declared, "rate_limit", None) or _rate_of_all(celery):
+        yield f"rate_limit {rate} has no effect here"
+    if backoff := getattr(declared, "retry_backoff", None):
+        yield (
+            f"retry_backoff {backoff} has no effect here: the task retries at once; "
+            "for pauses, give the job retries and retry_delay"
+        )
+
+
+def _rate_of_all(celery: Any) -> Any:
+    return getattr(celery.conf, "task_default_rate_limit", None)
+
+
 def _schedule(given: Any) -> tuple[str, str]:
     if all(hasattr(given, name) for name in ("minute", "hour", "day_of_week", "month_of_year")):
-        return CronSchedule.kind, _expression(given)
+        return CronSchedule.kind, expression(given)
     period = getattr(given, "run_every", given)
     seconds = period.total_seconds() if isinstance(period, timedelta) else period
     if type(seconds) not in (int, float):
@@ -128,7 +221,7 @@ def _schedule(given: Any) -> tuple[str, str]:
     return FixedRate.kind, str(int(seconds))
 
 
-def _expression(given: Any) -> str:
+def expression(given: Any) -> str:
     """Return the cron expression of a `crontab`, in which both day fields must match."""
     weekdays = listed({day % 7 + 1 for day in given.day_of_week}, 7)
     days = listed(set(given.day_of_month), 31)
@@ -151,11 +244,11 @@ def _param(entry: Mapping[str, Any]) -> str:
 def _remarks(entry: Mapping[str, Any], spec: JobSpec, tasks: set[str]) -> Iterator[str]:
     if spec.handler not in tasks:
         yield f"the app has no task {spec.handler}"
-    if options := entry.get("options"):
-        yield f"its options have no effect here: {', '.join(map(str, options))}"
+    if options := [str(name) for name in entry.get("options") or () if name not in _LIMITS]:
+        yield f"its options have no effect here: {', '.join(options)}"
     if spec.schedule_kind == CronSchedule.kind and not spec.timezone:
         yield "the app's time zone is unknown here, so the schedulers' time zone applies: set it"
-    if entry.get("relative"):
+    if entry.get("relative") or getattr(entry.get("schedule"), "relative", False):
         yield "relative has no effect here"
     if further := sorted(map(str, entry.keys() - _KNOWN)):
         yield f"unknown and without effect: {', '.join(further)}"

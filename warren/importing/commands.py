@@ -8,6 +8,7 @@ import click
 from warren.command_options import Duration, as_json, examples, takes_settings
 from warren.importing.celery_beat import print_beat_schedule
 from warren.importing.crontab import print_crontab
+from warren.importing.django_celery_beat import print_periodic_tasks
 from warren.importing.xxl_job.command import XxlJobImportOptions, import_xxl_job
 from warren.importing.xxl_job.cut_over import QUIET_SECONDS
 from warren.settings.settings import Settings
@@ -128,3 +129,30 @@ def celery(place: str, app: str) -> None:
     into handlers. What has no equivalent here is listed on standard error.
     """
     print_beat_schedule(place, app=app)
+
+
+@import_group.command(
+    "django-celery-beat",
+    epilog=examples(
+        "manage.py dumpdata django_celery_beat > beat.json",
+        "warren import django-celery-beat beat.json --app mails > jobs.yaml",
+    ),
+)
+@click.argument("place", metavar="URL|DUMP")
+@click.option("--app", required=True, help="The jobs' app.")
+@click.option(
+    "--password-file",
+    type=_path,
+    help="File with the password for URL; otherwise you are asked for it.",
+)
+@takes_settings()
+def django_celery_beat(
+    settings: Settings, place: str, app: str, password_file: Path | None
+) -> None:
+    """Print the periodic tasks in a Django database as a job file.
+
+    URL is a database of MySQL, MariaDB or SQLite, which is only read; DUMP is what manage.py
+    dumpdata django_celery_beat prints, and - is standard input. The jobs arrive stopped, and their
+    app stays as it is. What has no equivalent here is listed on standard error.
+    """
+    print_periodic_tasks(settings, place, app=app, password_file=password_file)

@@ -229,6 +229,14 @@ def _expressions(when: Sequence[str]) -> Iterator[str]:
         yield f"{time} ? {months} {weekdays}"
 
 
+def weekdays_and_times(fields: Sequence[str]) -> list[set[int]]:
+    """Return the values of five fields, Sunday being 0; raises ValueError."""
+    minute, hour, day, month, weekday = (
+        _values(text, *described) for text, described in zip(fields, _FIELDS, strict=True)
+    )
+    return [minute, hour, day, month, {value % 7 for value in weekday}]
+
+
 def _values(text: str, what: str, least: int, most: int, names: Sequence[str]) -> set[int]:
     found: set[int] = set()
     for part in text.split(","):

@@ -6,7 +6,6 @@ Opens a source: a database by its URL, or a dump by its path.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -20,6 +19,7 @@ import click
 from warren.actions.trigger import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
+from warren.importing.foreign import is_url, open_foreign
 from warren.importing.import_report import (
     finding_line,
     print_findings,
@@ -39,16 +39,8 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.imports.importer import Importer, ImportOptions
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportItems, Verdict
-from warren.settings.secret_files import DATABASE, plaintext_problems
-from warren.settings.setting_rules import has_password
 from warren.settings.settings import Settings
-from warren.sql.imports.foreign import ForeignDatabase
 from warren.views.terminal import warn
-
-
-def is_url(place: str) -> bool:
-    """Whether a place is a database rather than a file."""
-    return ":" in place and not Path(place).exists()
 
 
 @contextmanager
@@ -66,25 +58,8 @@ def open_source(
         with closing(DumpSource(Path(place))) as dump:
             yield dump
         return
-    if has_password(place):
-        raise CommandError(
-            "expected a URL without a password, because the process list shows it; "
-            "write it into a file and name that by --password-file"
-        )
-    for problem in plaintext_problems(
-        replace(settings, database_url=place, broker_url=None), {DATABASE: "URL"}
-    ):
-        raise CommandError(problem)
-    with closing(ForeignDatabase(place, _password(place, password_file))) as database:
+    with open_foreign(place, password_file, settings) as database:
         yield LiveSource(database)
-
-
-def _password(place: str, path: Path | None) -> str:
-    if path is not None:
-        return path.read_text(encoding="utf-8").strip()
-    if sys.stdin.isatty():
-        return str(click.prompt(f"Password for {place}", default="", hide_input=True, err=True))
-    return ""
 
 
 def lines_of(items: ImportItems) -> Iterator[str]:

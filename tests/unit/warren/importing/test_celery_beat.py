@@ -2,10 +2,11 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
@@ -30,7 +31,7 @@ ALL = {
 
 #: A Celery app, as far as it is looked at, that prints when it is imported and when it finds tasks.
 TALKATIVE = """
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 print("loading settings")
 app = SimpleNamespace(
@@ -43,7 +44,7 @@ app = SimpleNamespace(
 """
 
 
-def crontab(**fields: set[int]) -> SimpleNamespace:
+def crontab(**fields: Any) -> SimpleNamespace:
     """What `celery.schedules.crontab` has of its fields."""
     return SimpleNamespace(**ALL | fields)
 
@@ -53,10 +54,15 @@ def read(timezone: str = "UTC", **entry: Any) -> BeatSchedule:
     return read_beat_schedule(_celery(entries, timezone), app="mails", now_ms=NOW_MS)
 
 
-def _celery(entries: Mapping[str, Any], timezone: str = "UTC") -> SimpleNamespace:
+def _celery(
+    entries: Mapping[str, Any],
+    timezone: str = "UTC",
+    task: Mapping[str, Any] = MappingProxyType({}),
+    **conf: Any,
+) -> SimpleNamespace:
     return SimpleNamespace(
-        conf=SimpleNamespace(beat_schedule=entries),
-        tasks={"proj.add": None, "celery.ping": None},
+        conf=SimpleNamespace(beat_schedule=entries, **conf),
+        tasks={"proj.add": SimpleNamespace(**task), "celery.ping": None},
         timezone=timezone,
         loader=SimpleNamespace(import_default_modules=lambda: None),
         finalize=lambda: None,
@@ -153,6 +159,89 @@ def test_what_has_no_effect_here_is_named() -> None:
         "nightly/one: relative has no effect here",
         "nightly/one: unknown and without effect: odd",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "task", "conf", "timeout", "words"),
+    [
+        ({"time_limit": 90}, {"time_limit": 5}, {"task_time_limit": 7}, 90, []),
+        ({}, {"time_limit": 4.5}, {"task_time_limit": 7}, 5, []),
+        ({}, {}, {"task_time_limit": 7}, 7, []),
+        (
+            {"soft_time_limit": 3},
+            {"time_limit": 9},
+            {},
+            9,
+            ["soft_time_limit 3 has no effect here; the timeout is time_limit 9"],
+        ),
+        (
+            {},
+            {"soft_time_limit": 3},
+            {},
+            3,
+            ["the timeout is soft_time_limit 3; the task gets SIGTERM, no exception"],
+        ),
+        ({}, {"rate_limit": "10/m"}, {}, 0, ["rate_limit 10/m has no effect here"]),
+        ({}, {}, {"task_default_rate_limit": 5}, 0, ["rate_limit 5 has no effect here"]),
+        (
+            {},
+            {"retry_backoff": True},
+            {},
+            0,
+            [
+                (
+                    "retry_backoff True has no effect here: the task retries at once; for pauses, "
+                    "give the job retries and retry_delay"
+                )
+            ],
+        ),
+    ],
+)
+def test_limits_of_a_task_become_its_timeout_or_are_named(
+    options: Mapping[str, Any],
+    task: Mapping[str, Any],
+    conf: Mapping[str, Any],
+    timeout: int,
+    words: list[str],
+) -> None:
+    entries = {"one": {"task": "proj.add", "schedule": 60, "options": options}}
+
+    found = read_beat_schedule(_celery(entries, task=task, **conf), app="mails", now_ms=NOW_MS)
+
+    assert [spec.timeout for spec in found.specs] == [timeout]
+    assert found.remarks == [f"one: {line}" for line in words]
+
+
+def test_crontab_with_a_zone_of_its_own_keeps_it() -> None:
+    def now() -> datetime:
+        return datetime(2026, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
+
+    found = read("UTC", schedule=crontab(minute={0}, nowfun=now))
+
+    assert [spec.timezone for spec in found.specs] == ["Asia/Tokyo"]
+
+
+@pytest.mark.parametrize("zone", [None, timezone(timedelta(hours=3)), UTC])
+def test_crontab_whose_own_zone_has_no_name_is_left_out(zone: Any) -> None:
+    now = datetime(2026, 1, 1, tzinfo=zone)
+
+    found = read("UTC", schedule=crontab(minute={0}, nowfun=lambda: now))
+
+    assert found.remarks == ["nightly/one is left out: its nowfun tells no time zone with a name"]
+
+
+def test_schedule_that_is_relative_itself_is_named() -> None:
+    found = read(schedule=SimpleNamespace(run_every=timedelta(seconds=60), relative=True))
+
+    assert found.remarks == ["nightly/one: relative has no effect here"]
+
+
+def test_entries_in_a_database_are_named() -> None:
+    celery = _celery({}, beat_scheduler="django_celery_beat.schedulers:DatabaseScheduler")
+
+    [words] = read_beat_schedule(celery, app="mails", now_ms=NOW_MS).remarks
+
+    assert words.endswith("use `warren import django-celery-beat`")
 
 
 @pytest.mark.parametrize("param", ["x", "[1]", '{"a": 1}', '{"args": 1}', '{"kwargs": []}'])
