@@ -7,7 +7,7 @@ kept, unless the import overwrites. What has not changed at the source is never 
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from sqlalchemy.orm import Session
 
@@ -26,6 +26,8 @@ from warren.sql.imports.origins import APP, JOB, Origin
 from warren.sql.jobs import child_links
 from warren.sql.models import App, Job
 
+#: Fields that both sides write in different ways, or that only one has.
+_NOT_COMPARED = ("app", "children", "enabled")
 #: The highest id that the columns of apps and jobs hold.
 HIGHEST_ID = 2**31 - 1
 
@@ -186,6 +188,8 @@ class Decider:
         if _is_changed_there(item, origin):
             target = stored.fingerprint(origin.target_id, item.spec.app)
             action, words = decide_change(origin, target, overwrite=self.overwrite)
+            if words:
+                words = f"{words}: {', '.join(stored.differing(origin.target_id, item.spec))}"
         return _named(_step(action, item, origin.target_id, words), names)
 
 
@@ -195,6 +199,16 @@ class _StoredJobs:
     def __init__(self, session: Session, job_ids: Sequence[int]) -> None:
         self._jobs = origins.jobs(session, job_ids)
         self._children = child_links.children(session, job_ids)
+
+    def differing(self, job_id: int, spec: JobSpec) -> list[str]:
+        """Return the fields of a job that are others here, or `children`."""
+        ours = job_spec(self._jobs[job_id], spec.app, ())
+        changed = [
+            one.name
+            for one in fields(spec)
+            if one.name not in _NOT_COMPARED and getattr(ours, one.name) != getattr(spec, one.name)
+        ]
+        return changed or ["children"]
 
     def fingerprint(self, job_id: int, app: str) -> str:
         """Return the fingerprint of one of the jobs."""

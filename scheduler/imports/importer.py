@@ -38,6 +38,23 @@ DAY = "day"
 GAP = 1_000_000
 
 
+@dataclass(slots=True)
+class RunCounts:
+    """How many runs were added, are here already, or were left out as another has their id."""
+
+    added: int = 0
+    known: int = 0
+    taken: int = 0
+
+    def note(self, items: Sequence[ImportedRun], known: Mapping[int, int]) -> None:
+        """Count runs, of whose ids some are known here, with when these were due."""
+        for one in items:
+            due_ms = known.get(one.source_id)
+            self.added += due_ms is None
+            self.known += due_ms == one.triggered_ms
+            self.taken += due_ms not in (None, one.triggered_ms)
+
+
 class PastRunImport:
     """Imports days and runs on behalf of one actor."""
 
@@ -68,12 +85,12 @@ class PastRunImport:
 
     def runs(
         self, items: Iterable[ImportedRun], job_ids: Mapping[int, int], app_ids: Mapping[int, int]
-    ) -> tuple[int, int]:
-        """Import runs whose ids are free; return how many, and how many ids were taken.
+    ) -> RunCounts:
+        """Import runs whose ids are free; return what became of them.
 
         `job_ids` and `app_ids` map the source's job ids to the ids here of the job and its app.
         """
-        added = taken = 0
+        counts = RunCounts()
         free = self._context.database.read(origins.jumped_run_ids)
         for chunk in chunks(items):
             rows = [
@@ -82,16 +99,16 @@ class PastRunImport:
                 if any(one.source_id in ids for ids in free)
             ]
 
-            def unit(session: Session, rows: list[dict[str, object]] = rows) -> int:
-                ids = [int(str(row["id"])) for row in rows]
-                known = origins.known_run_ids(session, ids)
+            def unit(session: Session, rows: list[dict[str, object]] = rows) -> dict[int, int]:
+                known = origins.known_runs(session, [int(str(row["id"])) for row in rows])
                 origins.add_runs(session, [row for row in rows if row["id"] not in known])
-                return len(known)
+                return known
 
             known = self._context.write(Right.ADMINISTER, unit)
-            added += len(rows) - known
-            taken += len(chunk) - len(rows) + known
-        return added, taken
+            counts.note(chunk, known)
+            counts.added -= len(chunk) - len(rows)
+            counts.taken += len(chunk) - len(rows)
+        return counts
 
 
 def _row(item: ImportedRun, job_id: int, app_id: int) -> dict[str, object]:
@@ -216,20 +233,19 @@ class Importer:
         """Stop all imported jobs here, so that the source can run them again; return them."""
         return GiveBack(self._context, self._options.source).stop(is_preview=is_preview)
 
-    def preview_runs(self, items: Iterable[ImportedRun]) -> tuple[int, int]:
-        """Return how many of these runs are not here yet, and how many of their ids are."""
-        new = taken = 0
+    def preview_runs(self, items: Iterable[ImportedRun]) -> RunCounts:
+        """Return what would become of these runs."""
+        counts = RunCounts()
         for chunk in chunks(items):
             ids = [one.source_id for one in chunk]
-            known = self._context.database.read(partial(origins.known_run_ids, run_ids=ids))
-            new += len(ids) - len(known)
-            taken += len(known)
-        return new, taken
+            known = self._context.database.read(partial(origins.known_runs, run_ids=ids))
+            counts.note(chunk, known)
+        return counts
 
-    def write_runs(self, items: Iterable[ImportedRun]) -> tuple[int, int]:
+    def write_runs(self, items: Iterable[ImportedRun]) -> RunCounts:
         """Import the runs of imported jobs, and skip those of others.
 
-        Returns how many were added, and how many were not because their ids were taken.
+        Return what became of them.
         """
         job_ids = self.targets(JOB)
         jobs = self._context.database.read(lambda session: origins.jobs(session, job_ids.values()))

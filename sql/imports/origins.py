@@ -85,9 +85,10 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
             report.update_time = at
 
 
-def known_run_ids(session: Session, run_ids: Sequence[int]) -> set[int]:
-    """Return those of up to a few hundred ids that runs have."""
-    return set(session.execute(select(Run.id).where(Run.id.in_(run_ids))).scalars())
+def known_runs(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
+    """Return when the runs were due that have one of up to a few hundred ids, by id."""
+    wanted = select(Run.id, Run.scheduled_at).where(Run.id.in_(run_ids))
+    return {row.id: row.scheduled_at for row in session.execute(wanted)}
 
 
 def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -107,13 +107,16 @@ def xxl_job(settings: Settings, **options: Any) -> None:
 @click.option(
     "--timezone", default="", metavar="ZONE", help="Time zone of the machine that ran it."
 )
-def crontab(path: Path, app: str, timezone: str) -> None:
+@click.option(
+    "--system", "is_system", is_flag=True, help="Its lines have a user, as in /etc/crontab."
+)
+def crontab(path: Path, app: str, timezone: str, is_system: bool) -> None:
     """Print a crontab as a job file, with a shell script for each line. FILE - is standard input.
 
     The jobs arrive stopped, and their app stays as it is. Lines that cannot become jobs are listed
     on standard error.
     """
-    print_crontab(path, app=app, timezone=timezone)
+    print_crontab(path, app=app, timezone=timezone, is_system=is_system)
 
 
 @import_group.command(

@@ -6,13 +6,16 @@ when either matches. So such a line becomes two jobs.
 Sets of values as fields of a cron expression.
 """
 
+import pwd
 import re
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import CronSchedule
+from warren.sql.instants import moment
 from warren.views.terminal import warn
 
 #: Why a cron line has no equivalent: a cron expression has only one of the two fields.
@@ -77,6 +81,10 @@ _FIELDS: Sequence[tuple[str, int, int, Sequence[str]]] = (
 )
 _PART = re.compile(r"(\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/([0-9]{1,2}))?")
 _NAME_LENGTH = 60
+_WAIT = "wait"
+#: A command that the shell does not wait for: at the end, and anywhere.
+_ENDS_IN_BACKGROUND = re.compile(r"(?<![&>|\\])&\s*$")
+_BACKGROUND = re.compile(r"(?<=[\s)])&(?=[\s;)]|$)", re.MULTILINE)
 #: Shells whose commands bash runs too.
 _SHELLS = ("sh", "bash", "dash")
 
@@ -93,24 +101,30 @@ class Crontab:
 class _Environment:
     """The settings made by earlier lines; `timezone` "" = the scheduler's, None = it is invalid."""
 
+    has_users: bool = False
+    users: set[str] = field(default_factory=set)
     variables: dict[str, str] = field(default_factory=dict)
     timezone: str | None = ""
     emails: tuple[str, ...] = ()
 
 
-def print_crontab(path: Path, *, app: str, timezone: str) -> None:
+def print_crontab(path: Path, *, app: str, timezone: str, is_system: bool = False) -> None:
     """Print a crontab as a job file, and remarks on standard error."""
     with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
         text = _decoded(read_whole(file, str(path)), str(path))
     now_ms = time.time_ns() // 1_000_000
-    crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms)
+    crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms, is_system=is_system)
     print(jobs_of_app(app, crontab.specs), end="")
     for words in crontab.remarks:
         warn(words)
 
 
-def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
-    """Return the jobs of a crontab without a user column; `timezone` "" = the scheduler's.
+def read_crontab(
+    text: str, *, app: str, timezone: str, now_ms: int, is_system: bool = False
+) -> Crontab:
+    """Return the jobs of a crontab; `timezone` "" = the scheduler's.
+
+    That of the system has a column for the user.
 
     Raises:
         Problem: the app's name or the zone is invalid.
@@ -119,7 +133,8 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
     check_app_name(app)
     if timezone:
         load_zone(timezone)
-    crontab, environment = Crontab(), _Environment(timezone=timezone)
+    crontab, environment = Crontab(), _Environment(timezone=timezone, has_users=is_system)
+    at_night: list[int] = []
     taken: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -133,6 +148,9 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
             for spec in made:
                 _check(spec, now_ms)
             crontab.specs += made
+            crontab.remarks += [f"line {number}: {words}" for words in _doubts(made[0])]
+            if _is_at_night(made[0], now_ms):
+                at_night.append(number)
             if len(made) > 1:
                 crontab.remarks.append(
                     f"line {number} is two jobs, {made[0].name!r} and {made[1].name!r}: "
@@ -140,7 +158,46 @@ def read_crontab(text: str, *, app: str, timezone: str, now_ms: int) -> Crontab:
                 )
         except (ValueError, Problem) as problem:
             crontab.remarks.append(f"line {number} is left out: {problem}: {line.strip()[:100]}")
+    crontab.remarks += _remarks(environment.users, at_night)
     return crontab
+
+
+def _remarks(users: Collection[str], at_night: Sequence[int]) -> Iterator[str]:
+    """Yield what is to be said of the crontab as a whole."""
+    if users:
+        yield (
+            f"the executor's user runs them, not those of the crontab: {', '.join(sorted(users))}"
+        )
+    if at_night:
+        yield (
+            f"due from 00:00 to 03:59, when clocks change: line {', '.join(map(str, at_night))}; "
+            "cron runs them once on such a day, here they may run at another time, twice or not "
+            "at all: choose another hour if that matters"
+        )
+
+
+def _doubts(spec: JobSpec) -> Iterator[str]:
+    """Yield what a job may do otherwise than under cron."""
+    script = spec.script_source.rstrip()
+    if script.endswith(f"&\n{_WAIT}"):
+        yield "its command ends in &, so its job waits for it: a run ends with all its processes"
+    elif _BACKGROUND.search(script):
+        yield "it starts something with &, which ends with the run unless the command waits for it"
+
+
+def _is_at_night(spec: JobSpec, now_ms: int) -> bool:
+    """Whether a job is due in the hours in which clocks are changed in its zone."""
+    if not spec.timezone:
+        return False
+    year = moment(now_ms).year
+    zone = load_zone(spec.timezone)
+    offsets = {datetime(year, month, 1, tzinfo=zone).utcoffset() for month in range(1, 13)}
+    hours = _hours(spec.schedule_value.split()[2])
+    return len(offsets) > 1 and len(hours) < 24 and bool(hours & {0, 1, 2, 3})  # noqa: PLR2004
+
+
+def _hours(listed_hours: str) -> set[int]:
+    return _values(listed_hours, "hour", 0, 23, ())
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -172,6 +229,14 @@ def _assign(name: str, value: str, environment: _Environment) -> None:
 
 def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> Iterator[JobSpec]:
     when, command = _split(line)
+    if environment.has_users:
+        user, command = [*command.split(None, 1), "", ""][:2]
+        environment.users |= {user} if command else set()
+    elif command.split(None, 1)[:1] and _is_user(command):
+        raise ValueError(
+            f"its command begins with the user {command.split()[0]}: of a system crontab? "
+            "use --system"
+        )
     if not command:
         raise ValueError("it has no command")
     if environment.timezone is None:
@@ -282,6 +347,8 @@ def _script(command: str, variables: dict[str, str]) -> str:
     parts = re.split(r"(?<!\\)%", command)
     run, *fed = (part.replace(r"\%", "%") for part in parts)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    if _ENDS_IN_BACKGROUND.search(run):
+        run = f"{run.rstrip()}\n{_WAIT}"
     lines.append('cd "$HOME"' if "HOME" in variables else "cd ~")
     if fed:
         end = "END_OF_INPUT"
@@ -289,6 +356,18 @@ def _script(command: str, variables: dict[str, str]) -> str:
             end += "_"
         lines += [f"exec <<'{end}'", *fed, end]
     return "\n".join([*lines, run, ""])
+
+
+def _is_user(command: str) -> bool:
+    """Whether a command begins with the name of a user instead of a program."""
+    user, program = [*command.split(None, 2), "", ""][:2]
+    if not program or shutil.which(user):
+        return False
+    try:
+        pwd.getpwnam(user)
+    except (KeyError, ValueError):
+        return False
+    return user == "root" or shutil.which(program) is not None
 
 
 def _free_name(command: str, taken: set[str]) -> str:

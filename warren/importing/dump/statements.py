@@ -17,6 +17,8 @@ _NO_COLUMNS = (
     b"FOREIGN",
     b"PERIOD",
 )
+#: Functions, written with or without parentheses.
+_NOW = (b"NOW", b"CURRENT_TIMESTAMP", b"SYSDATE", b"LOCALTIME", b"LOCALTIMESTAMP")
 _CHARSETS = (b"UTF8", b"UTF8MB3", b"UTF8MB4", b"BINARY")
 
 
@@ -53,6 +55,8 @@ class Statements:
         self._wanted = set(wanted)
         self._columns: dict[str, tuple[str, ...]] = {}
         self._database = ""
+        #: The character set that the dump was written in; empty if it does not tell.
+        self.charset = ""
 
     def __iter__(self) -> Iterator[TableMade | RowInserted]:
         """Yield tables and rows in the order of the dump.
@@ -78,6 +82,7 @@ class Statements:
         token = self._tokens.needed()
         if token.is_word(b"NAMES"):
             charset = self._tokens.needed()
+            self.charset = charset.text.lower()
             if charset.value.upper() not in _CHARSETS:
                 words = f"expected a dump in UTF-8, got: {charset.text}"
                 raise self._tokens.fault(words, charset.at)
@@ -162,7 +167,10 @@ class Statements:
         parts: list[Token] = []
         while True:
             token = self._tokens.needed()
-            if token.is_sign(b",") or token.is_sign(b")"):
+            if token.is_sign(b"(") and parts and parts[-1].is_word(*_NOW):
+                while not token.is_sign(b")"):
+                    token = self._tokens.needed()
+            elif token.is_sign(b",") or token.is_sign(b")"):
                 yield self._value(parts)
                 parts = []
                 if token.is_sign(b")"):
@@ -172,7 +180,7 @@ class Statements:
 
     def _value(self, parts: list[Token]) -> str | None:
         """Return a value; it may follow a character set, as in `_binary 'x'`."""
-        if len(parts) == 1 and parts[0].is_word(b"NULL"):
+        if len(parts) == 1 and parts[0].is_word(b"NULL", *_NOW):  # nobody knows when that was
             return None
         return "".join(
             self._decoded(part)

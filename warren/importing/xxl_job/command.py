@@ -153,6 +153,8 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
             cut_over.check()
         if datetimes.key != zone.key:
             items.findings[:0] = [_about_datetimes(datetimes)]
+        if isinstance(source, DumpSource) and source.is_narrow:
+            items.findings[:0] = [_NARROW]
         if options.as_file:
             _print_file(items)
             return
@@ -202,6 +204,17 @@ def _give_back(settings: Settings, options: XxlJobImportOptions) -> None:
     print_outcomes(stopped, as_json=options.as_json, is_preview=options.dry_run)
 
 
+_NARROW = Finding(
+    verdict=Verdict.DIFFERS,
+    table=INFO,
+    id=0,
+    column="name",
+    value="utf8mb3",
+    words="in a dump of this character set, emoji and rare characters of all texts are ?; "
+    "use mysqldump --default-character-set=utf8mb4",
+)
+
+
 def _about_datetimes(zone: ZoneInfo) -> Finding:
     return Finding(
         verdict=Verdict.DIFFERS,
@@ -237,11 +250,12 @@ def _import(
         reader = RunReader(datetimes, options.runs, now_ms, {job.source_id for job in items.jobs})
         found = reader.read(source)
         bring_in = importer.preview_runs if options.dry_run else importer.write_runs
-        added, taken = bring_in(found)
+        counts = bring_in(found)
         print_runs(
             {
-                "runs": added,
-                "id taken": taken,
+                "runs": counts.added,
+                "already imported": counts.known,
+                "id taken": counts.taken,
                 "not over": reader.unfinished,
                 "of other jobs": reader.foreign,
             },

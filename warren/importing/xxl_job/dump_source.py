@@ -42,6 +42,7 @@ class DumpSource:
         self._columns: dict[str, list[str]] = {}
         self._rows: dict[str, list[Values]] = {table: [] for table in READ_WHOLE}
         self._highest_run_id = 0
+        self._charset = ""
         _check_whole(self._data, str(path))
         self._read()
 
@@ -87,12 +88,19 @@ class DumpSource:
             if isinstance(found, RowInserted):
                 yield found.values
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it was written in MySQL's old utf8, in which some characters became `?`."""
+        return self._charset in ("utf8", "utf8mb3")
+
     def _read(self) -> None:
-        for found in Statements(self._data, self.name, READ_WHOLE):
+        statements = Statements(self._data, self.name, READ_WHOLE)
+        for found in statements:
             if isinstance(found, RowInserted):
                 self._rows[found.table].append(found.values)
             else:
                 self._add_table(found)
+        self._charset = statements.charset
         if not self._highest_run_id and LOG in self._columns:
             ids = (int(row["id"] or 0) for row in self._runs())
             self._highest_run_id = max(ids, default=0)

@@ -85,7 +85,7 @@ def _versions(
 
 _COLUMNS = {
     "schedule": "schedule_conf",
-    "schedule/timezone": "schedule_conf",
+    "schedule/timezone": "schedule_timezone",
     "handler": "executor_handler",
     "param": "executor_param",
     "name": "name",
@@ -153,7 +153,9 @@ def read_job(
         author=_line(found, "author", "author"),
         schedule_kind=kind,
         schedule_value=value,
-        timezone=str(reading.zone) if kind == CronSchedule.kind else "",
+        timezone=(row.line("schedule_timezone") or str(reading.zone))
+        if kind == CronSchedule.kind
+        else "",
         handler="" if glue.language else _line(found, "handler", "executor_handler"),
         script_language=glue.language,
         script_source=glue.source,

@@ -59,7 +59,7 @@ def check_zone(items: ImportItems, zone: ZoneInfo) -> None:
         CommandError: the zone is wrong.
 
     """
-    told = [job for job in items.jobs if _tells(job)][:_LOOKED_AT]
+    told = [job for job in items.jobs if _tells(job, zone)][:_LOOKED_AT]
     wrong = [job for job in told if not _fits(job, str(zone))]
     if not wrong:
         return
@@ -84,7 +84,9 @@ def check_zone(items: ImportItems, zone: ZoneInfo) -> None:
     ]
 
 
-def _tells(job: ImportedJob) -> bool:
+def _tells(job: ImportedJob, zone: ZoneInfo) -> bool:
+    if job.spec.timezone not in ("", str(zone)):
+        return False  # a fork gives it a zone of its own
     has_cron = job.spec.schedule_kind == CronSchedule.kind and not job.stop_reasons
     return job.is_running and has_cron and job.next_tick_ms > 0
 

@@ -20,6 +20,8 @@ from warren.sql.run_status import RunStatus
 #: By how much the clocks of two servers may differ.
 _AHEAD_MS = 300_000
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+#: The tags that XXL-JOB itself writes.
+_OWN_TAG = re.compile(r"<br\s*/?>|</?span\b[^<>]{0,200}>", re.IGNORECASE)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
@@ -80,7 +82,7 @@ class RunReader:
             triggered_ms=triggered_ms,
             finished_ms=max(triggered_ms, epoch_ms(ended) if ended else triggered_ms),
             trigger_message=plain(row.text("trigger_msg")),
-            message=cut_message(row.text("handle_msg")),
+            message=_message(row.text("handle_msg")),
         )
 
 
@@ -92,7 +94,12 @@ def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
         return RunStatus.TIMED_OUT
     if handle_code:
         return RunStatus.FAILED
-    return None if trigger_code in (0, OK) else RunStatus.REFUSED
+    return None if trigger_code in (0, OK) else RunStatus.UNDELIVERED
+
+
+def _message(text: str) -> str:
+    """Return a result as plain text, if it is one that XXL-JOB has marked up."""
+    return plain(text) if _OWN_TAG.search(text) else cut_message(text)
 
 
 def plain(marked: str) -> str:

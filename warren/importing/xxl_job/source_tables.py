@@ -53,6 +53,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "job_cron": _M,
         "schedule_type": _M,
         "schedule_conf": _M,
+        "schedule_timezone": _M,  # of a fork
         "misfire_strategy": _M,
         "executor_route_strategy": _M,
         "executor_handler": _M,
@@ -119,7 +120,13 @@ OLD_NAMES = {(GROUP, "title"): "name", (INFO, "job_desc"): "name"}
 #: Columns that not every version has; all others are required.
 OPTIONAL = {
     GROUP: {"access_token", "update_time"},
-    INFO: {"job_cron", "schedule_type", "schedule_conf", "misfire_strategy"},
+    INFO: {
+        "job_cron",
+        "schedule_type",
+        "schedule_conf",
+        "schedule_timezone",
+        "misfire_strategy",
+    },
     USER: {"token"},
     REPORT: {"update_time"},
 }

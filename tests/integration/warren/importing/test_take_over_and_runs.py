@@ -207,7 +207,13 @@ class TestRuns:
         ids = [
             self.log(case, 5 * hour),
             self.log(case, 4 * hour, handle_code=502, executor_sharding_param="1/3"),
-            self.log(case, 4 * hour, handle_code=500, executor_sharding_param="2/3"),
+            self.log(
+                case,
+                4 * hour,
+                handle_code=500,
+                executor_sharding_param="2/3",
+                handle_msg="stopped:<br>a &lt; b",
+            ),
             self.log(case, 3 * hour, trigger_code=500, handle_code=0, handle_time=None),
         ]
         self.log(case, hour, handle_code=0, handle_time=None)
@@ -218,9 +224,10 @@ class TestRuns:
         assert "runs: 4 imported; left out: 1 not over, 1 of other jobs" in said
         found = self.runs(case)
         assert [run.id for run in found] == ids
-        assert [run.status for run in found] == ["SUCCEEDED", "TIMED_OUT", "FAILED", "REFUSED"]
+        assert [run.status for run in found] == ["SUCCEEDED", "TIMED_OUT", "FAILED", "UNDELIVERED"]
         first = found[0]
         assert (first.kind, first.job_id, first.message) == ("MANUAL", 1, "fine")
+        assert [run.message for run in found[:3]] == ["fine", "fine", "stopped:\na < b"]
         assert first.trigger_message == "Trigger: Cron\na < b"
         assert first.finished_at - first.scheduled_at == 9_000
         assert audit(case.rows.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound
@@ -280,7 +287,7 @@ class TestRuns:
 
         said = case.run("--runs", "3")
 
-        assert "runs: 0 imported; left out: 1 id taken" in said
+        assert "runs: 0 imported; left out: 1 already imported" in said
         assert len(self.runs(case)) == 1
 
     def test_dry_run_counts_them(self, case: ImportCase) -> None:
@@ -295,4 +302,4 @@ class TestRuns:
         case.run("--runs", "3")
         said = case.run("--runs", "3", "--dry-run")
 
-        assert "runs: 0 would be imported; left out: 1 id taken" in said
+        assert "runs: 0 would be imported; left out: 1 already imported" in said

@@ -294,6 +294,8 @@ class TestEdits:
         self.edit_there(imported, 3, executor_timeout=11)
         self.edit_here(imported, 3, timeout=99)
 
+        said = imported.run("--dry-run")
+        assert "job-3: it was changed on both sides; the version here is kept: timeout\n" in said
         assert imported.outcomes()["job shop-jobs/job-3"] == "conflict"
         assert imported.job(3).timeout == 99
         assert imported.outcomes("--overwrite")["job shop-jobs/job-3"] == "update"

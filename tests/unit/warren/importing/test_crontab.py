@@ -214,3 +214,50 @@ def test_printed_job_file_is_one(tmp_path: Path) -> None:
     specs = list(read_job_file(tmp_path / "jobs.yaml", now_ms=NOW_MS).specs)
     assert specs == read((tmp_path / "crontab").read_text()).specs
     assert "one\n  two: x\n" in specs[0].script_source
+
+
+def test_command_in_the_background_is_waited_for() -> None:
+    crontab = read("5 4 * * * backup &\n5 4 * * * make && a & b\n5 4 * * * (a &); b && c 2>&1")
+
+    assert [spec.script_source.splitlines()[1:] for spec in crontab.specs] == [
+        ["backup &", "wait"],
+        ["make && a & b"],
+        ["(a &); b && c 2>&1"],
+    ]
+    ends = "it starts something with &, which ends with the run unless the command waits for it"
+    assert crontab.remarks == [
+        "line 1: its command ends in &, so its job waits for it: a run ends with all its processes",
+        f"line 2: {ends}",
+        f"line 3: {ends}",
+    ]
+    assert read("5 4 * * * curl 'http://a/?b=1&c=2' && d 2>&1").remarks == []
+
+
+def test_system_crontab_has_users() -> None:
+    text = "5 4 * * * root run-parts /etc/cron.daily\n@daily www-data true\n1 2 * * * root"
+
+    crontab = read_crontab(text, app="nightly", timezone="", now_ms=NOW_MS, is_system=True)
+
+    assert [spec.script_source for spec in crontab.specs] == [
+        "cd ~\nrun-parts /etc/cron.daily\n",
+        "cd ~\ntrue\n",
+    ]
+    assert crontab.remarks == [
+        "line 3 is left out: it has no command: 1 2 * * * root",
+        "the executor's user runs them, not those of the crontab: root, www-data",
+    ]
+
+
+def test_system_crontab_is_noticed() -> None:
+    [words] = read("5 4 * * * root run-parts /etc/cron.daily").remarks
+
+    assert words.startswith("line 1 is left out: its command begins with the user root: of a ")
+    assert read("5 4 * * * root").remarks == []
+
+
+def test_hours_in_which_clocks_change_are_told_where_they_do() -> None:
+    text = "30 2 * * * a\n30 4 * * * b\n* * * * * c\n0 */3 * * * d"
+
+    assert read(text, timezone="Asia/Shanghai").remarks == []
+    [words] = read(text, timezone="Europe/Berlin").remarks
+    assert words.startswith("due from 00:00 to 03:59, when clocks change: line 1, 4; cron runs ")

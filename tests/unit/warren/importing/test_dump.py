@@ -162,3 +162,21 @@ def test_what_cannot_be_read_is_named(text: str, words: str) -> None:
         read(text)
 
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("now", ["now()", "NOW(6)", "CURRENT_TIMESTAMP", "current_timestamp()"])
+def test_a_time_that_the_server_would_choose_is_none(now: str) -> None:
+    assert rows(f"{TABLE}INSERT INTO jobs VALUES (1,{now},0),(2,'now()',0);") == [
+        ("1", None, "0"),
+        ("2", "now()", "0"),
+    ]
+
+
+@pytest.mark.parametrize(("charset", "is_narrow"), [("utf8mb4", False), ("utf8mb3", True)])
+def test_a_dump_in_which_characters_may_be_lost_tells_it(
+    tmp_path: Path, charset: str, is_narrow: bool
+) -> None:
+    path = tmp_path / "dump.sql"
+    path.write_text(f"/*!40101 SET NAMES {charset} */;\n{WHOLE}")
+
+    assert DumpSource(path).is_narrow is is_narrow

@@ -20,7 +20,7 @@ def items(*next_ticks: int) -> ImportItems:
         handler="h",
         schedule_kind="CRON",
         schedule_value="0 0 2 * * ?",
-        timezone="UTC",
+        timezone="",
     )
     jobs = [
         ImportedJob(source_id=number, spec=spec, is_running=True, next_tick_ms=at_ms)
