@@ -5,7 +5,7 @@ msgspec alone stops at the first problem and ignores unknown fields.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, Union, get_args
 
 import msgspec
 from werkzeug.datastructures import MultiDict
@@ -111,6 +111,9 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
 
 
 def _parameter_value(kind: Any, texts: list[str]) -> Any:
+    kinds = [one for one in get_args(kind) if one is not type(None)]
+    if len(kinds) < len(get_args(kind)):  # a parameter that is left out is None, a text never is
+        kind = Union[tuple(kinds)]  # noqa: UP007 - of kinds that are known only here
     if "list" in str(kind):
         parts = [part for text in texts for part in text.split(",") if part]
         return msgspec.convert(parts, kind, strict=False)

@@ -53,8 +53,17 @@ def _json(name: str, kind: Any) -> Any:
 #: Raised with every change that programs see; within v1 nothing is ever removed.
 API_VERSION = "1.0.0"
 _REF = "#/components/schemas/{name}"
+_USED = re.compile(r"#/components/schemas/(\w+)")
 _NAME = re.compile(r"<(?:(\w+):)?(\w+)>")
-_ID = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
+_ID = {"type": "integer", "format": "int64", "minimum": 0, "maximum": 2**53 - 1}
+#: Generators take integers without a format for 32 bits, in which ids and milliseconds do not fit.
+_FORMATS = {"integer": "int64", "number": "double"}
+#: Problems that programs have to expect, besides the general one.
+_PROBLEMS = {
+    422: "the query or the body is invalid, or a rule forbids it; every problem is listed",
+    428: "the header `If-Match` or `If-None-Match` is missing",
+    429: "too many requests; `Retry-After` tells when to try again",
+}
 _TEXT = {"type": "string", "minLength": 1}
 _ABOUT = """\
 Warren for programs. Each call needs a token: `Authorization: Bearer wrn_…`, created by
@@ -70,6 +79,10 @@ def document(views: Sequence[Mounted]) -> dict[str, Any]:
     for one in views:
         path = BASE + _NAME.sub(r"{\2}", one.endpoint.rule)
         paths.setdefault(path, {})[one.endpoint.method.lower()] = _operation(one, schemas)
+    # Answers may get more fields within v1, so what they share with bodies stays open.
+    answered = _within([one.endpoint.answer for one in views], schemas)
+    for name in _within([one.endpoint.body for one in views], schemas) - answered:
+        schemas[name]["additionalProperties"] = False
     queries = {one.endpoint.query.__name__ for one in views if one.endpoint.query is not None}
     shown = {name: schema for name, schema in sorted(schemas.items()) if name not in queries}
     return {
@@ -97,7 +110,30 @@ def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
         if "description" in schema:
             # A docstring, indented as in the source; Python 3.13 has removed the indentation.
             schema["description"] = inspect.cleandoc(schema["description"])
+        _tell_formats(schema)
     return schemas
+
+
+def _tell_formats(schema: Any) -> None:
+    """Give each number within a schema its format."""
+    parts = schema.values() if isinstance(schema, dict) else schema
+    if isinstance(schema, dict) and (known := _FORMATS.get(str(schema.get("type")))):
+        schema["format"] = known
+    for part in parts:
+        if isinstance(part, dict | list):
+            _tell_formats(part)
+
+
+def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
+    """Return the names of these types, as far as they are named, and of all objects in them."""
+    found: set[str] = set()
+    wanted = [name for kind in kinds if (name := getattr(kind, "__name__", "")) in schemas]
+    while wanted:
+        name = wanted.pop()
+        if name not in found and schemas[name].get("type") == "object":
+            found.add(name)
+            wanted += _USED.findall(str(schemas[name]))
+    return found
 
 
 def _types(views: Iterable[Mounted]) -> Iterator[Any]:
@@ -169,8 +205,19 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
         is_empty = status == 304  # noqa: PLR2004 - not modified
         found[str(status)] = {"description": words} if is_empty else _success(endpoint, words)
     problem = {"schema": {"$ref": _REF.format(name=ProblemBody.__name__)}}
+    for status in _problems(endpoint):
+        found[str(status)] = {"description": _PROBLEMS[status], "content": {MEDIA: problem}}
     found["default"] = {"description": "a problem", "content": {MEDIA: problem}}
     return dict(sorted(found.items()))
+
+
+def _problems(endpoint: Endpoint) -> Iterator[int]:
+    if endpoint.query is not None or endpoint.body is not None or endpoint.method != "GET":
+        yield 422
+    if "If-Match" in endpoint.headers:
+        yield 428
+    if endpoint.access is not OpenAccess.ANYONE:
+        yield 429
 
 
 def _success(endpoint: Endpoint, words: str) -> dict[str, Any]:

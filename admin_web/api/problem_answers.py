@@ -102,6 +102,10 @@ class ProblemAnswers:
             for name, value in error.get_headers()
             if name.lower() in {"allow", "retry-after"}
         }
+        if error.code == HTTPStatus.METHOD_NOT_ALLOWED and "Allow" in headers:
+            headers["Allow"] = ", ".join(sorted({*headers["Allow"].split(", "), "OPTIONS"}))
+            if request.method == "OPTIONS":
+                return Response(status=HTTPStatus.NO_CONTENT, headers=headers)
         return problem(error.code, error.description or "", headers=headers)
 
     def refusal(self, error: Refusal) -> Response:

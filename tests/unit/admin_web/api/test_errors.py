@@ -203,7 +203,18 @@ class TestRequests:
         answer = admin.call("DELETE", "/jobs")
 
         problem_of(answer, 405)
-        assert "GET" in answer.headers["Allow"]
+        assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
+
+    def test_methods_of_a_path_are_told(self, admin: Program) -> None:
+        answer = admin.call("OPTIONS", "/jobs/demo/nightly")
+
+        assert (answer.status_code, answer.data) == (204, b"")
+        assert answer.headers["Allow"] == "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
+        problem_of(admin.call("OPTIONS", "/nothing"), 404)
+
+    def test_a_text_of_null_is_no_value_that_is_missing(self, admin: Program) -> None:
+        problem_of(admin.get("/jobs?enabled=null"), 422)
+        assert admin.get("/jobs?q=null").status_code == 200
 
     def test_very_many_parameters_are_refused(self, admin: Program) -> None:
         problem_of(admin.get("/jobs?" + "&".join(f"a{n}=1" for n in range(200))), 400)

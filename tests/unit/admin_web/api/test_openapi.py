@@ -66,6 +66,51 @@ def test_every_reference_leads_somewhere() -> None:
     assert wanted <= set(schemas)
 
 
+def test_every_number_has_a_format_in_which_ids_and_milliseconds_fit() -> None:
+    def bare(part: Any) -> list[Any]:
+        if isinstance(part, list):
+            return [found for one in part for found in bare(one)]
+        if not isinstance(part, dict):
+            return []
+        own = [part] if part.get("type") in ("integer", "number") and "format" not in part else []
+        return own + [found for one in part.values() for found in bare(one)]
+
+    assert bare(COMMITTED) == []
+    assert COMMITTED["components"]["schemas"]["Run"]["properties"]["id"]["format"] == "int64"
+
+
+def test_bodies_say_that_they_have_no_other_fields() -> None:
+    schemas = COMMITTED["components"]["schemas"]
+    bodies = {
+        schema["$ref"].rpartition("/")[2]
+        for operations in COMMITTED["paths"].values()
+        for operation in operations.values()
+        for content in operation.get("requestBody", {}).get("content", {}).values()
+        if "$ref" in (schema := content["schema"])
+    }
+
+    assert [name for name in bodies if schemas[name].get("additionalProperties") is not False] == []
+    assert "additionalProperties" not in schemas["Run"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "statuses"),
+    [
+        ("get", "/api/v1/whoami", {"429"}),
+        ("get", "/api/v1/jobs", {"422", "429"}),
+        ("put", "/api/v1/jobs/{app}/{name}", {"422", "428", "429"}),
+        ("delete", "/api/v1/jobs/{app}/{name}", {"422", "428", "429"}),
+        ("get", "/api/v1/openapi.json", set()),
+    ],
+)
+def test_problems_that_programs_have_to_expect_are_described(
+    method: str, path: str, statuses: set[str]
+) -> None:
+    described = COMMITTED["paths"][path][method]["responses"].keys()
+
+    assert {status for status in described if status[0] == "4"} == statuses
+
+
 def test_nothing_that_was_promised_is_gone_or_newly_needed() -> None:
     assert broken_promises(PROMISED, COMMITTED) == []
 
