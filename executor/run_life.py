@@ -5,9 +5,16 @@
                │  └────────reached by a process──────────^   │
                └──────────────not begun after all────────────┘
 
-`lanes/active_runs.py` keeps the state of each run and does what the table says.
+`LIFE` is what every run goes through; `lanes/active_runs.py` keeps its state and does what the
+table says. While it is RUNNING or STOPPING there, it has a slot. What it goes through in a slot of
+job processes is `SLOT_LIFE`, kept by `processes/slot_runs.py`:
 
-Pure. What is not in the table cannot happen.
+    QUEUED ──process──> RUNNING ──answered, process is clean──────────> GONE
+                        ^    ├──answered, process ends──> ANSWERED ──exited──^
+    AHEAD ──reached─────┘    └──stop──> STOPPING ──exited────────────────────^
+
+Pure. What is not in a table cannot happen, except that nothing happens any more to a run that has
+left its slot.
 """
 
 from collections.abc import Mapping
@@ -123,4 +130,144 @@ LIFE: Mapping[Phase, Mapping[Event, tuple[Phase, tuple[Do, ...]]]] = {
         Event.ENDED: (Phase.GONE, (Do.LEAVE_LANE, Do.REPORT_END)),
     },
     Phase.GONE: {},
+}
+
+
+class SlotPhase(Enum):
+    """How far a run has come in a slot."""
+
+    #: It waits for a process to exit, so that there is room for its own.
+    QUEUED = auto()
+    #: Handed to a process behind other runs. It has no slot yet, and waits in its lane.
+    AHEAD = auto()
+    #: Its process has it, as far as is known.
+    RUNNING = auto()
+    #: It has answered, and its process has to exit first.
+    ANSWERED = auto()
+    #: Told to stop; its process has to exit.
+    STOPPING = auto()
+    #: It gets no process, and ends in the next round of the loop.
+    ENDING = auto()
+    GONE = auto()
+
+
+class SlotEvent(Enum):
+    """What happens to a run in a slot."""
+
+    #: A new process was asked for.
+    GIVEN_NEW = auto()
+    #: An idle process has got it.
+    GIVEN_IDLE = auto()
+    #: That process has got it too, to go on with.
+    HANDED_AHEAD = auto()
+    #: There is no room for a process.
+    CROWDED = auto()
+    #: It gets none.
+    UNPLACED = auto()
+    #: The new process exists.
+    FORKED = auto()
+    #: Its process has answered the run before it.
+    REACHED = auto()
+    #: Its process has not begun it and will not.
+    NOT_BEGUN = auto()
+    #: It has answered, and its process is clean and idle.
+    ANSWERED = auto()
+    #: It has answered, and its process has gone on with the next run.
+    WENT_ON = auto()
+    #: It has answered, and its process exits.
+    ANSWERED_LAST = auto()
+    #: It has answered although its process was told to exit.
+    ANSWERED_LATE = auto()
+    #: A kill, a timeout, the end of the executor, misuse of the channel.
+    STOP = auto()
+    #: Its process has exited.
+    EXITED = auto()
+    #: The same, before it had begun the run.
+    EXITED_IDLE = auto()
+    #: Its process could not be forked for lack of room.
+    NO_ROOM = auto()
+    #: It ends without a process.
+    OVER = auto()
+
+
+class InSlot(Enum):
+    """What `SlotRuns` does about it, in the method of this name."""
+
+    START_TIMER = auto()
+    TELL_STARTED = auto()
+    TELL_STARTED_SOON = auto()
+    TAKE_SLOT = auto()
+    FORGET = auto()
+    GIVE_BACK = auto()
+    REST_PROCESS = auto()
+    REACH_NEXT = auto()
+    TELL_REACHED = auto()
+    AWAIT_EXIT = auto()
+    ASK_TO_EXIT = auto()
+    END_PROCESS = auto()
+    LEAVE_QUEUE = auto()
+    AWAIT_ROOM = auto()
+    PLACE_AGAIN = auto()
+    END_SOON = auto()
+    REPORT_END = auto()
+
+
+_GO_ON = (InSlot.REACH_NEXT, InSlot.REPORT_END, InSlot.TELL_REACHED)
+
+SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[InSlot, ...]]]] = {
+    SlotPhase.QUEUED: {
+        SlotEvent.GIVEN_NEW: (SlotPhase.RUNNING, (InSlot.START_TIMER,)),
+        SlotEvent.GIVEN_IDLE: (
+            SlotPhase.RUNNING,
+            (InSlot.START_TIMER, InSlot.TELL_STARTED_SOON),
+        ),
+        SlotEvent.HANDED_AHEAD: (SlotPhase.AHEAD, ()),
+        SlotEvent.CROWDED: (SlotPhase.QUEUED, ()),
+        SlotEvent.UNPLACED: (SlotPhase.ENDING, (InSlot.END_SOON,)),
+        SlotEvent.STOP: (SlotPhase.ENDING, (InSlot.LEAVE_QUEUE, InSlot.END_SOON)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+    },
+    SlotPhase.AHEAD: {
+        SlotEvent.REACHED: (SlotPhase.RUNNING, (InSlot.TAKE_SLOT, InSlot.START_TIMER)),
+        SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.FORGET,)),
+    },
+    SlotPhase.RUNNING: {
+        SlotEvent.FORKED: (SlotPhase.RUNNING, (InSlot.TELL_STARTED,)),
+        SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.GIVE_BACK,)),
+        SlotEvent.ANSWERED: (SlotPhase.GONE, (InSlot.REST_PROCESS, InSlot.REPORT_END)),
+        SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.AWAIT_EXIT,)),
+        SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (InSlot.ASK_TO_EXIT,)),
+        SlotEvent.STOP: (SlotPhase.STOPPING, (InSlot.END_PROCESS,)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.EXITED_IDLE: (SlotPhase.QUEUED, (InSlot.PLACE_AGAIN,)),
+        SlotEvent.NO_ROOM: (SlotPhase.QUEUED, (InSlot.AWAIT_ROOM,)),
+    },
+    SlotPhase.ANSWERED: {
+        SlotEvent.FORKED: (SlotPhase.ANSWERED, ()),
+        SlotEvent.NOT_BEGUN: (SlotPhase.ANSWERED, ()),
+        SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.AWAIT_EXIT,)),
+        SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (InSlot.ASK_TO_EXIT,)),
+        SlotEvent.STOP: (SlotPhase.STOPPING, (InSlot.END_PROCESS,)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.EXITED_IDLE: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.NO_ROOM: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+    },
+    SlotPhase.STOPPING: {
+        SlotEvent.FORKED: (SlotPhase.STOPPING, (InSlot.TELL_STARTED,)),
+        SlotEvent.NOT_BEGUN: (SlotPhase.STOPPING, ()),
+        SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.STOPPING, (InSlot.AWAIT_EXIT,)),
+        SlotEvent.ANSWERED_LATE: (SlotPhase.STOPPING, (InSlot.ASK_TO_EXIT,)),
+        SlotEvent.STOP: (SlotPhase.STOPPING, ()),
+        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.EXITED_IDLE: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.NO_ROOM: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+    },
+    SlotPhase.ENDING: {
+        SlotEvent.STOP: (SlotPhase.ENDING, ()),
+        SlotEvent.OVER: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+    },
+    SlotPhase.GONE: dict.fromkeys(SlotEvent, (SlotPhase.GONE, ())),
 }

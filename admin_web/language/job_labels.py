@@ -30,7 +30,7 @@ class Option:
 FRESH_PROCESS = {
     "": Option(
         lazy_gettext("executor default"),
-        lazy_gettext("Set by WARREN_FRESH_PROCESS. The default is no."),
+        lazy_gettext("As the handler says, else WARREN_PROCESS of the executor."),
     ),
     "yes": Option(
         lazy_gettext("yes"),

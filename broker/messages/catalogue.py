@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from warren.broker.messages.values import Address, AppName, BootId, Message, Natural
+from warren.broker.process_use import ProcessUse
 
 #: The most handlers that a catalogue names, and the most characters that describe one.
 HANDLER_LIMIT = 10_000
@@ -20,12 +21,16 @@ CodeVersion = Annotated[str, msgspec.Meta(max_length=CODE_VERSION_LIMIT)]
 
 
 class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A handler: its name, the first line of its docstring, its module, and the line there."""
+    """A handler: its name, the first line of its docstring, its module, and the line there.
+
+    `process` is which runs its processes serve unless their job says; None: as the executor says.
+    """
 
     name: _Name
     about: Annotated[str, msgspec.Meta(max_length=ABOUT_LIMIT)] = ""
     module: _Name = ""
     line: Natural = 0
+    process: ProcessUse | None = None
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

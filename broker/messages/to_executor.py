@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from warren.broker.messages.values import Block, BootId, Message, Natural, Seconds
+from warren.broker.process_use import ProcessUse
 
 # -- run queue ----------------------------------------------------------------------------
 
@@ -25,8 +26,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     block: Block = Block.SERIAL_EXECUTION
     concurrency: Natural = 1
     timeout_seconds: Seconds = 0
-    #: None: the executor's default.
-    fresh_process: bool | None = None
+    #: None: as the handler says, or the executor's default.
+    process: ProcessUse | None = None
     #: A ScriptLanguage, instead of a handler; empty: the handler runs.
     script_language: str = ""
     script_source: str = ""

@@ -21,6 +21,7 @@ from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.requests.command_handler import CommandHandler
 from warren.executor.requests.intake import EarlyKills, Intake
 from warren.executor.requests.query_responder import QueryResponder
+from warren.executor.run_life import Event
 
 #: Most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
 #: where it provably never started if this host dies.
@@ -33,19 +34,13 @@ class Hooks(Protocol):
     def post(self, call: Callable[..., None], *values: Any) -> None:
         """Call something on the core's thread; thread-safe."""
 
-    def run_started(self, run_id: int) -> None:
-        """Handle the start of a run's process."""
+    def run_moved(self, run_id: int, event: Event) -> None:
+        """Handle what a slot tells of a run."""
 
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
     ) -> None:
         """Handle the end of a run."""
-
-    def run_went_on(self, run_id: int) -> None:
-        """Handle a process that has reached a run that it was handed ahead."""
-
-    def run_returned(self, run_id: int) -> None:
-        """Handle such a run that had not begun after all."""
 
     def slots_ready(self) -> None:
         """Handle slots that are free again."""
@@ -90,11 +85,10 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
     slots = context.make_slots(
         loop=context.loop,
         events=SlotEvents(
-            hooks.run_started,
+            partial(hooks.run_moved, event=Event.STARTED),
             hooks.run_finished,
             hooks.slots_ready,
-            went_on=hooks.run_went_on,
-            returned=hooks.run_returned,
+            hooks.run_moved,
         ),
         script_folder=context.script_folder,
         notes_folder=context.notes_folder,

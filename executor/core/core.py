@@ -30,6 +30,7 @@ from warren.executor.core.startup import Startup
 from warren.executor.core.watch import HeartbeatComposer, Watch
 from warren.executor.errors import JournalFailed
 from warren.executor.messaging.inbox import Arrival, deliveries_of
+from warren.executor.run_life import Event
 
 #: How often to check conditions that no event reports: with runs, and without any.
 CHECK_SECONDS, IDLE_CHECK_SECONDS = 0.25, 1.0
@@ -91,9 +92,9 @@ class Core:
 
     # -- events of the roles ------------------------------------------------------------------
 
-    def run_started(self, run_id: int) -> None:
-        """Handle the start of a run's process."""
-        self._active_runs.started(run_id)
+    def run_moved(self, run_id: int, event: Event) -> None:
+        """Handle what a slot tells of a run."""
+        self._active_runs.moved(run_id, event)
 
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
@@ -101,15 +102,6 @@ class Core:
         """Handle the end of a run."""
         self._start_soon()  # before the commit that this end asks for, which waits for the disk
         self._active_runs.finished(end, on_recorded)
-
-    def run_went_on(self, run_id: int) -> None:
-        """Handle a process that has reached a run that it was handed ahead."""
-        self._active_runs.went_on(run_id)
-
-    def run_returned(self, run_id: int) -> None:
-        """Handle such a run that had not begun after all."""
-        self._start_soon()
-        self._active_runs.returned(run_id)
 
     def slots_ready(self) -> None:
         """Handle slots that are free again."""

@@ -124,6 +124,7 @@ class Run(Frame, frozen=True, kw_only=True):
     Its log stops when fewer than `log_reserve` bytes of the disk are free. In a `batch`, which 0
     is not, each run is noted in the process's note before it begins. The first one says how many
     seconds later, `batch_seconds`, no other begins; nor does one once the batch is withdrawn.
+    `shared`: the process serves other jobs too, unless this run changes its resource limits.
     """
 
     trigger: Trigger
@@ -133,6 +134,7 @@ class Run(Frame, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     batch: int = 0
     batch_seconds: float = 0.0
+    shared: bool = False
 
 
 class End(Frame, frozen=True, kw_only=True):

@@ -202,11 +202,15 @@ class RunLoop:
     def _perform(self, order: frames.Run) -> frames.Result:
         self._process_state.mark(order.trigger.run_id, order.trigger.traceparent)
         self._output.begin(order.log_path, order.log_reserve)
+        if order.shared:
+            self._process_state.remember_limits()
         outcome, message = self._attempt(order.trigger)
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
         self._is_ending = self._is_ending or self._termination.is_requested or self._has_leftovers()
+        if order.shared and self._process_state.has_other_limits():
+            self._is_ending = True
         written = self._output.end()
         if not self._is_ending:
             self._output.release_log()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -14,6 +15,9 @@ from warren.executor.fork_server.interpreter import environment, get_signal_hand
 RUN_MARK = "WARREN_RUN_ID"
 
 _NUMBERS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_LIMITS = tuple(
+    sorted({number for name, number in vars(resource).items() if name.startswith("RLIMIT_")})
+)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
@@ -32,6 +36,10 @@ def reset_signals() -> None:
 TRACEPARENT = "TRACEPARENT"
 
 
+def _resource_limits() -> list[tuple[int, int]]:
+    return [resource.getrlimit(limit) for limit in _LIMITS]
+
+
 class ProcessState:
     """Working folder, environment, umask and signals, as they were when this was created.
 
@@ -46,6 +54,7 @@ class ProcessState:
         self._umask = os.umask(0)
         os.umask(self._umask)
         self._handlers = list(map(get_signal_handler, _NUMBERS))
+        self._granted: list[tuple[int, int]] = []
 
     def take_signal(
         self, number: signal.Signals, handler: Callable[[int, FrameType | None], Any]
@@ -70,6 +79,14 @@ class ProcessState:
         if self._environ != self._expected:
             self._restore_environment()
         self._restore_signals()
+
+    def remember_limits(self) -> None:
+        """Remember the resource limits as they are now."""
+        self._granted = _resource_limits()
+
+    def has_other_limits(self) -> bool:
+        """Whether a resource limit was changed since, which nothing restores."""
+        return _resource_limits() != self._granted
 
     def _restore_environment(self) -> None:
         for name in [name for name in self._environ if name not in self._expected]:

@@ -176,6 +176,7 @@ def _facts(handler: Handler) -> HandlerFacts:
         about=clean(text.partition("\n")[0].rstrip())[:ABOUT_LIMIT],
         module=clean(module)[:NAME_LIMIT] if isinstance(module, str) else "",
         line=_place(handler)[1],
+        process=handler.process,
     )
 
 

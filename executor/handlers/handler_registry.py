@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
+from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,12 +35,16 @@ class HandlersError(ExecutorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A declared handler; `where` is its `file:line`."""
+    """A declared handler; `where` is its `file:line`.
+
+    `process` is which runs its processes serve unless their job says; None: as the executor says.
+    """
 
     name: str
     function: Callable[..., Any]
     init: Callable[[], Any] | None = None
     destroy: Callable[[], Any] | None = None
+    process: ProcessUse | None = None
     where: str = ""
 
 
@@ -96,26 +101,32 @@ def job(
     *,
     init: Callable[[], Any] | None = None,
     destroy: Callable[[], Any] | None = None,
+    process: str | None = None,
 ) -> Callable[[Function], Function]: ...
 def job(
     name: Any = None,
     *,
     init: Callable[[], Any] | None = None,
     destroy: Callable[[], Any] | None = None,
+    process: str | None = None,
 ) -> Any:
     """Declare a function as the handler `name`, by default the function's name.
 
     The function takes one argument, the `JobContext`, and may be `async def`. Its return value
     becomes the run's message. `init` is called once per job process before its first run, `destroy`
-    when the process exits; neither takes an argument.
+    when the process exits; neither takes an argument. `process` says which runs a job process
+    serves: "job", "handler" or "fresh"; a job may say otherwise, and without it the executor
+    decides.
 
     Raises:
-        HandlersError: the name or signature is invalid, or the name is taken.
+        HandlersError: the name, signature or `process` is invalid, or the name is taken.
 
     """
     if callable(name):
-        return _declare(name, name.__name__, None, None)
-    return lambda function: _declare(function, name or function.__name__, init, destroy)
+        return _declare(name, name.__name__)
+    return lambda function: _declare(
+        function, name or function.__name__, init=init, destroy=destroy, process=process
+    )
 
 
 def load_handlers(
@@ -151,8 +162,10 @@ def load_handlers(
 def _declare(
     function: Callable[..., Any],
     name: str,
-    init: Callable[[], Any] | None,
-    destroy: Callable[[], Any] | None,
+    *,
+    init: Callable[[], Any] | None = None,
+    destroy: Callable[[], Any] | None = None,
+    process: str | None = None,
 ) -> Callable[..., Any]:
     if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT or name != name.strip():
         raise HandlersError(
@@ -163,9 +176,23 @@ def _declare(
     for role, hook in (("init", init), ("destroy", destroy)):
         if hook is not None:
             _check_arity(f"{role} of handler {name!r}", hook, ("no argument", 0), where)
+    if process not in {None, *ProcessUse}:
+        uses = ", ".join(ProcessUse)
+        raise HandlersError(
+            f"expected process of handler {name!r} to be one of {uses}, got: {process!r} ({where})"
+        )
     handlers = _collecting.get()
     if handlers is not None:
-        handlers.add(Handler(name=name, function=function, init=init, destroy=destroy, where=where))
+        handlers.add(
+            Handler(
+                name=name,
+                function=function,
+                init=init,
+                destroy=destroy,
+                process=None if process is None else ProcessUse(process),
+                where=where,
+            )
+        )
     return function
 
 

@@ -40,6 +40,7 @@ class ActiveRuns:
     ) -> None:
         self._run_states = context.run_states
         self._clock = context.clock
+        self._loop = context.loop
         self._log = context.log
         self._slots = slots
         self._commits = commits
@@ -181,23 +182,13 @@ class ActiveRuns:
         self._starting_count -= 1
         self._happens(Event.DURABLE if self._slots.free else Event.SLOT_GONE, run)
 
-    def started(self, run_id: int) -> None:
-        """Record that a run's process is running."""
+    def moved(self, run_id: int, event: Event) -> None:
+        """Record what its slot tells of a run: STARTED, REACHED or NOT_BEGUN."""
         run = self._runs.get(run_id)
         if run is not None:
-            self._happens(Event.STARTED, run)
-
-    def went_on(self, run_id: int) -> None:
-        """Record that a process has reached a run that it was handed ahead, if it is still here."""
-        run = self._runs.get(run_id)
-        if run is None:
+            self._happens(event, run)
+        elif event is not Event.STARTED:
             self._log.error("unknown_run_reached", run_id=run_id)
-        else:
-            self._happens(Event.REACHED, run)
-
-    def returned(self, run_id: int) -> None:
-        """Record that such a run had not begun after all: it waits again, unless it is stopped."""
-        self._happens(Event.NOT_BEGUN, self._runs[run_id])
 
     def finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
@@ -324,6 +315,7 @@ class ActiveRuns:
         self._lanes.give_back(run.trigger)
         self._waiting_bytes += run.size
         self._reservations.restore(run.trigger.run_id)
+        self._loop.call_soon(self.start_ready)
 
     def _mark_stopping(self, run: ActiveRun) -> None:
         self._lanes.mark_stopping(run.trigger.job_id, run.trigger.run_id)

@@ -6,6 +6,7 @@ After a crash of the host, and only then, reserved runs that had not started cou
 from functools import partial
 
 from warren.broker.messages.to_executor import Trigger
+from warren.broker.process_use import ProcessUse
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Lanes
@@ -74,5 +75,5 @@ class Reservations:
 
 def _may_share(trigger: Trigger) -> bool:
     """Whether a process may get this run along with others: its job has one run at a time."""
-    is_alone = trigger.fresh_process or trigger.script_language
+    is_alone = trigger.process == ProcessUse.FRESH or trigger.script_language
     return trigger.concurrency <= 1 and not is_alone

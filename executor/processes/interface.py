@@ -15,9 +15,11 @@ from typing import Protocol
 from warren.broker.catalogues import Told
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import PROCESS_LIMIT
+from warren.executor.run_life import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,8 @@ class SlotOptions:
     A zygote that is silent is pinged after `ping_seconds`, and killed `silence_seconds` later. A
     process that is still there `stuck_seconds` after SIGKILL no longer holds its run open; that
     must be longer than a silent zygote may live.
-    `fresh_process` applies to jobs that do not set it. Scripts in `script_languages` may run.
+    `process` applies where neither the job nor its handler sets it. Scripts in `script_languages`
+    may run.
     `code_version` is told of the handlers; empty: the commit of their folder.
     A replacement of the zygote may import the handlers for `slow_seconds` before runs go elsewhere.
     Once `is_unwanted` returns true, the handlers' first import is given up.
@@ -45,7 +48,7 @@ class SlotOptions:
     grace_seconds: float
     idle_count: int | None = None
     spare_count: int = 0
-    fresh_process: bool = False
+    process: ProcessUse = ProcessUse.JOB
     idle_seconds: float = 90.0
     runs_per_process: int = 1000
     batch_seconds: float = 0.005
@@ -161,7 +164,7 @@ class OnFinished(Protocol):
         """Record and report it; `on_recorded` is called once it is in the journal."""
 
 
-def _ignore(_run_id: int) -> None:
+def _ignore(_run_id: int, _event: Event) -> None:
     """Do nothing, for slots that hand nothing ahead."""
 
 
@@ -170,15 +173,14 @@ class SlotEvents:
     """What slots call from the loop, never from within `start`.
 
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
-    run. `went_on(run_id)` comes when a process has reached a run that it was handed ahead, right
-    after the end of the one before; `returned(run_id)` when it had not, after all.
+    run. `moved(run_id, event)` tells of a run handed ahead: REACHED, right after the end of the one
+    before, or NOT_BEGUN if it was not reached after all.
     """
 
     started: Callable[[int], None]
     finished: OnFinished
     ready: Callable[[], None]
-    went_on: Callable[[int], None] = _ignore
-    returned: Callable[[int], None] = _ignore
+    moved: Callable[[int, Event], None] = _ignore
 
 
 class SlotsFactory(Protocol):

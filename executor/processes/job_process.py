@@ -6,19 +6,21 @@ The executor's end of the channel to a job process: orders go out, answers come 
 import asyncio
 import signal
 import socket
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from warren.broker.messages.to_executor import Trigger
+from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Why
 from warren.executor.fork_server import frames
-from warren.executor.processes.endings import Stop
+from warren.executor.processes.endings import Exit, Stop
 from warren.executor.processes.look_ahead import Batch
 from warren.executor.processes.supervisor import ForkServerSupervisor
+from warren.executor.run_life import SlotPhase
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
@@ -138,36 +140,49 @@ NUDGE_FACTOR = 3
 
 
 class Owner(NamedTuple):
-    """The job that a process serves. With another handler the job gets other processes."""
+    """Whom a process serves: a handler, for one job or, without, for all its jobs."""
 
-    job_id: int
     handler: str
+    job_id: int | None = None
 
 
 @dataclass(slots=True, eq=False)
 class SlotRun:
-    """A run in a slot. `started_at_ms` is 0 until a process has it. A script has a `command`."""
+    """A run in a slot. `started_at_ms` is 0 until a process has it. A script has a `command`.
+
+    `forked_at_ms` is when its process began, if that was new.
+
+    What its end is concluded from: the `stop` that was ordered, the `result` that it answered, and
+    the `exit` of its process, None if that lives on.
+    """
 
     trigger: Trigger
     log_path: str
+    use: ProcessUse = ProcessUse.JOB
     log_reserve: int = 0
+    phase: SlotPhase = SlotPhase.QUEUED
     command: tuple[str, ...] = ()
+    forked_at_ms: int = 0
     started_at_ms: int = 0
     stop: Stop | None = None
     grace_seconds: float = 0
     result: frames.Result | None = None
+    exit: Exit | None = None
     process: "JobProcess | None" = None
     timer: asyncio.TimerHandle | None = None
 
     @property
     def owner(self) -> Owner | None:
-        """The job that its process serves; None for a script."""
-        return None if self.command else Owner(self.trigger.job_id, self.trigger.handler)
+        """Whom its process serves; None for a script."""
+        if self.command:
+            return None
+        is_shared = self.use == ProcessUse.HANDLER
+        return Owner(self.trigger.handler, None if is_shared else self.trigger.job_id)
 
     @property
     def needs_own_process(self) -> bool:
         """Whether its process serves no other run."""
-        return bool(self.trigger.fresh_process) or self.owner is None
+        return self.use == ProcessUse.FRESH
 
     def cancel_timer(self) -> None:
         """Let the run take as long as it likes."""
@@ -176,7 +191,7 @@ class SlotRun:
 
     def detach(self) -> None:
         """Take the run from its process, for another one to get it."""
-        self.process = None
+        self.process = self.exit = None
         self.cancel_timer()
 
 
@@ -184,22 +199,20 @@ class SlotRun:
 class ProcessEvents:
     """What a job process calls.
 
-    `result` comes with each result, `withheld` when the process goes on with none of the runs that
-    it was handed ahead, `misuse(process, why)` when something else arrives on the channel, which is
-    not read any more then, `stuck` when SIGKILL does not end the process.
+    `answered` comes with each answer, `misused(process, why)` when something else arrives on the
+    channel, which is not read any more then, `stuck` when SIGKILL does not end the process.
     """
 
-    result: Callable[["JobProcess", frames.Result], None]
-    withheld: Callable[["JobProcess"], None]
-    misuse: Callable[["JobProcess", Reason], None]
+    answered: Callable[["JobProcess", frames.FromJobProcess], None]
+    misused: Callable[["JobProcess", Reason], None]
     stuck: Callable[["JobProcess"], None]
 
 
 class JobProcess:
     """A job process, from the request to fork it until its exit is reported.
 
-    `owner` is None for a script, `note` is the file of its begin note. `followers` are the runs
-    of its `batch` that it has not reached yet, as far as is known.
+    `owner` is None for a script, `note` is the file of its begin note. `run` is the one that it is
+    at, as far as is known, and `batch` the runs that it was last handed at once.
     """
 
     def __init__(
@@ -222,7 +235,6 @@ class JobProcess:
         self.note = note
         self.run: SlotRun | None = None
         self.batch: Batch | None = None
-        self.followers: deque[SlotRun] = deque()
         self.runs_begun = 0
         self.is_ending = False
         self.is_forced = False
@@ -230,7 +242,11 @@ class JobProcess:
         self._kill_timer: asyncio.TimerHandle | None = None
         self._nudge_timer: asyncio.TimerHandle | None = None
         self.pid = 0
-        self._channel = ProcessChannel(loop, on_answer=self._on_answer, on_misuse=self._on_misuse)
+        self._channel = ProcessChannel(
+            loop,
+            on_answer=partial(events.answered, self),
+            on_misuse=partial(events.misused, self),
+        )
         handler = None if owner is None else owner.handler
         supervisor.fork(number, handler, self._channel.other_end, note)
 
@@ -255,52 +271,22 @@ class JobProcess:
         """
         self.batch = batch
         self._channel.in_batch = batch is not None
-        self.followers = deque(followers)
-        self._begin(run)
+        self.begin(run)
         lines = [_order(run, last=last, batch=batch)]
         for follower in followers:
             follower.process = self
             lines.append(_order(follower, last=False, batch=batch))
         self._channel.send(b"".join(lines))
 
-    def go_on(self) -> SlotRun:
-        """Note that the process has come to its next follower; return that."""
-        run = self.followers.popleft()
-        self._begin(run)
-        return run
-
-    def drop_unbegun(self, batch: Batch, noted: int) -> SlotRun | None:
-        """Forget the runs handed ahead that have not begun, `noted` being the last that has.
-
-        Return the one among them that was believed to run, unless it is being stopped.
-        """
-        while self.followers and not batch.has_begun(self.followers[-1].trigger.run_id, noted):
-            self.followers.pop().process = None
-        run = self.run
-        if run is None or run.trigger.run_id == batch.head or run.stop is not None:
-            return None
-        if batch.has_begun(run.trigger.run_id, noted):
-            return None
-        self.run = run.process = None
-        return run
-
-    def read(self) -> None:
-        """Take the answers that have come."""
-        self._channel.read()
-
-    def _begin(self, run: SlotRun) -> None:
+    def begin(self, run: SlotRun) -> None:
+        """Note that the process is at this run now."""
         self.run = run
         run.process = self
         self.runs_begun += 1
 
-    def _on_answer(self, answer: frames.FromJobProcess) -> None:
-        if isinstance(answer, frames.Result):
-            self._events.result(self, answer)
-        elif self.batch is not None and answer.batch == self.batch.number:
-            self._events.withheld(self)
-
-    def _on_misuse(self, why: Reason) -> None:
-        self._events.misuse(self, why)
+    def read(self) -> None:
+        """Take the answers that have come."""
+        self._channel.read()
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -373,6 +359,7 @@ def _order(run: SlotRun, *, last: bool, batch: Batch | None) -> bytes:
         last=last,
         log_reserve=run.log_reserve,
         command=run.command,
+        shared=run.use == ProcessUse.HANDLER,
     )
     if batch is not None:
         seconds = batch.seconds if trigger.run_id == batch.head else 0.0

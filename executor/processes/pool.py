@@ -1,4 +1,4 @@
-"""Gives each run an idle process of its job or a new one, and ends surplus idle processes.
+"""Gives each run an idle process that serves it or a new one, and ends surplus idle processes.
 
 The idle job processes of one executor, by job and by idle time.
 """
@@ -6,15 +6,16 @@ The idle job processes of one executor, by job and by idle time.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons.codes import Why
+from warren.executor.processes.endings import Exit
 from warren.executor.processes.idle_limits import IdleLimit
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.job_process import JobProcess, Owner, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import LookAhead
 from warren.executor.processes.supervisor import ForkServerSupervisor
+from warren.executor.run_life import SlotEvent
 
 
 class IdleProcesses:
@@ -89,24 +90,11 @@ class IdleProcesses:
             del self._by_owner[process.owner]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolEvents:
-    """What the pool calls: `placed(run, is_reused)` when a process has got a run.
-
-    `unplaced(run, why)` is called when no process can be requested; `of_process` are those of each
-    process.
-    """
-
-    placed: Callable[[SlotRun, bool], None]
-    unplaced: Callable[[SlotRun, Reason], None]
-    of_process: ProcessEvents
-
-
 class Pool:
     """The job processes of one executor; `idle_limit` says how many of them may be idle.
 
-    A process belongs to one job. Exiting processes count too: a run waits for one of them if there
-    is no room.
+    A process belongs to one job, or to all jobs of one handler. Exiting processes count too: a run
+    waits for one of them if there is no room.
     """
 
     def __init__(  # noqa: PLR0917 - each is another part
@@ -116,7 +104,7 @@ class Pool:
         options: SlotOptions,
         look_ahead: LookAhead,
         idle_limit: IdleLimit,
-        events: PoolEvents,
+        events: ProcessEvents,
     ) -> None:
         self._loop = loop
         self._look_ahead = look_ahead
@@ -146,20 +134,21 @@ class Pool:
         """Return a process by its number."""
         return self._processes.get(number)
 
-    def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> None:
-        """Give a run to an idle process of its job, or to a new one, now or soon.
+    def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> SlotEvent:
+        """Give a run to an idle process of its job, or to a new one, now or soon; return which.
 
         An idle process may be handed some of the `followers` ahead, the first ones first.
         """
         process = self._find_idle(run)
         if process is not None:
             self._give(process, run, followers)
-        elif self._has_room():
-            self._fork(run)
-        else:
-            self._waiting.append(run)
-            if len(self._leaving) < len(self._waiting):
-                self._end_least_useful()
+            return SlotEvent.GIVEN_IDLE
+        if self._has_room():
+            return self._fork(run)
+        self._waiting.append(run)
+        if len(self._leaving) < len(self._waiting):
+            self._end_least_useful()
+        return SlotEvent.CROWDED
 
     def make_room(self, run: SlotRun) -> bool:
         """Let a run wait for an idle process to exit; return False if none is idle.
@@ -209,11 +198,18 @@ class Pool:
             self.remove(process)
         return gone
 
-    def place_waiting(self) -> None:
-        """Fork processes for waiting runs while there is room."""
-        while self._waiting and self._has_room() and self._supervisor.is_ready:
-            if not self._fork(self._waiting.popleft()):
-                return
+    def place_waiting(self) -> Iterator[tuple[SlotRun, SlotEvent]]:
+        """Fork processes for waiting runs while there is room; yield each with what it got."""
+        event = SlotEvent.GIVEN_NEW
+        while (
+            self._waiting
+            and event is SlotEvent.GIVEN_NEW
+            and self._has_room()
+            and self._supervisor.is_ready
+        ):
+            run = self._waiting.popleft()
+            event = self._fork(run)
+            yield run, event
 
     def end_idle(self, *, idle_for: float | None = None) -> None:
         """End the processes idle for `idle_for` seconds, by default the configured limit."""
@@ -236,8 +232,8 @@ class Pool:
             return None
         return self._idle.take(run.owner)
 
-    def _fork(self, run: SlotRun) -> bool:
-        """Request a process for a run; return False if not even that is possible."""
+    def _fork(self, run: SlotRun) -> SlotEvent:
+        """Request a process for a run, unless not even that is possible."""
         self._last_number += 1
         note = None if run.needs_own_process else self._look_ahead.assign_note()
         try:
@@ -247,19 +243,19 @@ class Pool:
                 number=self._last_number,
                 owner=run.owner,
                 note=note,
-                events=self._events.of_process,
+                events=self._events,
                 stuck_seconds=self._options.stuck_seconds,
             )
         except OSError as error:
             self._look_ahead.release_note(note)
-            if not self.make_room(run):
-                self._events.unplaced(run, Why.NO_PROCESS(why=str(error.strerror)))
-            return False
+            if self.make_room(run):
+                return SlotEvent.CROWDED
+            run.exit = Exit(failure=Why.NO_PROCESS(why=str(error.strerror)))
+            return SlotEvent.UNPLACED
         self._processes[process.number] = process
         is_last = self._options.runs_per_process <= 1
         process.give(run, last=is_last or run.needs_own_process)
-        self._events.placed(run, False)
-        return True
+        return SlotEvent.GIVEN_NEW
 
     def _give(self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun]) -> None:
         """Give a run to an idle process; its last run comes alone."""
@@ -270,7 +266,6 @@ class Pool:
             ids = tuple(one.trigger.run_id for one in (run, *ahead))
             batch = self._look_ahead.new_batch(process.note, ids)
         process.give(run, last=room <= 0, batch=batch, followers=ahead if batch else ())
-        self._events.placed(run, True)
 
     def _end_least_useful(self) -> bool:
         return self._end(self._idle.take_least_useful())

@@ -1,159 +1,65 @@
-"""The runs that hold a slot: when each started, how long it may take, and how it ended.
+"""The runs that hold a slot, or that processes were handed ahead: what happens to them.
 
-The runs that job processes were handed ahead and have not reached, as far as is known.
-
-    handed ahead ──the run before it has answered──> reached
-         └─ withdrawn, or its process is gone: it goes back to its lane
-
-A process goes on by itself, so what is known here may be late. Its begin note tells what has begun,
-and only what has not begun by that note is taken back.
-
-Tells how job processes ended, for the ends of their runs and for the log.
+`run_life.SLOT_LIFE` says what may happen to a run in a slot and what is done then. Here is what
+makes it happen (a stop, a timeout, what processes do) and, at the end, what is done.
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import Callable, KeysView
+from collections.abc import Callable, KeysView, Sequence
 
 import structlog
 
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import from_json, to_json
-from warren.executor.fork_server import frames, linux
-from warren.executor.handlers.outcomes import cut
-from warren.executor.logs.log_limiter import FinishedLog, LogLimiter
-from warren.executor.processes.endings import Exit, Stop, conclude, timed_out
-from warren.executor.processes.interface import SlotEvents
-from warren.executor.processes.job_process import JobProcess, SlotRun
-from warren.executor.processes.look_ahead import Batch
-
-
-class ProcessExits:
-    """How the job processes of one executor ended."""
-
-    def __init__(self) -> None:
-        self._log = structlog.get_logger()
-        self._oom = linux.OomWatch()
-
-    def exited(self, process: JobProcess, exited: frames.Exited) -> Exit:
-        """Return how a process ended whose exit the zygote has reported."""
-        if process.is_forced:
-            self._log.warning("process_killed", pid=process.pid, handler=process.what)
-        if exited.survivors:
-            self._log.error("processes_survived", processes=exited.survivors)
-        was_killed = exited.code == -signal.SIGKILL and not process.is_forced
-        return Exit(
-            code=exited.code,
-            forced=process.is_forced,
-            oom=was_killed and self._oom.has_killed(),
-            survivors=exited.survivors,
-            left=exited.left,
-            left_count=exited.left_count,
-            failure=from_json(exited.why) or exited.error or None,
-        )
-
-    def stuck(self, process: JobProcess) -> Exit:
-        """Return the end of a process that is given up because SIGKILL does not end it."""
-        name = f"{process.what} (pid {process.pid})"
-        self._log.error("processes_survived", processes=name)
-        return Exit(forced=process.is_forced, survivors=name)
-
-    def lost_zygote(self, process: JobProcess, survivors: str) -> Exit:
-        """Return the end of a process whose zygote has died."""
-        return Exit(forced=process.is_forced, survivors=survivors, failure=Why.ZYGOTE_DIED())
-
-
-class HandedAhead:
-    """The runs handed ahead to the processes of one executor.
-
-    `on_not_begun(process, run)` is called when a run that was believed to run had not begun.
-    """
-
-    def __init__(self, on_not_begun: Callable[[JobProcess, SlotRun], None]) -> None:
-        self._on_not_begun = on_not_begun
-        self._runs: dict[int, SlotRun] = {}
-
-    def __contains__(self, run_id: int) -> bool:
-        """Whether a run was handed ahead and has not been reached."""
-        return run_id in self._runs
-
-    def get(self, run_id: int) -> SlotRun | None:
-        """Return such a run."""
-        return self._runs.get(run_id)
-
-    def add(self, process: JobProcess) -> None:
-        """Add the runs that this process has just been handed ahead."""
-        self._runs.update((one.trigger.run_id, one) for one in process.followers)
-
-    def reach(self, process: JobProcess) -> SlotRun:
-        """Note that the process has come to the next of its runs; return that."""
-        run = process.go_on()
-        run.started_at_ms = int(time.time() * 1000)
-        del self._runs[run.trigger.run_id]
-        return run
-
-    def has_begun(self, process: JobProcess) -> bool:
-        """Whether the process has noted that its run has begun."""
-        batch, run = process.batch, process.run
-        return batch is None or run is None or batch.has_begun(run.trigger.run_id, batch.begun())
-
-    def recall(self, process: JobProcess) -> None:
-        """Withdraw what the process was handed ahead, and take back what has not begun of it."""
-        batch, run = process.batch, process.run
-        is_head = run is not None and batch is not None and run.trigger.run_id == batch.head
-        if batch is None or run is None or (is_head and not process.followers):
-            return
-        noted = batch.withdraw()
-        process.read()  # it has answered everything before the run that it noted last
-        self._take_back(process, batch, noted)
-
-    def take_withheld(self, process: JobProcess) -> None:
-        """Take back what the process will not begin; it has answered everything else."""
-        if process.batch is not None:
-            self._take_back(process, process.batch, process.batch.head)
-
-    def take_from_gone(self, process: JobProcess) -> bool:
-        """Take back the runs that a dead process never began.
-
-        Returns whether its current run is one of them.
-        """
-        batch = process.batch
-        if batch is None or process.run is None:
-            return process.died_idle
-        noted = batch.begun()
-        self._take_back(process, batch, noted)
-        run = process.run
-        return run is not None and run.result is None and not batch.has_begun(batch.head, noted)
-
-    def _take_back(self, process: JobProcess, batch: Batch, noted: int) -> None:
-        before = [one.trigger.run_id for one in process.followers]
-        not_begun = process.drop_unbegun(batch, noted)
-        kept = {one.trigger.run_id for one in process.followers}
-        for run_id in before:
-            if run_id not in kept:
-                del self._runs[run_id]
-        if not_begun is not None:
-            self._on_not_begun(process, not_begun)
+from warren.broker.reasons.codes import Reason, Why
+from warren.executor.fork_server import frames
+from warren.executor.processes.endings import Exit, Stop, channel_misused, timed_out
+from warren.executor.processes.idle_limits import Host, IdleLimit
+from warren.executor.processes.interface import SlotEvents, SlotOptions
+from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
+from warren.executor.processes.look_ahead import LookAhead
+from warren.executor.processes.pool import Pool
+from warren.executor.processes.run_ends import RunEnds
+from warren.executor.processes.supervisor import ForkServerSupervisor
+from warren.executor.run_life import SLOT_LIFE, Event, InSlot, SlotEvent
 
 
 class SlotRuns:
-    """The runs in slots, by id. `on_timeout(run, stop)` is called when one has taken too long."""
+    """The runs in the slots of one executor. `on_change` is called when some are gone."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         *,
-        log_limiter: LogLimiter,
+        options: SlotOptions,
+        supervisor: ForkServerSupervisor,
+        look_ahead: LookAhead,
+        ends: RunEnds,
         events: SlotEvents,
-        on_timeout: Callable[[SlotRun, Stop], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._log_limiter = log_limiter
+        self._grace_seconds = options.grace_seconds
         self._events = events
-        self._on_timeout = on_timeout
+        self._on_change = on_change
+        self._log = structlog.get_logger()
+        self._ends = ends
+        of_process = ProcessEvents(
+            answered=self._on_answer, misused=self._on_misuse, stuck=self._on_stuck
+        )
+        idle_limit = IdleLimit(
+            options.idle_count,
+            slots=options.count,
+            spares=options.spare_count,
+            job_processes=options.confinement.limits.processes,
+            host=Host(),
+        )
+        self.pool = Pool(loop, supervisor, options, look_ahead, idle_limit, of_process)
+        #: The runs that hold a slot, and those that processes were handed ahead.
         self._runs: dict[int, SlotRun] = {}
+        self._ahead: dict[int, SlotRun] = {}
+        self._effects: dict[InSlot, Callable[[SlotRun], None]] = {
+            effect: getattr(self, f"_{effect.name.lower()}") for effect in InSlot
+        }
 
     def __len__(self) -> int:
         """Return how many slots are taken."""
@@ -161,73 +67,293 @@ class SlotRuns:
 
     @property
     def ids(self) -> KeysView[int]:
-        """The ids of the runs."""
+        """The ids of the runs in slots."""
         return self._runs.keys()
 
     @property
     def all(self) -> list[SlotRun]:
-        """Every run."""
+        """Every run in a slot."""
         return list(self._runs.values())
 
-    def get(self, run_id: int) -> SlotRun | None:
-        """Return a run."""
-        return self._runs.get(run_id)
+    # -- for the slots ------------------------------------------------------------------------
 
-    def holds(self, run: SlotRun) -> bool:
-        """Whether this run is here: it has not ended, nor was it taken back."""
-        return self._runs.get(run.trigger.run_id) is run
-
-    def add(self, run: SlotRun) -> None:
-        """Give a run a slot."""
+    def start(self, run: SlotRun, followers: Sequence[SlotRun]) -> None:
+        """Give a run a slot and a process; that may be handed some of the followers ahead."""
         self._runs[run.trigger.run_id] = run
+        self._happens(self.pool.place(run, followers), run)
+        for follower in followers:
+            if follower.process is not None:
+                self._ahead[follower.trigger.run_id] = follower
+                self._happens(SlotEvent.HANDED_AHEAD, follower)
 
-    def remove(self, run: SlotRun) -> bool:
-        """Free a run's slot; return whether it had one."""
-        if self._runs.pop(run.trigger.run_id, None) is None:
-            return False
-        run.cancel_timer()
-        return True
+    def refuse(self, run: SlotRun, why: Reason) -> None:
+        """Give a run a slot, for it to fail soon."""
+        self._runs[run.trigger.run_id] = run
+        run.exit = Exit(failure=why)
+        self._happens(SlotEvent.UNPLACED, run)
 
-    def start_timer(self, run: SlotRun) -> None:
-        """Let a run's timeout begin, if it has one."""
-        timeout = run.trigger.timeout_seconds
-        if timeout > 0:
-            run.timer = self._loop.call_later(timeout, self._on_timeout, run, timed_out(timeout))
+    def place_waiting(self) -> None:
+        """Fork processes for the runs that wait for one while there is room."""
+        for run, event in self.pool.place_waiting():
+            self._happens(event, run)
 
-    def mark_started(self, run: SlotRun, at_ms: int) -> None:
-        """Report that a process has this run, unless that is reported already."""
+    def stop(self, run_id: int, stop: Stop, grace_seconds: float) -> bool:
+        """End a run; return whether it is still there, to finish soon."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            self._stop(run, stop, grace_seconds)
+        return run_id in self._runs
+
+    def has_begun(self, run_id: int) -> bool:
+        """Whether a run is known to have begun; its process may stall just before."""
+        run = self._runs.get(run_id)
+        batch = None if run is None or run.process is None else run.process.batch
+        return batch is None or batch.has_begun(run_id, batch.begun())
+
+    def recall(self, run_id: int) -> bool:
+        """Take back what was handed ahead along with this run; return whether it is not out now."""
+        run = self._runs.get(run_id) or self._ahead.get(run_id)
+        if run is not None:
+            self._recall(run.process)
+        return run_id not in self._ahead
+
+    def recall_all(self) -> None:
+        """Take back every run that was handed ahead and has not begun."""
+        for process in self.pool.all:
+            self._recall(process)
+
+    # -- what processes do --------------------------------------------------------------------
+
+    def on_forked(self, forked: frames.Forked) -> None:
+        """Note that a process exists."""
+        process = self.pool.get(forked.number)
+        if process is None:
+            return
+        process.pid = forked.pid
+        if process.run is not None:
+            process.run.forked_at_ms = forked.started_at_ms
+            self._happens(SlotEvent.FORKED, process.run)
+
+    def _on_answer(self, process: JobProcess, answer: frames.FromJobProcess) -> None:
+        batch, run = process.batch, process.run
+        if isinstance(answer, frames.Withheld):
+            if batch is not None and answer.batch == batch.number:
+                self._take_back(process, noted=batch.head)  # it has answered all that it began
+        elif run is not None and run.trigger.run_id == answer.run_id:
+            self._tell_started(run)  # the answer may arrive before `Forked`
+            run.result = answer
+            self._happens(_answered(process, answer), run)
+
+    def _on_misuse(self, process: JobProcess, why: Reason) -> None:
+        """End a process that wrote something other than a result to its channel, and its run."""
+        self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
+        self._recall(process)
+        if process.run is None:
+            self.pool.stop_idle(process)
+        elif process.run.result is None:
+            self._stop(process.run, channel_misused(why), self._grace_seconds)
+
+    def on_exited(self, exited: frames.Exited) -> None:
+        """Handle the end of a process and of its runs."""
+        process = self.pool.get(exited.number)
+        if process is not None:
+            self.pool.remove(process)
+            exit_ = self._ends.exited(process, exited)
+            self._take_exit(
+                process, exit_, had_no_room=exited.no_room, is_untaken=exited.is_untaken
+            )
+
+    def on_zygote_died(self, survivors: str, error: str) -> None:
+        """Handle the end of all processes; with an `error`, no run waits for others."""
+        for process in self.pool.remove_all():
+            if process.run is not None:
+                self._take_exit(process, self._ends.lost_zygote(process, survivors))
+        if error:
+            for run in self.pool.take_all_waiting():
+                run.exit = Exit(failure=Why.ZYGOTE_GONE(fault=error))
+                self._happens(SlotEvent.EXITED, run)
+        self._on_change()
+
+    def _on_stuck(self, process: JobProcess) -> None:
+        """Give up a process that SIGKILL does not end, so that its run does not stay open."""
+        self.pool.remove(process)
+        self._take_exit(process, self._ends.stuck(process))
+
+    def _take_exit(
+        self,
+        process: JobProcess,
+        exit_: Exit,
+        *,
+        had_no_room: bool = False,
+        is_untaken: bool = False,
+    ) -> None:
+        """Handle the end of a process that is removed: it concerns all the runs that it had."""
+        never_began = self._never_began(process) or is_untaken
+        run = process.run
+        if run is None:
+            self.place_waiting()
+            self._on_change()
+        else:
+            run.exit = exit_
+            if had_no_room:
+                event = SlotEvent.NO_ROOM
+            elif never_began and exit_.failure is None:
+                event = SlotEvent.EXITED_IDLE  # idle or spare, it died just as it got this run
+            else:
+                event = SlotEvent.EXITED
+            self._happens(event, run)
+        while process.batch is not None and process.batch.followers:
+            # It has begun them, and their answers were lost.
+            follower = self._reach_next_of(process)
+            follower.exit = exit_
+            self._events.moved(follower.trigger.run_id, Event.REACHED)
+            self._happens(SlotEvent.EXITED, follower)
+
+    # -- what processes were handed ahead -----------------------------------------------------
+
+    def _recall(self, process: JobProcess | None) -> None:
+        """Withdraw what a process was handed ahead, and take back what has not begun of it."""
+        if process is None or process.batch is None or process.run is None:
+            return
+        batch = process.batch
+        if not batch.followers and process.run.trigger.run_id == batch.head:
+            return
+        noted = batch.withdraw()
+        process.read()  # it has answered everything before the run that it noted last
+        self._take_back(process, noted)
+
+    def _take_back(self, process: JobProcess, noted: int) -> None:
+        """Take back the runs that have not begun if that is the last one that has."""
+        assert process.batch is not None
+        current = None if process.run is None else process.run.trigger.run_id
+        for run_id in process.batch.take_back(current, noted):
+            self._happens(SlotEvent.NOT_BEGUN, self._ahead.get(run_id) or self._runs[run_id])
+
+    def _never_began(self, process: JobProcess) -> bool:
+        """Whether a dead process had not begun its run; take back the others that it had not."""
+        batch = process.batch
+        if batch is None or process.run is None:
+            return process.died_idle
+        noted = batch.begun()
+        self._take_back(process, noted)
+        run = process.run
+        return run is not None and run.result is None and not batch.has_begun(batch.head, noted)
+
+    def _reach_next_of(self, process: JobProcess) -> SlotRun:
+        assert process.batch is not None
+        run = self._ahead.pop(process.batch.reach_next())
+        process.begin(run)
+        self._happens(SlotEvent.REACHED, run)
+        return run
+
+    def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
+        if run.stop is None:
+            self._recall(run.process)  # it may have ended, or not begun: then it is GONE
+            run.stop, run.grace_seconds = stop, grace_seconds
+            self._happens(SlotEvent.STOP, run)
+
+    # -- the table ----------------------------------------------------------------------------
+
+    def _happens(self, event: SlotEvent, run: SlotRun) -> None:
+        run.phase, effects = SLOT_LIFE[run.phase][event]
+        for effect in effects:
+            self._effects[effect](run)
+
+    # -- the effects --------------------------------------------------------------------------
+
+    def _start_timer(self, run: SlotRun) -> None:
+        seconds = run.trigger.timeout_seconds
+        if seconds > 0:
+            stop, grace_seconds = timed_out(seconds), self._grace_seconds
+            run.timer = self._loop.call_later(seconds, self._stop, run, stop, grace_seconds)
+
+    def _tell_started(self, run: SlotRun) -> None:
         if not run.started_at_ms:
-            run.started_at_ms = at_ms
+            run.started_at_ms = run.forked_at_ms or int(time.time() * 1000)
             self._events.started(run.trigger.run_id)
 
-    def report_end(self, run: SlotRun, exit_: Exit | None) -> None:
-        """Report the end of a removed run; `exit_` None: its process lives on."""
-        log = self._finished_log(run, exit_)
-        outcome, message = conclude(
-            stop=run.stop,
-            result=run.result,
-            exit_=exit_,
-            grace_seconds=run.grace_seconds,
-            is_script=bool(run.command),
-            log_error=log.error,
-        )
-        self._events.finished(
-            Finished(
-                run_id=run.trigger.run_id,
-                boot_id=run.trigger.boot_id,
-                outcome=outcome,
-                message=cut(str(message)),
-                why=to_json(message),
-                started_at_ms=run.started_at_ms,
-                finished_at_ms=int(time.time() * 1000),
-                log_tail=log.tail,
-            )
-        )
+    def _tell_started_soon(self, run: SlotRun) -> None:
+        self._loop.call_soon(self._tell_started, run)
 
-    def _finished_log(self, run: SlotRun, exit_: Exit | None) -> FinishedLog:
-        result = run.result
-        if exit_ is not None or result is None:
-            return self._log_limiter.close(run.log_path)
-        if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
-            return self._log_limiter.close(run.log_path)
-        return self._log_limiter.check(run.log_path, result.log_tail)
+    def _take_slot(self, run: SlotRun) -> None:
+        self._runs[run.trigger.run_id] = run
+        run.started_at_ms = int(time.time() * 1000)
+
+    def _forget(self, run: SlotRun) -> None:
+        del self._ahead[run.trigger.run_id]
+        run.process = None
+
+    def _give_back(self, run: SlotRun) -> None:
+        process = run.process
+        self._leave_slot(run)
+        run.process = None
+        if process is not None:
+            process.run = None
+            if not process.is_ending:
+                self.pool.make_idle(process)
+        self._events.moved(run.trigger.run_id, Event.NOT_BEGUN)
+        self._on_change()
+
+    def _rest_process(self, run: SlotRun) -> None:
+        assert run.process is not None
+        self.pool.make_idle(run.process)
+
+    def _reach_next(self, run: SlotRun) -> None:
+        assert run.process is not None
+        self._reach_next_of(run.process)
+
+    def _tell_reached(self, run: SlotRun) -> None:
+        assert run.process is not None
+        if run.process.run is not None:
+            self._events.moved(run.process.run.trigger.run_id, Event.REACHED)
+
+    def _await_exit(self, run: SlotRun) -> None:
+        assert run.process is not None
+        run.process.expect_exit(self._grace_seconds)
+        self._recall(run.process)
+
+    def _ask_to_exit(self, run: SlotRun) -> None:
+        assert run.process is not None
+        run.process.end(self._grace_seconds)  # it did not react to SIGTERM
+
+    def _end_process(self, run: SlotRun) -> None:
+        assert run.process is not None
+        run.process.stop(run.grace_seconds)
+
+    def _leave_queue(self, run: SlotRun) -> None:
+        self.pool.cancel_waiting(run)
+        run.exit = Exit()
+
+    def _await_room(self, run: SlotRun) -> None:
+        """Let the run of a process that could not be forked wait for an idle one to exit."""
+        if self.pool.make_room(run):
+            run.detach()
+        else:
+            self._happens(SlotEvent.EXITED, run)
+
+    def _place_again(self, run: SlotRun) -> None:
+        run.detach()
+        self._happens(self.pool.place(run), run)
+
+    def _end_soon(self, run: SlotRun) -> None:
+        self._loop.call_soon(self._happens, SlotEvent.OVER, run)
+
+    def _report_end(self, run: SlotRun) -> None:
+        """Report the end of a run of which nothing is left."""
+        self._leave_slot(run)
+        self.place_waiting()
+        self._events.finished(self._ends.conclude(run))
+        self._on_change()
+
+    def _leave_slot(self, run: SlotRun) -> None:
+        del self._runs[run.trigger.run_id]
+        run.cancel_timer()
+
+
+def _answered(process: JobProcess, result: frames.Result) -> SlotEvent:
+    """Return what a result means for its run."""
+    if result.will_end:
+        return SlotEvent.ANSWERED_LAST
+    if process.batch is not None and process.batch.followers:
+        return SlotEvent.WENT_ON
+    return SlotEvent.ANSWERED_LATE if process.is_ending else SlotEvent.ANSWERED

@@ -38,8 +38,8 @@ class ForkServerSupervisor:
 
     `on_died(survivors)` is called when nothing is left of a dead zygote except what could not be
     killed, `on_ready` when another one has replaced it. `handlers` are those that the last
-    zygote loaded, `names` their names, `folder` where their files are; `error` is why the last one
-    could not load them or be started.
+    zygote loaded, `by_name` the same by name, `folder` where their files are; `error` is why the
+    last one could not load them or be started.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ForkServerSupervisor:
         self._is_ending_orphans = False
         self._on_closed: Callable[[], None] | None = None
         self.handlers: tuple[HandlerFacts, ...] = ()
-        self.names: frozenset[str] = frozenset()
+        self.by_name: dict[str, HandlerFacts] = {}
         self.folder = ""
         self.is_ready = False
         self.error = ""
@@ -205,7 +205,7 @@ class ForkServerSupervisor:
         if not frame.last:
             return
         self.handlers, self._loaded = tuple(self._loaded), []
-        self.names = frozenset(one.name for one in self.handlers)
+        self.by_name = {one.name: one for one in self.handlers}
         self.folder = frame.folder
         self.is_ready = True
         if self._spares:

@@ -16,6 +16,7 @@ from warren.broker.codec import encode, packed, stretches
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import Trigger, Triggers
 from warren.broker.messages.values import Block
+from warren.broker.process_use import ProcessUse
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script
@@ -25,6 +26,9 @@ from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
 TRIGGER_VALID_SECONDS = 600.0
+
+#: Which runs a process serves, by whether the job wants a new one for each.
+_PROCESS_USES = {None: None, True: ProcessUse.FRESH, False: ProcessUse.JOB}
 
 #: Returns how many triggers a boot of an app's address takes in one message.
 Capacity = Callable[[str, str, str], int]
@@ -149,7 +153,7 @@ def routed_trigger(
             block=Block(job.block),
             concurrency=job.concurrency,
             timeout_seconds=job.timeout,
-            fresh_process=YesOrNo().value(job.fresh_process),
+            process=_PROCESS_USES[YesOrNo().value(job.fresh_process)],
             script_language=script.language if script else "",
             script_source=script.source if script else "",
             resent=resent,

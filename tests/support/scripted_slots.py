@@ -44,7 +44,7 @@ class ScriptedSlots(SlotPool):
         self.late_logs: set[int] = set()
         self.is_closed = False
         self.on_ready = events.ready
-        self.on_went_on = events.went_on
+        self.on_moved = events.moved
         self._on_started = events.started
         self._on_finished = events.finished
         self.count = count

@@ -19,6 +19,7 @@ from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
+from warren.executor.run_life import Event
 
 T = TypeVar("T")
 
@@ -74,8 +75,7 @@ class SlotHarness:
                 self._on_started,
                 self._on_finished,
                 self._on_ready,
-                went_on=self._on_went_on,
-                returned=self._on_returned,
+                self._on_moved,
             ),
             script_folder=script_folder,
             notes_folder=folder / "begin-notes" / "boot",
@@ -181,12 +181,13 @@ class SlotHarness:
         self.finished[end.run_id] = end
         self.at_finish()
 
-    def _on_went_on(self, run_id: int) -> None:
-        self._on_started(run_id, was_ahead=True)
-
-    def _on_returned(self, run_id: int) -> None:
-        assert self.started.pop(run_id), f"run {run_id} was not handed ahead"
-        self.returned.append(run_id)
+    def _on_moved(self, run_id: int, event: Event) -> None:
+        if event is Event.REACHED:
+            self._on_started(run_id, was_ahead=True)
+        else:
+            assert event is Event.NOT_BEGUN
+            assert self.started.pop(run_id), f"run {run_id} was not handed ahead"
+            self.returned.append(run_id)
 
     def _on_ready(self) -> None:
         self.ready_count += 1

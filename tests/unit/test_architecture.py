@@ -73,6 +73,7 @@ JOB_MAY_LOAD = [
     "broker",
     "broker.messages",
     "broker.messages.",
+    "broker.process_use",
     "broker.reasons",
     "broker.reasons.",
     "msgspec",

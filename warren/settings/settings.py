@@ -18,6 +18,7 @@ import structlog
 
 from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.messages.values import ScriptLanguage
+from warren.broker.process_use import ProcessUse
 from warren.errors import CommandError, SettingsError
 from warren.executor.disk import DEFAULT_RESERVE
 from warren.settings.kinds import (
@@ -118,7 +119,7 @@ class Settings:
     )
     state_dir: Path = setting(folder, "the folder of the executors' journals", HOME / "state")
     slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)
-    fresh_process: bool = setting(boolean, "true or false", default=False)
+    process: str = setting(one_of(tuple(ProcessUse)), "job, handler or fresh", ProcessUse.JOB)
     code_version: str | None = setting(text(check_code_version), "a word of up to 64 characters")
     #: None: as many as fit.
     idle_processes: int | None = setting(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from warren.broker.keys import AppKeys
+from warren.broker.process_use import ProcessUse
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
@@ -73,7 +74,7 @@ def make_slots(
         count=settings.slots,
         idle_count=settings.idle_processes,
         spare_count=count_spares(settings, confinement.limits, Host().most_processes()),
-        fresh_process=settings.fresh_process,
+        process=ProcessUse(settings.process),
         grace_seconds=settings.grace_seconds,
         script_languages=settings.script_languages,
         code_version=settings.code_version or "",

@@ -16,6 +16,7 @@ from warren.executor.journal.records import Accepted, Confirmed, Ended, Starting
 from warren.executor.lanes.admission import Decision
 from warren.executor.lanes.lanes import Lanes
 from warren.executor.lanes.reporting import STARTED_SECONDS
+from warren.executor.run_life import Event
 
 
 @pytest.fixture
@@ -406,7 +407,7 @@ def test_process_that_reaches_a_run_that_is_not_here_does_no_harm(case: AgentCas
     heard = threading.Event()
 
     def reach() -> None:
-        case.slots.on_went_on(404)
+        case.slots.on_moved(404, Event.REACHED)
         heard.set()
 
     case.slots.loop.call_soon_threadsafe(reach)

@@ -190,7 +190,7 @@ def test_channel_takes_nothing_beyond_the_longest_result() -> None:
 
 
 def test_what_comes_after_the_result_changes_nothing(harness: SlotHarness) -> None:
-    finished = harness.run("at.exit", fresh_process=True)
+    finished = harness.run("at.exit", process="fresh")
 
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done")
     assert harness.run("pid").outcome is Outcome.SUCCEEDED

@@ -91,7 +91,7 @@ def test_dead_zygote_is_replaced_and_the_slots_work_on(harness: SlotHarness) -> 
 
 
 def test_result_that_was_there_stands_when_the_zygote_dies(harness: SlotHarness) -> None:
-    run_id = harness.start("hangs.at.exit", fresh_process=True)
+    run_id = harness.start("hangs.at.exit", process="fresh")
     harness.turn(lambda: harness.note("begun"))  # the result was sent before,
     harness.turn_for(0.01)  # so it is read
 
@@ -115,7 +115,7 @@ def test_zygote_that_dies_while_it_forks_loses_no_run(harness: SlotHarness) -> N
     for delay in (0, 0, 0.001, 0.002, 0.004, 0.008):
         harness.turn(lambda: harness.slots.free == 2)
         zygote, ready = harness.zygote, harness.ready_count
-        run_ids = [harness.start("quick", fresh_process=True) for _ in range(2)]
+        run_ids = [harness.start("quick", process="fresh") for _ in range(2)]
         harness.turn_for(delay)
         kill(zygote)
 

@@ -16,7 +16,7 @@ from warren.executor.handlers.handler_registry import HandlersError
 #: All of Warren that a job process has loaded, by package: each module costs every job's process.
 LOADED = {
     "warren": "broker executor",
-    "warren.broker": "messages reasons",
+    "warren.broker": "messages process_use reasons",
     "warren.broker.messages": "catalogue to_executor values",
     "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
@@ -178,7 +178,7 @@ def test_kernel_takes_a_job_before_the_executor_when_memory_runs_out(harness: Sl
 
 
 def test_random_numbers_differ_between_processes(harness: SlotHarness) -> None:
-    first, second = (harness.run("random", fresh_process=True).message for _ in range(2))
+    first, second = (harness.run("random", process="fresh").message for _ in range(2))
 
     assert first != second
 

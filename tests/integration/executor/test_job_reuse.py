@@ -24,6 +24,26 @@ def note(name, text):
 def pid(context):
     return os.getpid()
 
+@job("shared.pid", process="handler")
+def shared_pid(context):
+    return os.getpid()
+
+@job("lone.pid", process="fresh")
+def lone_pid(context):
+    return os.getpid()
+
+@job("spoils", process="handler")
+def spoils(context):
+    if context.param == "a limit":
+        import resource
+        files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files - 1, most))
+    elif context.param == "a thread":
+        threading.Thread(target=time.sleep, args=[0.5], daemon=True).start()
+    elif context.param == "a child":
+        subprocess.Popen(["sleep", "60"])
+    return os.getpid()
+
 @job("other.pid")
 def other_pid(context):
     return os.getpid()
@@ -220,9 +240,9 @@ def test_failed_run_does_not_cost_the_process(harness: SlotHarness) -> None:
 
 
 def test_fresh_process_serves_one_run_and_is_gone_at_its_end(harness: SlotHarness) -> None:
-    first = harness.run("pid", fresh_process=True)
+    first = harness.run("pid", process="fresh")
     left = harness.job_processes()
-    second = harness.run("pid", fresh_process=True)
+    second = harness.run("pid", process="fresh")
 
     assert first.message != second.message
     assert left == []
@@ -231,11 +251,11 @@ def test_fresh_process_serves_one_run_and_is_gone_at_its_end(harness: SlotHarnes
 def test_executor_says_what_is_done_for_jobs_that_do_not(
     make_floor: Callable[..., SlotHarness],
 ) -> None:
-    harness = make_floor(count=1, fresh_process=True)
+    harness = make_floor(count=1, process="fresh")
 
     open_, fresh, shared = (
-        {harness.run("pid", fresh_process=chosen).message for _ in range(2)}
-        for chosen in (None, True, False)
+        {harness.run("pid", process=chosen).message for _ in range(2)}
+        for chosen in (None, "fresh", "job")
     )
 
     assert (len(open_), len(fresh), len(shared)) == (2, 2, 1)
@@ -267,7 +287,7 @@ def test_init_is_called_once_per_process(harness: SlotHarness) -> None:
 
 def test_client_of_an_event_loop_serves_init_all_runs_and_destroy(harness: SlotHarness) -> None:
     messages = [harness.run("keeps.a.client", param=str(number)).message for number in range(3)]
-    harness.run("keeps.a.client", fresh_process=True)
+    harness.run("keeps.a.client", process="fresh")
 
     assert [message.split()[0] for message in messages] == ["0", "1", "2"]
     assert len({message.split()[1] for message in messages}) == 1
@@ -302,7 +322,7 @@ def test_failed_init_fails_the_run_and_is_tried_again_in_a_new_process(
 
 
 def test_failed_destroy_is_told_in_the_log_only(harness: SlotHarness) -> None:
-    finished = harness.run("bad.destroy", fresh_process=True)
+    finished = harness.run("bad.destroy", process="fresh")
 
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done")
     assert "destroy failed at the process's end: ValueError: at the end" in finished.log_tail
@@ -518,15 +538,56 @@ def test_living_child_is_killed_before_the_end_is_told(harness: SlotHarness) -> 
     assert harness.run("leaves.child").message != finished.message
 
 
+def test_process_of_a_handler_serves_its_jobs_one_after_another(harness: SlotHarness) -> None:
+    pids = [harness.run("shared.pid", job_id=job_id).message for job_id in (1, 2, 1)]
+    others = {harness.run("pid", job_id=job_id, process="handler").message for job_id in (1, 2)}
+
+    assert len(set(pids)) == 1
+    assert len(others) == 1
+    assert others.isdisjoint(pids)
+
+
+def test_two_runs_at_once_never_share_a_process(make_floor: Callable[..., SlotHarness]) -> None:
+    harness = make_floor(count=2)
+    first, second = (harness.start("shared.pid", job_id=job_id) for job_id in (1, 2))
+
+    assert harness.wait(first).message != harness.wait(second).message
+
+
+def test_job_decides_before_its_handler_and_that_before_the_executor(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, process="handler")
+
+    def pids(handler: str, process: str | None) -> int:
+        runs = [harness.run(handler, job_id=job_id, process=process) for job_id in (1, 1, 2)]
+        return len({run.message for run in runs})
+
+    assert [pids("pid", process) for process in ("fresh", "job", None)] == [3, 2, 1]
+    assert [pids("lone.pid", process) for process in ("job", None)] == [2, 3]
+
+
+@pytest.mark.parametrize("spoilt_by", ["a limit", "a thread", "a child"])
+def test_shared_process_that_a_run_spoils_serves_nobody_else(
+    harness: SlotHarness, spoilt_by: str
+) -> None:
+    spoilt = harness.run("spoils", spoilt_by, job_id=1)
+
+    after = [harness.run("spoils", job_id=job_id).message for job_id in (2, 3)]
+
+    assert spoilt.message.partition("\n")[0] not in after
+    assert len(set(after)) == 1
+
+
 def test_thread_that_init_started_stays_with_the_process(harness: SlotHarness) -> None:
     assert harness.run("resident.thread").message == harness.run("resident.thread").message
 
 
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("process", ["fresh", "job"])
 def test_long_result_arrives_whole_from_a_process_that_ends(
-    harness: SlotHarness, fresh: bool
+    harness: SlotHarness, process: str
 ) -> None:
     for _ in range(5):
-        finished = harness.run("long", fresh_process=fresh)
+        finished = harness.run("long", process=process)
 
         assert finished.message == "ü" * 50_000

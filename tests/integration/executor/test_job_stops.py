@@ -293,7 +293,7 @@ def test_second_kill_changes_nothing(forceful: SlotHarness) -> None:
 
 def test_kill_right_after_the_start_ends_the_run(harness: SlotHarness) -> None:
     for _ in range(10):
-        run_id = harness.start("sleep", fresh_process=True)
+        run_id = harness.start("sleep", process="fresh")
         harness.slots.stop(run_id, "at once")
 
         finished = harness.wait(run_id)
@@ -302,7 +302,7 @@ def test_kill_right_after_the_start_ends_the_run(harness: SlotHarness) -> None:
 
 def test_kill_at_any_moment_of_a_start_ends_the_run_without_force(harness: SlotHarness) -> None:
     for delay in range(12):
-        run_id = harness.start("sleep", fresh_process=True)
+        run_id = harness.start("sleep", process="fresh")
         harness.turn_for(delay / 1000)
         harness.slots.stop(run_id, "early")
 
@@ -451,14 +451,14 @@ def test_flood_of_processes_ends_with_its_run(harness: SlotHarness) -> None:
 
 @pytest.mark.parametrize("handler", ["hangs.in.thread", "hangs.at.exit"])
 def test_result_stands_when_the_process_hangs_at_exit(forceful: SlotHarness, handler: str) -> None:
-    finished = forceful.run(handler, fresh_process=True)
+    finished = forceful.run(handler, process="fresh")
 
     assert finished.outcome is Outcome.SUCCEEDED
     assert finished.message == "done (hung at exit, killed)"
 
 
 def test_timeout_covers_the_time_until_exit(forceful: SlotHarness) -> None:
-    finished = forceful.time_out("hangs.at.exit", "exiting", fresh_process=True)
+    finished = forceful.time_out("hangs.at.exit", "exiting", process="fresh")
 
     assert finished.outcome is Outcome.TIMED_OUT
     assert finished.message == (
@@ -467,14 +467,14 @@ def test_timeout_covers_the_time_until_exit(forceful: SlotHarness) -> None:
 
 
 def test_atexit_functions_are_called(harness: SlotHarness) -> None:
-    finished = harness.run("runs.atexit", fresh_process=True)
+    finished = harness.run("runs.atexit", process="fresh")
 
     assert finished.message == "done"
     assert finished.log_tail == "goodbye\n"
 
 
 def test_result_stands_when_the_process_crashes_at_exit(harness: SlotHarness) -> None:
-    finished = harness.run("dies.at.exit", fresh_process=True)
+    finished = harness.run("dies.at.exit", process="fresh")
 
     assert finished.outcome is Outcome.SUCCEEDED
     assert finished.message == "done (SIGSEGV (signal 11) at exit)"

@@ -129,7 +129,7 @@ def start_any(harness: SlotHarness, chance: random.Random) -> int:
         handler,
         job_id=chance.randrange(4),
         timeout_seconds=timeout,
-        fresh_process=chance.random() < 0.3,
+        process=chance.choice(["job", "handler", "fresh"]),
     )
 
 
@@ -180,7 +180,7 @@ def test_descriptors_do_not_pile_up(harness: SlotHarness) -> None:
     def work() -> None:
         for handler in (QUICK + ROUGH) * 6:
             harness.turn(lambda: harness.slots.free)
-            harness.start(handler, fresh_process=True)
+            harness.start(handler, process="fresh")
             harness.slots.stop(harness.start("sleeps"), "enough") if harness.slots.free else None
 
     work()
@@ -193,7 +193,7 @@ def test_descriptors_do_not_pile_up(harness: SlotHarness) -> None:
 def test_descriptors_do_not_pile_up_when_zygotes_die(harness: SlotHarness) -> None:
     def count() -> int:
         harness.turn(lambda: harness.slots.free == 6)
-        harness.run("quick", fresh_process=True)  # which ends when its process is gone
+        harness.run("quick", process="fresh")  # which ends when its process is gone
         gc.collect()
         return descriptors_of_no_note(harness)
 
@@ -310,7 +310,7 @@ def test_lack_of_descriptors_in_the_zygote_fails_a_run(harness: SlotHarness) -> 
 
     for limit in range(descriptors(pid) - 4, descriptors(pid) + 6):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
-        failed = harness.run("quick", fresh_process=True)
+        failed = harness.run("quick", process="fresh")
         if failed.outcome is Outcome.FAILED:
             assert failed.message.lower() == "cannot start a process: too many open files"
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)

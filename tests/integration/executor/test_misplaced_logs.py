@@ -151,7 +151,7 @@ def test_next_run_of_the_process_has_a_log_of_its_own(
 
     finished = harness.run("print", "next", job_id=7)
     harness.run("replaces", thing)
-    last = harness.run("print", "last", fresh_process=True)
+    last = harness.run("print", "last", process="fresh")
 
     assert (finished.message, harness.log_of(finished.run_id)) == ("done", "next\n")
     assert (last.message, harness.log_of(last.run_id)) == ("done", "last\n")

@@ -1,27 +1,72 @@
-from warren.executor.run_life import LIFE, Do, Event, Phase
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from warren.executor.run_life import (
+    LIFE,
+    SLOT_LIFE,
+    Do,
+    Event,
+    InSlot,
+    Phase,
+    SlotEvent,
+    SlotPhase,
+)
+
+Table = Mapping[Any, Mapping[Any, tuple[Any, Sequence[Any]]]]
+
+TABLES = pytest.mark.parametrize(
+    ("table", "phases", "firsts", "events", "effects"),
+    [
+        (LIFE, Phase, {Phase.WAITING}, Event, Do),
+        # A run is handed ahead when another is given to a process.
+        (SLOT_LIFE, SlotPhase, {SlotPhase.QUEUED}, SlotEvent, InSlot),
+    ],
+    ids=["executor", "slot"],
+)
 
 
-def test_table_leads_every_run_from_its_lane_to_its_end() -> None:
-    reached = {Phase.WAITING}
-    for _ in Phase:
-        reached |= {after for phase in reached for after, _ in LIFE[phase].values()}
-    ends: set[Phase] = {Phase.GONE}
-    for _ in Phase:
-        ends |= {
-            phase
-            for phase, rows in LIFE.items()
-            if any(after in ends for after, _ in rows.values())
-        }
-
-    assert reached == ends == set(Phase)
+def rows(table: Table) -> Iterator[tuple[Any, Any, Any, Sequence[Any]]]:
+    for phase, events in table.items():
+        for event, (after, effects) in events.items():
+            yield phase, event, after, effects
 
 
-def test_a_run_that_is_gone_stays_so() -> None:
+@TABLES
+def test_table_leads_every_run_from_its_beginning_to_its_end(
+    table: Table, phases: Any, firsts: set[Any], events: Any, effects: Any
+) -> None:
+    reached, ends = set(firsts), {phases.GONE}
+    for _ in phases:
+        reached |= {after for phase, _, after, _ in rows(table) if phase in reached}
+        ends |= {phase for phase, _, after, _ in rows(table) if after in ends}
+
+    assert reached == ends == set(phases)
+
+
+@TABLES
+def test_every_event_and_effect_is_in_the_table(
+    table: Table, phases: Any, firsts: set[Any], events: Any, effects: Any
+) -> None:
+    used = [row for row in rows(table) if row[0] is not phases.GONE]
+
+    assert {event for _, event, _, _ in used} == set(events)
+    assert {effect for _, _, _, done in used for effect in done} == set(effects)
+
+
+def test_a_run_that_is_gone_stays_so_without_any_effect() -> None:
     assert LIFE[Phase.GONE] == {}
+    assert set(SLOT_LIFE[SlotPhase.GONE]) == set(SlotEvent)
+    assert set(SLOT_LIFE[SlotPhase.GONE].values()) == {(SlotPhase.GONE, ())}
 
 
 def test_a_run_can_be_stopped_as_long_as_it_is_there() -> None:
-    assert {phase for phase, rows in LIFE.items() if Event.STOP not in rows} == {Phase.GONE}
+    assert {phase for phase, events in LIFE.items() if Event.STOP not in events} == {Phase.GONE}
+    # One that was handed ahead is taken back first.
+    assert {phase for phase, events in SLOT_LIFE.items() if SlotEvent.STOP not in events} == {
+        SlotPhase.AHEAD
+    }
 
 
 def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
@@ -29,14 +74,25 @@ def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
 
     assert [
         (phase, event)
-        for phase, rows in LIFE.items()
-        for event, (after, effects) in rows.items()
+        for phase, event, after, effects in rows(LIFE)
         if (after is Phase.GONE) != (len(leave.intersection(effects)) == 1)
     ] == []
 
 
-def test_every_event_and_effect_is_in_the_table() -> None:
-    rows = [row for each in LIFE.values() for row in each.items()]
+def test_a_run_that_leaves_its_slot_has_ended_or_goes_back() -> None:
+    leave = {InSlot.REPORT_END, InSlot.GIVE_BACK, InSlot.FORGET}
 
-    assert {event for event, _ in rows} == set(Event)
-    assert {effect for _, (_, effects) in rows for effect in effects} == set(Do)
+    assert [
+        (phase, event)
+        for phase, event, after, effects in rows(SLOT_LIFE)
+        if phase is not SlotPhase.GONE
+        and (after is SlotPhase.GONE) != (len(leave.intersection(effects)) == 1)
+    ] == []
+
+
+def test_whatever_a_process_does_not_begin_any_more_is_no_end() -> None:
+    assert [
+        phase
+        for phase, event, _, effects in rows(SLOT_LIFE)
+        if event is SlotEvent.NOT_BEGUN and InSlot.REPORT_END in effects
+    ] == []

@@ -1,6 +1,7 @@
 """What a run changes in its process is put back, nothing else is touched."""
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,17 @@ def test_environment_is_put_back(process_state: ProcessState) -> None:
 
     assert (os.environ["KEPT"], os.environ["PATH"]) == ("as it was", path)
     assert "ADDED" not in os.environ
+
+
+def test_changed_resource_limit_is_noticed(process_state: ProcessState) -> None:
+    process_state.remember_limits()
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    assert not process_state.has_other_limits()
+
+    resource.setrlimit(resource.RLIMIT_CORE, (1 if soft == 0 and hard != 0 else 0, hard))
+
+    assert process_state.has_other_limits() == (hard != 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 def test_mark_names_the_run_and_outlives_the_restoring(process_state: ProcessState) -> None:

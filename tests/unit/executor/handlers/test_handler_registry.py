@@ -64,6 +64,18 @@ class TestDeclaration:
     def test_what_takes_one_argument_is_a_handler(self, function: Any) -> None:
         assert job("x")(function) is function
 
+    @pytest.mark.parametrize("process", ["job", "handler", "fresh", None])
+    def test_handler_may_say_which_runs_a_process_serves(
+        self, tmp_path: Path, process: str | None
+    ) -> None:
+        source = write(tmp_path, f"@job('x', process={process!r})\ndef x(context): ...")
+
+        assert load_handlers([source])["x"].process == process
+
+    def test_other_words_for_what_a_process_serves_are_refused(self) -> None:
+        with pytest.raises(HandlersError, match=r"one of job, handler, fresh, got: 'each'"):
+            job("x", process="each")(lambda context: None)
+
     @pytest.mark.parametrize(
         ("function", "shown"),
         [

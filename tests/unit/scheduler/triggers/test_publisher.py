@@ -69,7 +69,7 @@ def test_a_trigger_says_what_run_and_job_say(post: Post) -> None:
     assert len(result.confirmed) == 1
     assert (trigger.run_id, trigger.boot_id, trigger.handler) == (7, "b1", "h")
     assert (trigger.block, trigger.concurrency, trigger.timeout_seconds) == ("COVER_EARLY", 2, 9)
-    assert (trigger.fresh_process, trigger.resent, trigger.routed_at_ms) == (True, False, 55)
+    assert (trigger.process, trigger.resent, trigger.routed_at_ms) == ("fresh", False, 55)
 
 
 def test_a_decision_that_is_too_old_is_not_published(post: Post) -> None:

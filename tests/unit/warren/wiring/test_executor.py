@@ -29,14 +29,14 @@ def options_of(tmp_path: Path, **values: Any) -> SlotOptions:
 def test_unless_it_is_told_an_executor_keeps_as_many_idle_processes_as_fit(tmp_path: Path) -> None:
     options = options_of(tmp_path, slots=6)
 
-    assert (options.count, options.idle_count, options.fresh_process) == (6, None, False)
+    assert (options.count, options.idle_count, options.process) == (6, None, "job")
     assert (options.idle_seconds, options.runs_per_process) == (90, 1_000)
 
 
 def test_numbers_of_processes_are_as_the_settings_say(tmp_path: Path) -> None:
-    options = options_of(tmp_path, slots=2, idle_processes=3, fresh_process=True, grace_seconds=7)
+    options = options_of(tmp_path, slots=2, idle_processes=3, process="fresh", grace_seconds=7)
 
-    assert (options.count, options.idle_count, options.fresh_process) == (2, 3, True)
+    assert (options.count, options.idle_count, options.process) == (2, 3, "fresh")
     assert options.grace_seconds == 7
 
 
