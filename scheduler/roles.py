@@ -24,13 +24,14 @@ from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.completion.run_spans import RunSpans
 from warren.scheduler.counters import Counters
-from warren.scheduler.dispatch.claimer import Claimer
-from warren.scheduler.dispatch.confirmations import Confirmations, TriggerSender
+from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
 from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
+from warren.scheduler.dispatch.run_sender import RunSender
 from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.drainer import Drainer
@@ -261,15 +262,18 @@ class Roles:
             context=self.context,
             ender=self._ender,
             destinations=Destinations(self.roster, settings, self.workload),
-            claimer=Claimer(
-                self.context,
+            resolver=resolver,
+            sender=RunSender(
+                context=self.context,
                 completion=self.completion,
                 roster=self.roster,
                 workload=self.workload,
                 resolver=resolver,
+                probes=probes,
+                publisher=self.publisher,
+                confirmations=self.confirmations,
+                scripts=Scripts(),
             ),
-            resolver=resolver,
-            sender=TriggerSender(self.publisher, self.confirmations, self.workload, probes),
             uptime=self.uptime,
         )
         self.work = PendingWork(

@@ -146,7 +146,6 @@ class Why(Sentence):
     TURN = "%(route)s, turn %(n)s"
     USE = "%(route)s, use %(n)s"
     FREE_SLOTS = "%(route)s, free slots: %(n)s"
-    BY_HASH = "%(route)s of job %(id)s"
     SHARD_OF = "%(route)s, shard %(index)s of %(total)s"
     SHARD = "%(route)s, shard %(index)s"
     SHARD_MOVED = "%(route)s, shard %(index)s, moved because its executor left"

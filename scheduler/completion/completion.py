@@ -92,6 +92,7 @@ class Completion:
         tally, now_ms = Tally(), self._now_ms()
         rows = {row.id: row for row in transitions.lock(session, {end.run_id for end in ends})}
         winners: dict[int, End] = {}
+        late: dict[int, RunStatus] = {}
         for end in ends:
             row = rows.get(end.run_id)
             if row is None:
@@ -102,7 +103,10 @@ class Completion:
                 reported = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
                 winners[end.run_id] = _as_killed(row, reported)
             else:
-                self._lose(session, row, end, tally)
+                tally.ignored.append(end.run_id)
+                if _is_late(row, end):
+                    late.setdefault(end.run_id, end.status)
+        _note_late(session, late)
         tally.won = {run_id: end.status for run_id, end in winners.items()}
         tally.freed = Counter(
             (row.app_id, row.address)
@@ -152,15 +156,16 @@ class Completion:
                 attempts[end.run_id] = attempt
         return attempts
 
-    def _lose(self, session: Session, row: LockedRun, end: End, tally: Tally) -> None:
-        tally.ignored.append(end.run_id)
-        late = row.status == RunStatus.LOST and end.status is not RunStatus.LOST
-        if (
-            late
-            and not end.never_started
-            and transitions.note_late(session, end.run_id, end.status)
-        ):
-            log.warning("result_came_late", run_id=end.run_id, status=end.status.value)
+
+def _is_late(row: LockedRun, end: End) -> bool:
+    """Whether this is the result of a run that was given up as LOST."""
+    is_result = end.status is not RunStatus.LOST and not end.never_started
+    return row.status == RunStatus.LOST and is_result
+
+
+def _note_late(session: Session, results: Mapping[int, RunStatus]) -> None:
+    for run_id in sorted(transitions.note_late(session, results)) if results else ():
+        log.warning("result_came_late", run_id=run_id, status=results[run_id].value)
 
 
 def _is_from_its_executor(row: LockedRun, end: End) -> bool:

@@ -35,7 +35,7 @@ from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
 from warren.sql.run_status import FAILURES, Kind, RunStatus
 from warren.sql.runs import planning, queries, ticks, transitions
 from warren.sql.runs.run_rows import FailedRun, LockedRun
-from warren.sql.runs.ticks import Tick, tick_of
+from warren.sql.runs.ticks import tick_of
 
 
 def keep(
@@ -181,9 +181,7 @@ class FollowUps:
         }
         if not over:
             return
-        waiting = [
-            job for job in due_jobs.lock(session, over) if _is_last(session, job, over[job.id].tick)
-        ]
+        waiting = _with_last_tick_over(session, due_jobs.lock(session, over), over)
         if waiting:
             due_jobs.advance(
                 session,
@@ -240,12 +238,16 @@ def _child_run(
     return replace(run, origin_id=parent.head_id, traceparent=traceparent)
 
 
-def _is_last(session: Session, job: ParkedJob, tick: Tick) -> bool:
-    """Whether this tick is the last open one that the job's schedule caused.
+def _with_last_tick_over(
+    session: Session, jobs: Sequence[ParkedJob], over: Mapping[int, TickEnd]
+) -> list[ParkedJob]:
+    """Return those of the jobs whose tick that is over is the last open one of their schedule.
 
     An earlier tick may still have been open when the job was restarted or edited.
     """
-    return bool(job.last_tick_at == tick.scheduled_at) or not ticks.open_ids(session, job.id)
+    earlier = [job.id for job in jobs if job.last_tick_at != over[job.id].tick.scheduled_at]
+    still_open = ticks.jobs_with_open_runs(session, earlier)
+    return [job for job in jobs if job.id not in still_open]
 
 
 def _next_tick(job: ParkedJob, end: TickEnd) -> int:

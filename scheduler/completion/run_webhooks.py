@@ -30,7 +30,7 @@ def keep(
         return
     jobs = alarms.job_targets(session, {end.tick.job_id for end in heard})
     runs = queries.ended(session, [end.deciding_id for end in heard])
-    full = {job_id for job_id in jobs if alarms.are_unsent(session, job_id, MOST_UNSENT)}
+    full = alarms.jobs_with_unsent(session, jobs, MOST_UNSENT)
     kept = []
     for end in heard:
         job, run = jobs.get(end.tick.job_id), runs.get(end.deciding_id)

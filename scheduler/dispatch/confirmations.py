@@ -1,8 +1,6 @@
 """Records the broker's confirms of published triggers: SENT, UNDELIVERED, or left to the rescuer.
 
 A separate role, because the dispatcher must not wait for the broker while more comes due.
-
-After a claim's commit: counts its triggers, publishes them, and awaits their confirms.
 """
 
 import threading
@@ -15,18 +13,16 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why
 from warren.scheduler.completion.end import End, never_started
 from warren.scheduler.completion.run_ender import RunEnder
-from warren.scheduler.dispatch.workload import Workload
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
-from warren.scheduler.routing.probes import Probes
 from warren.scheduler.triggers.messages import RoutedTrigger
-from warren.scheduler.triggers.publisher import BatchResult, TriggerBatch, TriggerPublisher
+from warren.scheduler.triggers.publisher import BatchResult, TriggerBatch
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 
 #: Unconfirmed batches at most; the dispatcher then waits.
-ROOM = 4
+UNCONFIRMED_LIMIT = 4
 
 log = structlog.get_logger()
 
@@ -67,7 +63,9 @@ class Confirmations:
     def wait_for_room(self, seconds: float) -> bool:
         """Wait until there is room for another batch; return False on timeout."""
         with self._changed:
-            return self._changed.wait_for(lambda: len(self._on_the_way) < ROOM, seconds)
+            return self._changed.wait_for(
+                lambda: len(self._on_the_way) < UNCONFIRMED_LIMIT, seconds
+            )
 
     def run_round(self, _now_ms: int) -> float:
         """Record the oldest batch and all settled ones; return the seconds until the next round."""
@@ -136,43 +134,3 @@ def _unsendable(item: RoutedTrigger, why: str, now_ms: int) -> End:
         finished_at=now_ms,
         routed_at=item.trigger.routed_at_ms,
     )
-
-
-class TriggerSender:
-    """Sends the triggers of one scheduler's claims."""
-
-    def __init__(
-        self,
-        publisher: TriggerPublisher,
-        confirmations: Confirmations,
-        workload: Workload,
-        probes: Probes,
-    ) -> None:
-        self._publisher = publisher
-        self._confirmations = confirmations
-        self._workload = workload
-        self._probes = probes
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the broker takes messages now."""
-        return self._publisher.is_open
-
-    def wait_for_room(self, seconds: float) -> bool:
-        """Wait until more may be sent; return False if too much is still unconfirmed by then."""
-        return self._confirmations.wait_for_room(seconds)
-
-    def send(self, app_id: int, triggers: Sequence[RoutedTrigger], committed_at: float) -> None:
-        """Send routed triggers; `committed_at` is the monotonic time of the commit."""
-        for item in triggers:
-            self._workload.add(app_id, item.address)
-        self._probes.note_sent(
-            (
-                (item.app, item.address, item.trigger.boot_id),
-                item.trigger.job_id,
-                item.trigger.run_id,
-            )
-            for item in triggers
-        )
-        if triggers:
-            self._confirmations.add(self._publisher.send(triggers, decided_at=committed_at))

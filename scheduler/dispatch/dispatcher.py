@@ -1,14 +1,10 @@
-"""Turns due PLANNED rows into triggers: claims, routes, commits, publishes.
+"""Finds due PLANNED rows, app by app, and has them sent; `run_sender` is the way that they take.
 
-    peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
-
-A crash before the commit leaves the rows PLANNED; after it they are ROUTED with this scheduler's
-name, and the rescuer of any scheduler sends them again with the same ids.
+peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
 """
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 
 import structlog
@@ -17,11 +13,10 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why
 from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.run_ender import RunEnder
-from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, undelivered
-from warren.scheduler.dispatch.claimer import Claimer
-from warren.scheduler.dispatch.confirmations import TriggerSender
+from warren.scheduler.dispatch.claim import ClaimOutcome, undelivered
 from warren.scheduler.dispatch.missed_runs import Pauses
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
+from warren.scheduler.dispatch.run_sender import RunSender
 from warren.scheduler.dispatch.workload import JobsAside
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
@@ -52,9 +47,8 @@ class Dispatcher:
 
     Args:
         destinations: where runs may go.
-        claimer: routes runs, one batch per transaction.
         resolver: knows the jobs that wait for executors to answer.
-        sender: publishes routed runs.
+        sender: routes and sends runs, one batch per transaction.
         uptime: learns whether this dispatcher can send, and knows which runs it is too late to
         send.
 
@@ -66,15 +60,13 @@ class Dispatcher:
         context: NodeContext,
         ender: RunEnder,
         destinations: Destinations,
-        claimer: Claimer,
         resolver: RouteResolver,
-        sender: TriggerSender,
+        sender: RunSender,
         uptime: SendingUptime,
     ) -> None:
         self._context = context
         self._ender = ender
         self._destinations = destinations
-        self._claimer = claimer
         self._resolver = resolver
         self._sender = sender
         self._uptime = uptime
@@ -90,10 +82,10 @@ class Dispatcher:
     def run_round(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
         began_at = self._context.monotonic()
-        if not self._sender.is_open:
+        if not self._sender.publisher.is_open:
             self._uptime.note(able=False)
             return IDLE_SECONDS
-        if not self._sender.wait_for_room(IDLE_SECONDS):
+        if not self._sender.confirmations.wait_for_room(IDLE_SECONDS):
             return 0
         due = self._context.database.read(lambda session: self._look(session, now_ms))
         self._uptime.note(able=not self._pauses.is_everything_held)
@@ -112,7 +104,7 @@ class Dispatcher:
 
     def rest(self) -> float:
         """Skip a round in which nothing is due, but record whether runs could be sent."""
-        self._uptime.note(able=self._sender.is_open)
+        self._uptime.note(able=self._sender.publisher.is_open)
         return IDLE_SECONDS
 
     def since_ms(self, now_ms: int) -> int:
@@ -160,7 +152,7 @@ class Dispatcher:
 
         def send(run_ids: Sequence[int]) -> None:
             facts = self._destinations.facts(app_id, app, live, self._context.now_ms())
-            for claim in self._claim_and_send(run_ids, facts):
+            for claim in self._sender.send(run_ids, facts):
                 now = self._context.monotonic()
                 self._aside.put_full(claim.full_jobs, now, peek_limit=room)
                 claims.append(claim)
@@ -201,24 +193,6 @@ class Dispatcher:
                 missed=[*self._uptime.missed, *self._pauses.missed_of(app_id)],
             )
         )
-
-    def _claim_and_send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
-        """Claim runs and send them; added routes choose between a first and a second claim."""
-        outcome = self._claim(run_ids, facts)
-        if not outcome.asked:
-            return [outcome]
-        decisions = self._resolver.decide(outcome.asked)
-        return [outcome, self._claim(list(decisions), replace(facts, decisions=decisions))]
-
-    def _claim(self, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
-        """Claim runs in one transaction, then send those that were routed."""
-        outcome = self._claimer.claim(run_ids, facts)
-        committed_at = self._context.monotonic()
-        self._sender.send(facts.app_id, outcome.triggers, committed_at)
-        self._resolver.ask(facts, outcome.undecided)
-        if missed := outcome.missed:
-            log.warning("runs_undelivered", app=facts.app, count=len(missed), reason=str(missed[0]))
-        return outcome
 
     def _put_aside(self, run_id: int, error: Exception) -> None:
         """End a run that cannot be routed, so that it does not block the others."""

@@ -7,11 +7,10 @@ Broadcasts: a claimed run becomes one shard for each executor.
 The number of shards never changes afterwards: a retry of shard i stays i/n.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
-from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why, Words
 from warren.scheduler.completion import retry_policy
@@ -32,7 +31,7 @@ from warren.scheduler.routing.routes import Asked
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.jobs import JobToRun
-from warren.sql.runs import ticks, transitions
+from warren.sql.runs import transitions
 from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.ticks import Shard
 
@@ -68,15 +67,6 @@ def shard_trigger(zero: RoutedTrigger, shard: Shard) -> RoutedTrigger:
     return RoutedTrigger(app=zero.app, address=shard.address, trigger=trigger)
 
 
-def write(
-    session: Session, totals: Mapping[int, int], others: Sequence[Shard], *, node: str, now_ms: int
-) -> None:
-    """Store the number of shards of routed runs, and insert the other shards."""
-    for run_id, total in totals.items():
-        ticks.number(session, run_id, total)
-    ticks.add(session, others, node=node, now_ms=now_ms)
-
-
 @dataclass(frozen=True, slots=True)
 class _Due:
     """A locked run, its job, and its script, if it has one."""
@@ -98,7 +88,6 @@ class RunRouting:
 
     Args:
         facts: what to decide on.
-        take_ids: returns as many ids as asked for, for the shards of broadcasts.
 
     """
 
@@ -110,7 +99,6 @@ class RunRouting:
         roster: Roster,
         workload: Workload,
         resolver: RouteResolver,
-        take_ids: Callable[[int], list[int]],
     ) -> None:
         self.outcome = ClaimOutcome()
         self._facts = facts
@@ -120,8 +108,9 @@ class RunRouting:
         self._roster = roster
         self._workload = workload
         self._resolver = resolver
-        self._take_ids = take_ids
         self._usage = ClaimUsage()
+        #: Shards by the position of their trigger.
+        self._without_id: dict[int, Shard] = {}
         self._online = ", ".join(facts.live)
         self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(facts.away)),) if facts.away else ()
         self._ailing = tuple(
@@ -140,6 +129,17 @@ class RunRouting:
             self._route_script(row, job, row.script_version)
         else:
             self._route(_Due(row, job))
+
+    def number_shards(self, take_ids: Callable[[int], list[int]]) -> None:
+        """Give the shards of all broadcasts their ids, taken at once."""
+        if not self._without_id:
+            return
+        ids = take_ids(len(self._without_id))
+        for (position, shard), run_id in zip(self._without_id.items(), ids, strict=True):
+            item = self.outcome.triggers[position]
+            trigger = msgspec.structs.replace(item.trigger, run_id=run_id)
+            self.outcome.triggers[position] = replace(item, trigger=trigger)
+            self.outcome.shards.append(replace(shard, run_id=run_id))
 
     def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
         """Route the run of a script, unless this claim has read or sent enough of them."""
@@ -194,10 +194,10 @@ class RunRouting:
             return
         first, *others = choices(request)
         zero = self._send(due, first, total)
-        for index, run_id in enumerate(self._take_ids(total - 1), 1):
+        for index in range(1, total):
             shard = Shard(
                 zero_id=due.row.id,
-                run_id=run_id,
+                run_id=0,
                 index=index,
                 total=total,
                 address=request.candidates[index],
@@ -205,7 +205,7 @@ class RunRouting:
                 code_version=self._facts.abilities.code_versions.get(request.candidates[index]),
                 message=self._explain(due.row, others[index - 1]),
             )
-            self.outcome.shards.append(shard)
+            self._without_id[len(self.outcome.triggers)] = shard
             self._add(shard_trigger(zero, shard))
 
     def _send(self, due: _Due, choice: Choice, total: int) -> RoutedTrigger:

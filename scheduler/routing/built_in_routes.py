@@ -108,7 +108,8 @@ def in_turn(request: RouteRequest, random: Random) -> Choice:
 def by_hash(request: RouteRequest, _random: Random) -> Choice:
     """Choose by the job's place on the hash ring."""
     chosen = consistent_hash(request.job_id, request.candidates)
-    return Choice(chosen, Why.BY_HASH(route=Route.CONSISTENT_HASH, id=request.job_id))
+    # The same words for all jobs, so that one statement routes the runs of many.
+    return Choice(chosen, Why.ONE_OF(route=Route.CONSISTENT_HASH, n=len(request.candidates)))
 
 
 def least_frequently_used(request: RouteRequest, random: Random) -> Choice:

@@ -254,14 +254,19 @@ def is_ready(now_ms: int, kind: MessageKind) -> tuple[ColumnElement[bool], ...]:
     return Alarm.status == AlarmStatus.READY, channels[kind], Alarm.next_try_at <= now_ms
 
 
-def are_unsent(session: Session, job_id: int, count: int) -> bool:
-    """Return whether at least `count` messages of a job wait to be sent."""
+def jobs_with_unsent(session: Session, job_ids: Iterable[int], count: int) -> set[int]:
+    """Return those of the jobs of which at least `count` messages wait to be sent."""
     waiting = (
-        select(Alarm.id)
-        .where(Alarm.job_id == job_id, Alarm.status == AlarmStatus.READY)
-        .order_by(Alarm.created_at)
+        select(Alarm.job_id)
+        .where(Alarm.status == AlarmStatus.READY)
+        .group_by(Alarm.job_id)
+        .having(func.count() >= count)
     )
-    return session.execute(waiting.offset(count - 1).limit(1)).first() is not None
+    return {
+        job_id
+        for chunk in chunks(sorted(job_ids))
+        for job_id in session.execute(waiting.where(Alarm.job_id.in_(chunk))).scalars()
+    }
 
 
 def settle(session: Session, alarm: Alarm, **columns: Any) -> bool:

@@ -4,14 +4,14 @@ Inserts the shards 1 to n-1 of a broadcast, already ROUTED, in the transaction o
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, and_, insert, inspect, or_, select, update
+from sqlalchemy import ColumnElement, and_, insert, inspect, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks, modify
+from warren.sql.batch import ALREADY_LOCKED, chunks, update_each
 from warren.sql.explanation import Explanation
 from warren.sql.models import Run
 from warren.sql.rows import fetch, query
@@ -36,10 +36,13 @@ class Shard:
     code_version: str | None = None
 
 
-def number(session: Session, run_id: int, total: int) -> None:
-    """Make a claimed run shard 0 of `total`; it must not have been expanded before."""
-    numbered = update(Run).where(Run.id == run_id)
-    modify(session, numbered.values(shard_total=total, sharding=f"0/{total}"))
+def number(session: Session, totals: Mapping[int, int]) -> None:
+    """Make each claimed run shard 0 of its total; none must have been expanded before."""
+    rows = [
+        {"id": run_id, "shard_total": total, "sharding": f"0/{total}"}
+        for run_id, total in totals.items()
+    ]
+    update_each(session, Run, rows, guard=ALREADY_LOCKED)
 
 
 def add(session: Session, shards: Sequence[Shard], *, node: str, now_ms: int) -> None:
@@ -175,6 +178,16 @@ def open_ids(session: Session, job_id: int) -> list[int]:
             select(Run.id).where(Run.status.in_(OPEN), Run.job_id == job_id, Run.origin_id == 0)
         ).scalars()
     )
+
+
+def jobs_with_open_runs(session: Session, job_ids: Iterable[int]) -> set[int]:
+    """Return those of the jobs whose schedule has caused a run that is open, without locks."""
+    caused = select(Run.job_id).where(Run.status.in_(OPEN), Run.origin_id == 0)
+    return {
+        job_id
+        for chunk in chunks(sorted(job_ids))
+        for job_id in session.execute(caused.where(Run.job_id.in_(chunk))).scalars()
+    }
 
 
 def in_ticks(ticks: list[Tick]) -> ColumnElement[bool]:

@@ -11,13 +11,13 @@ The columns of a run that change together whenever it enters a status.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import Guard, chunks, lock_rows, modify_by_ids, update_alike, update_each
-from warren.sql.dialects.dialect import Locking
+from warren.sql.dialects.dialect import Locking, UpdateRule
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
@@ -45,8 +45,10 @@ def status_in(statuses: Iterable[RunStatus]) -> Guard:
     return Guard(f"{Run.status.expression} IN ({names})")
 
 
-#: So many runs with the same route get a statement of their own; smaller groups share one.
-ALIKE = 8
+#: The largest groups of runs with the same route, of at least so many runs, get a statement each;
+#: all other runs share one, however different they are.
+MIN_ALIKE = 8
+MAX_ALIKE_STATEMENTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,10 @@ class Routed:
     boot_id: str
     message: Explanation
     code_version: str | None = None
+
+
+#: Address, boot, code version and reason of a route.
+_Way: TypeAlias = tuple[str, str, str | None, Explanation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,28 +94,40 @@ def claim_to_send(
 def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -> int:
     """Move claimed runs to ROUTED, with the address and boot that their trigger goes to.
 
-    Runs with the same route and reason are moved by one statement.
+    A few large groups of runs with the same route and reason are moved by a statement each, all
+    others by one.
     """
-    alike: dict[tuple[str, str, str | None, Explanation], list[int]] = defaultdict(list)
+    alike: dict[_Way, list[int]] = defaultdict(list)
     for run in runs:
         alike[run.address, run.boot_id, run.code_version, run.message].append(run.run_id)
-    guard, rows, count = may_enter(RunStatus.ROUTED), [], 0
-    for (address, boot_id, code_version, message), run_ids in alike.items():
-        values = {
-            "status": RunStatus.ROUTED.value,
-            "address": address,
-            "boot_id": boot_id,
-            "code_version": code_version,
-            "routed_by": node,
-            "routed_at": now_ms,
-            "trigger_message": message.text,
-            "trigger_why": message.why,
-        }
-        if len(run_ids) >= ALIKE:
-            count += update_alike(session, Run, run_ids, values, guard=guard)
-        else:
-            rows += [{"id": run_id, **values} for run_id in run_ids]
-    return count + update_each(session, Run, rows, guard=guard)
+    largest = [way for way, run_ids in alike.items() if len(run_ids) >= MIN_ALIKE]
+    largest.sort(key=lambda way: -len(alike[way]))
+    guard, count = may_enter(RunStatus.ROUTED), 0
+    entered = {"status": RunStatus.ROUTED.value, "routed_at": now_ms}
+    for way in largest[:MAX_ALIKE_STATEMENTS]:
+        values = entered | _routed_columns(way, node)
+        count += update_alike(session, Run, alike.pop(way), values, guard=guard)
+    rows = [
+        {"id": run_id, **columns}
+        for way, run_ids in alike.items()
+        for columns in [_routed_columns(way, node)]
+        for run_id in run_ids
+    ]
+    # A word and a number of ours, which Python and SQL write alike.
+    rule = UpdateRule(sets={column: repr(value) for column, value in entered.items()})
+    return count + update_each(session, Run, rows, guard=guard, rule=rule)
+
+
+def _routed_columns(way: _Way, node: str) -> dict[str, Any]:
+    address, boot_id, code_version, message = way
+    return {
+        "address": address,
+        "boot_id": boot_id,
+        "code_version": code_version,
+        "routed_by": node,
+        "trigger_message": message.text,
+        "trigger_why": message.why,
+    }
 
 
 def explain(session: Session, words: Mapping[int, Explanation]) -> None:
@@ -168,14 +186,12 @@ def end(session: Session, ended: Sequence[FinalState]) -> int:
     )
 
 
-def note_late(session: Session, run_id: int, status: RunStatus) -> bool:
-    """Store the result that arrived after a run was LOST; return True for the first one."""
-    statement = (
-        update(Run)
-        .where(Run.status == RunStatus.LOST, Run.late_status.is_(None))
-        .values(late_status=status)
-    )
-    return bool(modify_by_ids(session, Run, [run_id], statement))
+def note_late(session: Session, results: Mapping[int, RunStatus]) -> set[int]:
+    """Store the results that arrived after runs were LOST; return the runs whose first it is."""
+    first = {row.id for row in lock_rows(session, _RunId, Run, sorted(results), _LOST_FOR_GOOD)}
+    rows = [{"id": run_id, "late_status": results[run_id].value} for run_id in sorted(first)]
+    update_each(session, Run, rows, guard=Guard(_LOST_FOR_GOOD.guard))
+    return first
 
 
 def request_kill(session: Session, run_id: int, *, now_ms: int) -> bool:
@@ -268,3 +284,11 @@ _STILL_PLANNED = Locking(
     guard=status_in([RunStatus.PLANNED]).condition, order="due_at, id", skips=True
 )
 _IN_ORDER = Locking(guard="1 = 1", order="id")
+_LOST_FOR_GOOD = Locking(
+    guard=f"{status_in([RunStatus.LOST]).condition} AND {Run.late_status.expression} IS NULL",
+    order="id",
+)
+
+
+class _RunId(NamedTuple):
+    id: int

@@ -34,11 +34,12 @@ def new_still(
     stale: float = 60.0,
     probe: float = 1.0,
     no_executor: float = 3_600.0,
+    address_limit: int = 5,
     **options: Any,
 ) -> SchedulerNode:
     cluster.timeouts = Timeouts(lapse=3_600.0, no_executor=no_executor)
     timeouts = replace(cluster.timeouts, stale=stale, probe=probe)
-    node = cluster.new_scheduler(address_limit=5, timeouts=timeouts, **options)
+    node = cluster.new_scheduler(address_limit=address_limit, timeouts=timeouts, **options)
     cluster.schedulers.append(node)
     eventually(lambda: node.connections.triggers.is_ready)
     node.roster.set_health(True)

@@ -69,6 +69,26 @@ class TestRoute:
         assert [row.trigger_message for row in rows[10:]] == [f"to {one}" for one in ids[10:]]
         assert {row.trigger_message for row in rows[1:10]} == {ways[0].message.text}
 
+    def test_the_number_of_statements_does_not_grow_with_the_number_of_ways(
+        self, database: Database
+    ) -> None:
+        count = transitions.MIN_ALIKE
+        ids = planned_in(database, RunStatus.PLANNED, 20 * count)
+        ways = [routed(one, Explanation(f"way {n // count}")) for n, one in enumerate(ids)]
+
+        with statements(database) as sent:
+            moved = database.write(
+                lambda session: transitions.route(session, ways, node=NODE, now_ms=NOW_MS)
+            )
+
+        updates = [words for words, _ in sent if words.startswith("UPDATE")]
+        rows = sql_rows.all_runs(database)
+        assert (moved, len(updates)) == (len(ids), transitions.MAX_ALIKE_STATEMENTS + 1)
+        assert [row.trigger_message for row in rows] == [way.message.text for way in ways]
+        assert {(row.status, row.routed_at, row.routed_by) for row in rows} == {
+            ("ROUTED", NOW_MS, NODE)
+        }
+
 
 class TestPlan:
     def test_a_new_run_is_planned_and_carries_what_its_trigger_needs(
@@ -480,12 +500,11 @@ class TestEdits:
         [lost] = planned_in(database, RunStatus.LOST)
         [over] = planned_in(database, RunStatus.FAILED)
 
-        def late(run_id: int, status: RunStatus) -> bool:
-            return database.write(lambda session: transitions.note_late(session, run_id, status))
+        def late(results: dict[int, RunStatus]) -> set[int]:
+            return database.write(lambda session: transitions.note_late(session, results))
 
-        assert late(lost, RunStatus.SUCCEEDED)
-        assert not late(lost, RunStatus.FAILED)
-        assert not late(over, RunStatus.SUCCEEDED)
+        assert late({lost: RunStatus.SUCCEEDED, over: RunStatus.SUCCEEDED}) == {lost}
+        assert late({lost: RunStatus.FAILED}) == set()
         assert sql_rows.run(database, lost).late_status == "SUCCEEDED"
         assert statuses(database, [lost, over]) == ["LOST", "FAILED"]
 

@@ -1,0 +1,193 @@
+"""The way of due runs to their executors: claim, route, commit, send.
+
+    PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
+            └─> UNDELIVERED: no executor takes it
+
+A run stays PLANNED while its executor is full or offline, its route waits for an answer, its app
+has just been paused, or nobody could send it in time and it is not decided yet whether it runs.
+
+A crash before the commit leaves the rows PLANNED; after it they are ROUTED with this scheduler's
+name, and the rescuer of any scheduler sends them again with the same ids.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
+from warren.scheduler.dispatch.confirmations import Confirmations
+from warren.scheduler.dispatch.route_resolver import RouteResolver
+from warren.scheduler.dispatch.run_routing import RunRouting
+from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.jobs.script_cache import Scripts
+from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.uptime import due_times
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.routing.built_in_routes import memory_of_underway, underway
+from warren.scheduler.routing.choice import Memory
+from warren.scheduler.routing.probe_answers import UNDERWAY_SECONDS
+from warren.scheduler.routing.probes import Probes
+from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.sql.jobs import jobs, route_memory
+from warren.sql.jobs.jobs import JobToRun
+from warren.sql.registry import uptimes
+from warren.sql.run_status import LATE_MS
+from warren.sql.runs import queries, ticks, transitions
+from warren.sql.runs.run_rows import PlannedRun
+
+UNDERWAY_MS = round(UNDERWAY_SECONDS * 1000)
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Locked runs, their jobs, and all that their routes decide on."""
+
+    runs: Sequence[PlannedRun]
+    jobs: Mapping[int, JobToRun]
+    facts: ClaimFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSender:
+    """Sends the due runs of one scheduler."""
+
+    context: NodeContext
+    completion: Completion
+    roster: Roster
+    workload: Workload
+    resolver: RouteResolver
+    probes: Probes
+    publisher: TriggerPublisher
+    confirmations: Confirmations
+    scripts: Scripts
+
+    def send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
+        """Send those of these runs that are still PLANNED and locked by nobody else.
+
+        Added routes are user code, so they choose between a first and a second transaction.
+
+        Raises:
+            ValueError: one of the runs or jobs holds a value that no trigger can carry.
+
+        """
+        outcome = self._send(run_ids, facts)
+        if not outcome.asked:
+            return [outcome]
+        decisions = self.resolver.decide(outcome.asked)
+        return [outcome, self._send(list(decisions), replace(facts, decisions=decisions))]
+
+    def _send(self, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
+        """Claim runs, route them, commit, and publish their triggers."""
+
+        def unit(session: Session) -> ClaimOutcome:
+            claim = self._claim(session, run_ids, facts)
+            outcome = self._route(session, claim)
+            self._store(session, outcome, claim.facts.now_ms)
+            return outcome
+
+        outcome = self.context.write_runs(unit, has_planned=lambda outcome: outcome.ends)
+        committed_at = self.context.monotonic()
+        self.context.metrics.add(outcome.ended)
+        self._publish(outcome.triggers, facts.app_id, committed_at)
+        self.resolver.ask(facts, outcome.undecided)
+        if missed := outcome.missed:
+            log.warning("runs_undelivered", app=facts.app, count=len(missed), reason=str(missed[0]))
+        return outcome
+
+    # -- claim ------------------------------------------------------------------------------------
+
+    def _claim(self, session: Session, run_ids: Sequence[int], facts: ClaimFacts) -> _Claim:
+        """Lock runs, and read their jobs and what else decides where they go."""
+        rows = transitions.claim_to_send(
+            session, list(run_ids), app_id=facts.app_id, now_ms=self.context.now_ms()
+        )
+        found = {
+            job_id: job if job.route else job._replace(route=facts.route)
+            for job_id, job in jobs.for_runs(session, {row.job_id for row in rows}).items()
+        }
+        facts = replace(facts, now_ms=self.context.now_ms())
+        rows = _in_time(session, rows, facts)
+        facts = replace(
+            facts,
+            memories=self._recall(session, found.values(), facts.app) if rows else {},
+            scripts=self.scripts.read(session, [row.script_version for row in rows]),
+        )
+        return _Claim(rows, found, facts)
+
+    def _recall(self, session: Session, found: Iterable[JobToRun], app: str) -> dict[int, Memory]:
+        """Return what the routes of these jobs remember, locked until the transaction ends."""
+        wanted = {job.id for job in found if self.resolver.needs_memory(job)}
+        memories: dict[int, Memory] = dict(route_memory.lock(session, wanted)) if wanted else {}
+        remembered = [run_id for one in memories.values() for run_id in underway(one)]
+        if remembered:
+            since_ms = self.context.now_ms() - UNDERWAY_MS
+            sent = queries.underway(session, remembered, since_ms=since_ms)
+            self.resolver.learn_underway(app, sent)
+            for job_id in {job_id for job_id, one in memories.items() if underway(one)}:
+                of_job = [run.id for run in sent if run.job_id == job_id]
+                memories[job_id] = memory_of_underway(of_job)
+        return memories
+
+    # -- route ------------------------------------------------------------------------------------
+
+    def _route(self, session: Session, claim: _Claim) -> ClaimOutcome:
+        """Decide about each run; nothing is written yet."""
+        routing = RunRouting(
+            self.context,
+            claim.facts,
+            roster=self.roster,
+            workload=self.workload,
+            resolver=self.resolver,
+        )
+        for row in claim.runs:
+            routing.route(row, claim.jobs.get(row.job_id))
+        routing.number_shards(lambda count: self.context.ids.take(session, count))
+        return routing.outcome
+
+    # -- commit -----------------------------------------------------------------------------------
+
+    def _store(self, session: Session, outcome: ClaimOutcome, now_ms: int) -> None:
+        """Write what was decided; each statement is for all runs, however many jobs they are of."""
+        node = self.context.node
+        if outcome.routed:
+            transitions.route(session, outcome.routed, node=node, now_ms=now_ms)
+        ticks.number(session, outcome.totals)
+        ticks.add(session, outcome.shards, node=node, now_ms=now_ms)
+        route_memory.store(session, outcome.memories)
+        transitions.explain(session, outcome.explained)
+        if outcome.ends:
+            outcome.ended = self.completion.end(session, outcome.ends).ended
+
+    # -- send -------------------------------------------------------------------------------------
+
+    def _publish(self, triggers: Sequence[RoutedTrigger], app_id: int, committed_at: float) -> None:
+        """Publish triggers; `committed_at` is the monotonic time of the commit."""
+        for item in triggers:
+            self.workload.add(app_id, item.address)
+        self.probes.note_sent(
+            (
+                (item.app, item.address, item.trigger.boot_id),
+                item.trigger.job_id,
+                item.trigger.run_id,
+            )
+            for item in triggers
+        )
+        if triggers:
+            self.confirmations.add(self.publisher.send(triggers, decided_at=committed_at))
+
+
+def _in_time(session: Session, rows: list[PlannedRun], facts: ClaimFacts) -> list[PlannedRun]:
+    """Return the runs that no downtime or pause has made late; none if a downtime is not over."""
+    # Read after the clock: what is routed at this instant was routed before a downtime could end
+    # that is not recorded yet.
+    sending = uptimes.sending_state(session, facts.app_id, facts.now_ms)
+    if facts.now_ms - sending.until_ms > LATE_MS:
+        return []
+    late = due_times(sending.downtimes)
+    return [row for row in rows if not any(span.covers(row) for span in late)] if late else rows
