@@ -20,8 +20,7 @@ from warren.scheduler.alarms.roles import AlarmRoles
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.command_sender import CommandSender
 from warren.scheduler.completion.callbacks import Callbacks
-from warren.scheduler.completion.completion import Completion
-from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.run_spans import RunSpans
 from warren.scheduler.counters import Counters
 from warren.scheduler.dispatch.confirmations import Confirmations

@@ -85,4 +85,4 @@ class RunsNotPlanned(SqlError):
 
 
 class NotAllWon(SqlError):
-    """An all-or-nothing update matched only some rows; its transaction must be rolled back."""
+    """An all-or-nothing update matched only some rows; it must be undone."""

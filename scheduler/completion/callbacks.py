@@ -21,9 +21,8 @@ from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.bisection import bisect
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
-from warren.scheduler.completion.completion import Tally
+from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, plausible_instant
-from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of

@@ -1,6 +1,9 @@
 """Ends runs and plans their follow-ups in one transaction.
 
 Every final state is entered here, except that a change of schedule cancels planned runs itself.
+
+    ends -> plain successes, moved at once -> the others, by their rows: who wins, final state,
+    next attempts, alarms -> follow-ups of ticks that are over
 """
 
 from collections import Counter
@@ -18,6 +21,7 @@ from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
 from warren.scheduler.completion.plain_successes import PlainSuccess, end_plain, split
 from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
 from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
 from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
@@ -65,21 +69,16 @@ class Completion:
         self._alarm_defaults = alarm_defaults
         self._follow_ups = FollowUps(ids, now_ms)
 
-    def end(self, session: Session, ends: Sequence[End], *, careful: bool = True) -> Tally:
+    def end(self, session: Session, ends: Sequence[End]) -> Tally:
         """End runs in the caller's transaction; the first final state wins.
 
         Losing is normal. The result of a run that was given up as LOST is stored as its late
         status.
-
-        Raises:
-            NotAllWon: not `careful`, and a plain success was not won; roll back.
-
         """
         plain, others = split(ends, self._now_ms())
-        won, planned = end_plain(session, plain, self._follow_ups, careful=careful)
-        if careful:
-            winners = {one.end.run_id for one in won}
-            others += [one.end for one in plain if one.end.run_id not in winners]
+        won, planned = end_plain(session, plain, self._follow_ups)
+        winners = {one.end.run_id for one in won}
+        others += [one.end for one in plain if one.end.run_id not in winners]
         tally = self._end_rows(session, others) if others else Tally()
         tally.won |= {one.end.run_id: one.end.status for one in won}
         tally.freed.update((one.sent_to.app_id, one.sent_to.address) for one in won)
@@ -220,3 +219,37 @@ def _ended_plainly(one: PlainSuccess) -> Ended:
         success.started_at,
         success.finished_at,
     )
+
+
+class RunEnder:
+    """Ends runs for the roles of one scheduler, each time in a transaction of its own.
+
+    Code that already has a transaction calls `Completion.end` in it. `on_ended`, if any, gets the
+    ended runs after the commit.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        completion: Completion,
+        on_ended: Callable[[Collection[int]], None] | None = None,
+    ) -> None:
+        self._context = context
+        self._completion = completion
+        self._on_ended = on_ended
+
+    def end(self, ends: Sequence[End], *, first: Callable[[Session], None] | None = None) -> Tally:
+        """Call `first` and end runs in one transaction; return the tally."""
+        if not ends and first is None:
+            return Tally()
+
+        def unit(session: Session) -> Tally:
+            if first is not None:
+                first(session)
+            return self._completion.end(session, ends) if ends else Tally()
+
+        tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)
+        self._context.metrics.add(tally.ended)
+        if self._on_ended is not None:
+            self._on_ended(tally.won.keys())
+        return tally

@@ -1,7 +1,7 @@
-"""The fast path to SUCCEEDED, for runs that are the only one of their tick.
+"""The first step of completion: moves runs to SUCCEEDED that are the only one of their tick.
 
-Most ends are such. One guarded UPDATE moves all those of an executor at once, without reading their
-rows first. Any other end takes the ordinary path.
+Most runs end this way. One guarded UPDATE moves all those of an executor, without reading their
+rows first. Every other end is decided on by its row.
 """
 
 from collections import Counter, defaultdict
@@ -43,26 +43,13 @@ def split(ends: Sequence[End], now_ms: int) -> tuple[list[PlainSuccess], list[En
 
 
 def end_plain(
-    session: Session, plain: Sequence[PlainSuccess], follow_ups: FollowUps, *, careful: bool
+    session: Session, plain: Sequence[PlainSuccess], follow_ups: FollowUps
 ) -> tuple[list[PlainSuccess], list[int]]:
-    """End runs as SUCCEEDED; return the ends that took place, and the ids of runs that follow.
-
-    `careful` first looks which of them are open, and leaves out the others.
-
-    Raises:
-        NotAllWon: not `careful`, and one was not open; roll back and repeat with `careful`.
-
-    """
-    won: list[PlainSuccess] = []
-    for who, alike in _by_executor(plain).items():
-        chosen = alike
-        if careful:
-            jobs = {one.success.run_id: one.success.job_id for one in alike}
-            is_open = successes.lock_open(session, who, jobs)
-            chosen = [one for one in alike if one.success.run_id in is_open]
-        if chosen:
-            successes.succeed(session, who, [one.success for one in chosen])
-        won += chosen
+    """End those that are open as SUCCEEDED; return them, and the ids of runs that follow."""
+    if not plain:
+        return [], []
+    moved = successes.succeed_open(session, _by_executor(plain))
+    won = [one for one in plain if one.success.run_id in moved]
     return won, _follow(session, [one.success for one in won], follow_ups)
 
 
@@ -95,10 +82,10 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
     return PlainSuccess(end, end.sent_to, success)
 
 
-def _by_executor(plain: Sequence[PlainSuccess]) -> Mapping[SentTo, list[PlainSuccess]]:
-    found: dict[SentTo, list[PlainSuccess]] = defaultdict(list)
+def _by_executor(plain: Sequence[PlainSuccess]) -> Mapping[SentTo, list[Success]]:
+    found: dict[SentTo, list[Success]] = defaultdict(list)
     for one in plain:
-        found[one.sent_to].append(one)
+        found[one.sent_to].append(one.success)
     return found
 
 

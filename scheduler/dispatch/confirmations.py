@@ -11,8 +11,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
+from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, never_started
-from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
 from warren.scheduler.triggers.messages import RoutedTrigger

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.bisection import bisect
-from warren.scheduler.completion.run_ender import RunEnder
+from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.dispatch.claim import ClaimOutcome, undelivered
 from warren.scheduler.dispatch.missed_runs import Pauses
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver

@@ -22,8 +22,8 @@ from warren.broker.reasons.codes import Why
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Admin, Delivery
 from warren.scheduler.bisection import bisect
+from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, lost, never_started
-from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.membership.roster import Member, Roster, Standing
 from warren.scheduler.node_context import NodeContext
 from warren.sql.registry import presence

@@ -17,8 +17,8 @@ from warren.broker.messages.to_scheduler import KnowAnswer, Knowledge
 from warren.broker.reasons.codes import Why
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Admin
+from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, lost, never_started
-from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.jobs.script_cache import few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext

@@ -16,8 +16,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why, Words
+from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, lost
-from warren.scheduler.completion.run_ender import RunEnder
 from warren.scheduler.jobs.script_cache import Script, Scripts, few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext

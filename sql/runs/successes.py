@@ -64,11 +64,39 @@ _SENT_TO = " AND ".join(
 )
 
 
+def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> set[int]:
+    """Move those of the runs of each boot to SUCCEEDED that are open and as reported.
+
+    Returns their ids. Most often all are: so all are moved first, under a savepoint, and only if
+    one was not, that is undone and it is looked up which are.
+    """
+    connection = session.connection()
+    # Not `begin_nested`: after a deadlock the savepoint is gone, and its rollback would hide that.
+    connection.exec_driver_sql("SAVEPOINT successes")
+    try:
+        for who, sent in runs.items():
+            succeed(session, who, sent)
+    except NotAllWon:
+        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT successes")
+        return {
+            run_id
+            for who, sent in runs.items()
+            for run_id in _succeed_carefully(session, who, sent)
+        }
+    return {run.run_id for sent in runs.values() for run in sent}
+
+
+def _succeed_carefully(session: Session, who: SentTo, runs: Sequence[Success]) -> set[int]:
+    is_open = lock_open(session, who, {run.run_id: run.job_id for run in runs})
+    succeed(session, who, [run for run in runs if run.run_id in is_open])
+    return is_open
+
+
 def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> None:
     """Move runs that were sent to one boot to SUCCEEDED, all or none.
 
     Raises:
-        NotAllWon: a run was already final, or is not as reported; roll back.
+        NotAllWon: a run was already final, or is not as reported; undo it.
 
     """
     rows = [_row(run) for run in sorted(runs, key=lambda run: run.run_id)]

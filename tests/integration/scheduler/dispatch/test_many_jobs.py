@@ -181,7 +181,7 @@ def end(
     ]
     with monkeypatch.context() as patched:
         sent = sent_statements(patched)
-        cluster.database.write(lambda session: still.completion.end(session, ends, careful=True))
+        cluster.database.write(lambda session: still.completion.end(session, ends))
     return len(sent)
 
 
