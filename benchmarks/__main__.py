@@ -9,7 +9,16 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import broadcasts, chains, comparison, embedded, measures, routes, throughput
+from benchmarks import (
+    broadcasts,
+    chains,
+    claims,
+    comparison,
+    embedded,
+    measures,
+    routes,
+    throughput,
+)
 from benchmarks.rates import Rate
 from benchmarks.servers import Servers, servers
 from benchmarks.stack import SLOTS, Stack
@@ -37,6 +46,7 @@ class Sizes:
     ticking_seconds: float = 10.0
     storm_jobs: int = 2_000
     embedded_jobs: int = 3_000
+    claimed_runs: int = 500
     decisions: int = 20_000
     executors: int = 50
     broadcasts: int = 40
@@ -53,6 +63,7 @@ QUICK = Sizes(
     ticking_seconds=2.0,
     storm_jobs=50,
     embedded_jobs=50,
+    claimed_runs=50,
     decisions=200,
     executors=10,
     broadcasts=3,
@@ -101,6 +112,7 @@ def _measure(own: Servers, stack: Stack, table: Table, arguments: argparse.Names
     table.add(_embedded_rows(sizes))
     table.add(_chain_rows(stack, sizes))
     table.add(_broadcast_rows(stack, sizes))
+    table.add(_claim_rows(own, sizes))
     table.add(_route_rows(sizes))
 
 
@@ -171,6 +183,13 @@ def _broadcast_rows(stack: Stack, sizes: Sizes) -> list[Row]:
         Row(each, f"{found.shards_per_second:,.0f}"),
         Row(f"one broadcast {to}: done after", f"{found.alone_seconds:.2f} s"),
     ]
+
+
+def _claim_rows(own: Servers, sizes: Sizes) -> list[Row]:
+    cost, runs = claims.measure(own, sizes.claimed_runs), f"{sizes.claimed_runs:,}"
+    what = f"scheduler's CPU to send {runs} runs of {runs} jobs"
+    ratio = f"{cost.ratio:.2f} of {runs} runs of one"
+    return [Row(what, f"{cost.many_jobs_ms:.0f} ms", ratio, "<= 1.50")]
 
 
 def _route_rows(sizes: Sizes) -> Iterator[Row]:
