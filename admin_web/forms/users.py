@@ -16,7 +16,7 @@ from warren.admin_web.language import labels
 from warren.admin_web.language.labels import PASSWORD_FLAW
 from warren.scheduler.commands.passwords import LONGEST, SHORTEST
 from warren.scheduler.commands.tokens import token_commands
-from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, USUAL_DAYS
+from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS
 from warren.scheduler.commands.users import NAME_PATTERN
 from warren.scheduler.problems import Code
 from warren.sql.accounts.users import Role
@@ -90,9 +90,9 @@ class TokenForm(ConsoleForm):
         lazy_gettext("Days"),
         [
             InputRequired(REQUIRED),
-            NumberRange(1, MOST_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),
+            NumberRange(1, MAX_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),
         ],
-        default=USUAL_DAYS,
+        default=DEFAULT_DAYS,
     )
 
 

@@ -171,7 +171,7 @@ class ExecutorPages:
             if not found:
                 abort(404)
             [one] = found
-            started = app_listing.started_jobs(session, one.app, limit=blockers.MOST_JOBS + 1)
+            started = app_listing.started_jobs(session, one.app, limit=blockers.MAX_JOBS + 1)
             why = self._blockers(session, known).of_executor(one, started)
             return one, charts.load_charts(session, executor_id, now_ms), why
 

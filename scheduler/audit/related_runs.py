@@ -81,7 +81,7 @@ class LateStartRule:
 #: Longest time from a transaction's first read to its commit.
 LONGEST_TRANSACTION_MS = 30_000
 #: Children of one parent that are audited together; its ticks are read once for all of them.
-CHILDREN_AT_ONCE = 100
+CHILDREN_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def audit_children(session: Session, tallies: Tallies, bounds: tuple[int, int]) 
     """Find successful ticks that lack a child's run, and children's runs of other ticks."""
     for parent in tick_rows.parents(session):
         existing = filter(tallies.exists, parent.children)
-        for child_ids in chunks(existing, CHILDREN_AT_ONCE):
+        for child_ids in chunks(existing, CHILDREN_LIMIT):
             children = [child for child in map(tallies.of, child_ids) if child is not None]
             _audit_parent(session, parent, children, bounds)
 

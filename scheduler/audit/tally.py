@@ -7,7 +7,7 @@ from typing import NamedTuple
 from warren.broker.reasons.codes import Reason
 
 #: Most faults of each kind that a report lists; the rest is only counted.
-MOST_NAMED = 20
+MAX_NAMED = 20
 
 #: The counts of a tally, in the order of a report.
 COUNTS = (
@@ -56,26 +56,26 @@ class JobTally:
         """Add the tally of the same job for a later time range."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
-        self.lost = (self.lost + later.lost)[:MOST_NAMED]
-        self.doubled = (self.doubled + later.doubled)[:MOST_NAMED]
-        self.late = (self.late + later.late)[:MOST_NAMED]
+        self.lost = (self.lost + later.lost)[:MAX_NAMED]
+        self.doubled = (self.doubled + later.doubled)[:MAX_NAMED]
+        self.late = (self.late + later.late)[:MAX_NAMED]
 
     def add_lost(self, tick: int, why: Reason | None = None) -> None:
         """Count a due time that has neither all its runs nor a record that it was skipped."""
         self.lost_count += 1
-        if len(self.lost) < MOST_NAMED:
+        if len(self.lost) < MAX_NAMED:
             self.lost.append(Fault(tick, why))
 
     def add_doubled(self, tick: int, why: Reason | None = None) -> None:
         """Count a due time that was decided twice or was never due."""
         self.doubled_count += 1
-        if len(self.doubled) < MOST_NAMED:
+        if len(self.doubled) < MAX_NAMED:
             self.doubled.append(Fault(tick, why))
 
     def add_late(self, tick: int) -> None:
         """Count a due time that started late, against the misfire policy."""
         self.late_count += 1
-        if len(self.late) < MOST_NAMED:
+        if len(self.late) < MAX_NAMED:
             self.late.append(Fault(tick))
 
 

@@ -18,7 +18,7 @@ from warren.sql.runs import queries
 from warren.sql.runs.run_rows import TracedRun
 
 #: Runs that wait to be exported; beyond that the oldest are dropped.
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 BATCH = 200
 ROUND_SECONDS = 1.0
 _MESSAGE_LENGTH = 200
@@ -55,7 +55,7 @@ class RunSpans:
         self._database = database
         self._exporter = exporter
         self._traces = RunTraces(cluster_id)
-        self._waiting: deque[int] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[int] = deque(maxlen=MAX_WAITING)
 
     def stamp(self, trigger: Trigger) -> Trigger:
         """Return a trigger that makes the run's span the parent of its handler's spans."""

@@ -14,7 +14,7 @@ from warren.sql.runs import queries
 from warren.sql.runs.run_rows import EndedRun
 
 #: Unsent messages of one job at most; further ones are dropped.
-MOST_UNSENT = 1_000
+MAX_UNSENT = 1_000
 
 log = structlog.get_logger()
 
@@ -30,14 +30,14 @@ def keep(
         return
     jobs = alarms.job_targets(session, {end.tick.job_id for end in heard})
     runs = queries.ended(session, [end.deciding_id for end in heard])
-    full = alarms.jobs_with_unsent(session, jobs, MOST_UNSENT)
+    full = alarms.jobs_with_unsent(session, jobs, MAX_UNSENT)
     kept = []
     for end in heard:
         job, run = jobs.get(end.tick.job_id), runs.get(end.deciding_id)
         if job is None or run is None:
             continue
         if job.id in full:
-            log.warning("run_webhook_left_out", job_id=job.id, run_id=run.id, most=MOST_UNSENT)
+            log.warning("run_webhook_left_out", job_id=job.id, run_id=run.id, most=MAX_UNSENT)
             continue
         url = followed[job.id].webhook_url
         kept.append(_message(end, run, job, url, now_ms))

@@ -14,7 +14,7 @@ from warren.scheduler.problems import Code, Problem
 
 _SUNDAY, _SATURDAY, _WEEK = 1, 7, 7
 #: `L-30` is the first of a month of 31 days.
-_MOST_BEFORE_LAST = 30
+_MAX_BEFORE_LAST = 30
 
 _FROM_END = re.compile(r"L(?:-(?P<before>[0-9]{1,2}))?(?P<near>W)?")
 _NEAR = re.compile(r"(?P<day>[0-9]{1,2})W")
@@ -122,7 +122,7 @@ def _special(item: str) -> bool:
 
 def _before_last(item: str, text: str | None) -> int:
     before = int(text or 0)
-    if before > _MOST_BEFORE_LAST:
+    if before > _MAX_BEFORE_LAST:
         raise Problem(Code.CRON_BEFORE_LAST, got=echo(item))
     return before
 

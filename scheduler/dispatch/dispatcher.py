@@ -27,7 +27,7 @@ from warren.sql.runs import due_runs
 
 #: Runs claimed in one transaction at first; doubled each time while there are more. The first runs
 #: of a burst leave early, and a long backlog needs few transactions.
-FIRST_BATCH = 50
+INITIAL_BATCH = 50
 #: How far back a peek looks between two full sweeps, and the time between sweeps.
 LOOK_BACK_MS = 10_000
 SWEEP_MS = 10_000
@@ -71,7 +71,7 @@ class Dispatcher:
         self._sender = sender
         self._uptime = uptime
         self._no_executor_seconds = context.timeouts.no_executor
-        self._most = context.limits.runs
+        self._max_batch = context.limits.runs
         self._random = random.Random()  # noqa: S311 - spreads load
         self._batches: dict[int, int] = {}
         self._since_ms = 0
@@ -139,10 +139,12 @@ class Dispatcher:
             self._uptime.keep(self._context.now_ms)
         live = self._destinations.live(app)
         until_ms = self._until_ms(app, live)
-        batch = self._batches.get(app_id, FIRST_BATCH)
+        batch = self._batches.get(app_id, INITIAL_BATCH)
         room = min(batch, self._destinations.room(app_id, live)) if live else batch
         peeked = self._peek(app_id, until_ms, room) if room > 0 and until_ms else ()
-        self._batches[app_id] = min(2 * batch, self._most) if len(peeked) == batch else FIRST_BATCH
+        self._batches[app_id] = (
+            min(2 * batch, self._max_batch) if len(peeked) == batch else INITIAL_BATCH
+        )
         contended = self._random.uniform(*CONTENDED_SECONDS)
         if not peeked and live:
             return FULL_SECONDS if not room or self._left_out() else contended

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from warren.sql.engine import Database
 from warren.sql.runs import queries
 
-#: How long a job is left out whose executor is full or offline.
-
-#: How long if so many are that they fill a peek: until its executor has room, but at least
+#: How long a job is left out whose executor is full or offline, if so many are that they fill a
+#: peek: until its executor has room, but at least
 #: `FULL_SECONDS`, so that a claim finds room for many runs, and at most this, as its route may
 #: choose another executor; or if it waits for several executors or for one that is offline.
 MANY_FULL_SECONDS = 5.0

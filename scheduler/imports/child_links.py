@@ -20,7 +20,7 @@ from warren.sql.jobs import child_links
 from warren.sql.models import Job
 
 #: How many of a job's entries in the audit log are searched for its earlier children.
-MOST_UPDATES = 10_000
+MAX_UPDATES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _children_of(
 
 def _had_once(session: Session, job_id: int) -> set[int]:
     """Return the ids of all children that a job has had here, as the audit log knows."""
-    entries = audit_log.of_job(session, job_id, (Action.JOB_UPDATE,), limit=MOST_UPDATES)
+    entries = audit_log.of_job(session, job_id, (Action.JOB_UPDATE,), limit=MAX_UPDATES)
     texts = (
         str(json.loads(values or "{}").get(CHILDREN) or "")
         for entry in entries

@@ -31,7 +31,7 @@ from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState
 
 #: Started jobs of an app whose routes are looked at.
-MOST_JOBS = 500
+MAX_JOBS = 500
 #: Routes that always choose the same one of the same executors; FAILOVER does while that answers.
 _FIXED = frozenset({Route.FIRST, Route.LAST, Route.CONSISTENT_HASH})
 
@@ -128,7 +128,7 @@ class Blockers:
         addresses = tuple(two.address for two in live if not two.ailments) or tuple(
             two.address for two in live
         )
-        if not started or len(started) > MOST_JOBS or one.address not in addresses:
+        if not started or len(started) > MAX_JOBS or one.address not in addresses:
             return []
         chosen = {_fixed_choice(job, addresses) for job in started}
         if None in chosen or one.address in chosen:

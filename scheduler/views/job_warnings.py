@@ -19,7 +19,7 @@ from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 
 #: Names that are compared with mistyped ones at most, which takes a second.
-MOST_COMPARISONS = 20_000
+MAX_COMPARISONS = 20_000
 #: Due times among which a pause is looked for: a week of an hourly schedule.
 DUE_TIMES_LOOKED_AT = 170
 
@@ -76,7 +76,7 @@ class HandlerCheck:
 
     def _of_missing(self, name: str, known: frozenset[str]) -> Reason:
         self._comparisons += len(known)
-        if self._comparisons <= MOST_COMPARISONS and (
+        if self._comparisons <= MAX_COMPARISONS and (
             near := difflib.get_close_matches(name, sorted(known), 1)
         ):
             return Why.HANDLER_MISSING_NEAR(name=name, near=near[0])

@@ -9,7 +9,7 @@ from warren.actions.trigger import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, USUAL_DAYS, TokenSpec
+from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
 from warren.scheduler.views.to_json import TokenView, to_json, token_view
 from warren.settings.settings import Settings
 from warren.sql.accounts import tokens as tokens_table
@@ -49,9 +49,9 @@ def tokens() -> None:
 )
 @click.option(
     "--days",
-    default=USUAL_DAYS,
+    default=DEFAULT_DAYS,
     show_default=True,
-    type=click.IntRange(1, MOST_DAYS),
+    type=click.IntRange(1, MAX_DAYS),
     help="How many days it is valid.",
 )
 @takes_settings("database_url")

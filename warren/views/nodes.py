@@ -99,7 +99,7 @@ def executor_with_blockers(
     app_id = apps.find(session, row.app).id
     found = blockers.read(session, [app_id], now_ms=now_ms)
     [one] = [one for one in found.executors if one.address == row.address]
-    started = app_listing.started_jobs(session, row.app, limit=blockers.MOST_JOBS + 1)
+    started = app_listing.started_jobs(session, row.app, limit=blockers.MAX_JOBS + 1)
     return one, found.of_executor(one, started)
 
 

@@ -14,7 +14,7 @@ from warren.broker.keys import ClusterKeys
 from warren.broker.transport import Transport
 from warren.errors import CommandError
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.commands.tokens.token_commands import MOST_DAYS, TokenSpec
+from warren.scheduler.commands.tokens.token_commands import MAX_DAYS, TokenSpec
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.settings.settings import HOME, Settings
 from warren.sql.accounts import tokens, users
@@ -161,7 +161,7 @@ def keep_token(database: Database, settings: Settings, path: Path) -> bool:
     if owner is None:
         return False
     spec = TokenSpec(
-        name=f"up-{secrets.token_hex(4)}", owner_id=owner.id, scopes=tuple(Scope), days=MOST_DAYS
+        name=f"up-{secrets.token_hex(4)}", owner_id=owner.id, scopes=tuple(Scope), days=MAX_DAYS
     )
     text = client_on(database, settings).commands.tokens.add(spec)
     path.touch(mode=0o600)

@@ -84,7 +84,7 @@ class ClusterEndpoints:
             found = blockers.read(session, app_ids, now_ms=now_ms)
             if query.app is None:
                 return found, None
-            most = blockers.MOST_JOBS + 1
+            most = blockers.MAX_JOBS + 1
             return found, app_listing.started_jobs(session, query.app, limit=most)
 
         found, started = self._services.database.read(read)

@@ -34,9 +34,9 @@ from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 
 #: Tests that all people together may send in a minute.
-MOST_TESTS = 30
+MAX_TESTS = 30
 #: Alarms that are sent again or dismissed at once.
-MOST_AT_ONCE = 1_000
+MAX_SELECTED = 1_000
 _POLL_SECONDS = 0.1
 _OPEN = (AlarmStatus.NEW, AlarmStatus.READY)
 
@@ -156,7 +156,7 @@ class AlarmCommands:
         actor = self._context.actor
         mine = replace(
             wanted,
-            limit=MOST_AT_ONCE,
+            limit=MAX_SELECTED,
             state=AlarmState.UNDELIVERED,
             app_ids=actor.app_ids,
             job_ids=actor.job_ids,
@@ -220,8 +220,8 @@ class AlarmCommands:
             raise Problem(Code.NO_SENDER)
         if MAIL in channels and not any(stored_load(row).get(MAILS_KEY) for row in online):
             raise Problem(Code.NO_MAIL_SERVER)
-        if alarm_listing.count_tests(session, since_ms=now_ms - MINUTE_MS) >= MOST_TESTS:
-            raise Problem(Code.TOO_MANY_TESTS, most=MOST_TESTS)
+        if alarm_listing.count_tests(session, since_ms=now_ms - MINUTE_MS) >= MAX_TESTS:
+            raise Problem(Code.TOO_MANY_TESTS, most=MAX_TESTS)
 
 
 def _check(targets: AlarmTargets, webhook: RunWebhook) -> None:

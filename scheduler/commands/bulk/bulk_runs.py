@@ -34,7 +34,7 @@ from warren.sql.runs import planning, transitions
 from warren.sql.runs.reruns import DueTime, due_times
 
 #: Runs per transaction; fewer for kills, because they lock the rows.
-AGAIN_AT_ONCE, KILLED_AT_ONCE = 500, 100
+RERUN_LIMIT, KILL_LIMIT = 500, 100
 
 
 class _PastRun(NamedTuple):
@@ -100,14 +100,14 @@ class BulkRunCommands:
             yield self._part(partial(self._again, run_ids=part, first=first, once=once))
 
     def _parts(self, session: Session, run_ids: Sequence[int]) -> list[list[int]]:
-        """Return the ids in parts of about AGAIN_AT_ONCE, all of a due time in one of them."""
+        """Return the ids in parts of about RERUN_LIMIT, all of a due time in one of them."""
         times = due_times(session, run_ids)
         nowhere = DueTime(0, 0)
         by_time = sorted(run_ids, key=lambda run_id: (times.get(run_id, nowhere)[::-1], run_id))
         parts: list[list[int]] = [[]]
         for _, group in groupby(by_time, lambda run_id: times.get(run_id, run_id)):
             same_time = list(group)
-            if parts[-1] and len(parts[-1]) + len(same_time) > AGAIN_AT_ONCE:
+            if parts[-1] and len(parts[-1]) + len(same_time) > RERUN_LIMIT:
                 parts.append([])
             parts[-1] += same_time
         return [part for part in parts if part]
@@ -122,7 +122,7 @@ class BulkRunCommands:
 
     def kill(self, run_ids: Sequence[int]) -> Iterator[Part]:
         """Cancel runs that are planned, and request kills of those in flight."""
-        for part in chunks(run_ids, KILLED_AT_ONCE):
+        for part in chunks(run_ids, KILL_LIMIT):
             yield self._part(partial(self._kill, run_ids=part))
 
     def _part(self, unit: Callable[[Session], Counts]) -> Part:

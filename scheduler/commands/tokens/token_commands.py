@@ -24,9 +24,9 @@ from warren.sql.models import ApiToken, App, Job, User
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
 #: A token's lifetime in days: the default, and the maximum.
-USUAL_DAYS, MOST_DAYS = 90, 366
+DEFAULT_DAYS, MAX_DAYS = 90, 366
 #: Most jobs that a token may be limited to.
-MOST_JOBS = 50
+MAX_JOBS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class TokenSpec:
     scopes: Collection[Scope]
     app_ids: Collection[int] = ()
     job_ids: Collection[int] = ()
-    days: int = USUAL_DAYS
+    days: int = DEFAULT_DAYS
 
 
 class TokenCommands:
@@ -138,10 +138,10 @@ def _check(spec: TokenSpec) -> None:
         raise Problem(Code.TOKEN_NAME, "name", pattern=NAME_PATTERN, got=spec.name[:100])
     if not spec.scopes:
         raise Problem(Code.NO_SCOPES, "scopes", known=", ".join(Scope))
-    if not 1 <= spec.days <= MOST_DAYS:
-        raise Problem(Code.TOKEN_DAYS, "days", most=MOST_DAYS, got=spec.days)
-    if len(set(spec.job_ids)) > MOST_JOBS:
-        raise Problem(Code.TOKEN_JOBS, "jobs", most=MOST_JOBS, got=len(set(spec.job_ids)))
+    if not 1 <= spec.days <= MAX_DAYS:
+        raise Problem(Code.TOKEN_DAYS, "days", most=MAX_DAYS, got=spec.days)
+    if len(set(spec.job_ids)) > MAX_JOBS:
+        raise Problem(Code.TOKEN_JOBS, "jobs", most=MAX_JOBS, got=len(set(spec.job_ids)))
     if spec.job_ids and (wide := sorted(set(spec.scopes) - JOB_SCOPES)):
         raise Problem(Code.SCOPES_OF_JOBS, "scopes", got=", ".join(wide))
     if spec.app_ids and (wide := sorted(set(spec.scopes) & GLOBAL_SCOPES)):

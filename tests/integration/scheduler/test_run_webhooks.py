@@ -144,13 +144,13 @@ def test_a_job_keeps_so_many_unsent_messages_and_no_more(cluster: Cluster) -> No
             job_id=job.id,
             status=AlarmStatus.READY,
         )
-        for number in range(run_webhooks.MOST_UNSENT)
+        for number in range(run_webhooks.MAX_UNSENT)
     ]
     cluster.database.write(lambda session: alarms.add(session, waiting))
 
     assert cluster.wait_final(cluster.trigger("good")).status == "SUCCEEDED"
 
-    assert len(kept(cluster)) == run_webhooks.MOST_UNSENT
+    assert len(kept(cluster)) == run_webhooks.MAX_UNSENT
 
 
 def cluster_keys() -> bytes:

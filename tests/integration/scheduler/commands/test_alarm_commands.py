@@ -18,7 +18,7 @@ from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTarge
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
-from warren.scheduler.commands.alarms.alarm_commands import MOST_TESTS, AlarmCommands
+from warren.scheduler.commands.alarms.alarm_commands import MAX_TESTS, AlarmCommands
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.alarms import alarm_listing, alarms
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
@@ -183,7 +183,7 @@ class TestRefusals:
     def refusal(self, rows: Rows, targets: AlarmTargets = OPS, **actor: Any) -> Code:
         with pytest.raises(Refused) as caught:
             commands(rows, **actor).test_app(rows.app(), targets)
-        assert stored(rows)[MOST_TESTS:] == []
+        assert stored(rows)[MAX_TESTS:] == []
         return caught.value.problems[0].code
 
     def test_an_email_without_a_mail_server(self, rows: Rows) -> None:
@@ -201,7 +201,7 @@ class TestRefusals:
         assert self.refusal(rows, AlarmTargets(emails=("ops",))) is Code.EMAIL
 
     def test_more_than_so_many_in_a_minute(self, rows: Rows) -> None:
-        many = [f"{number}@example.com" for number in range(MOST_TESTS)]
+        many = [f"{number}@example.com" for number in range(MAX_TESTS)]
         for email in many:
             commands(rows).test(AlarmTargets(emails=(email,)))
 

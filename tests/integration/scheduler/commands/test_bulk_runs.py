@@ -8,7 +8,7 @@ import pytest
 from tests.support.acting import acting
 from tests.support.sql_rows import all_runs, put, side_by_side
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.bulk.bulk_runs import AGAIN_AT_ONCE
+from warren.scheduler.commands.bulk.bulk_runs import RERUN_LIMIT
 from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
@@ -48,7 +48,7 @@ def test_thousands_are_planned_some_at_a_time(rows: Rows) -> None:
     sizes = [part.counts[Outcome.DONE] for part in commands.bulk_runs.again(ids, FORM)]
 
     assert sum(sizes) == planned(rows) == 2_200
-    assert max(sizes) == AGAIN_AT_ONCE
+    assert max(sizes) == RERUN_LIMIT
     entries = rows.database.read(lambda session: audit_log.listing(session, AuditFilter()))
     assert [entry.name for entry in entries][::-1] == [f"{size} runs" for size in sizes]
 
@@ -69,7 +69,7 @@ def test_what_was_broken_off_goes_on_where_it_ended(rows: Rows) -> None:
 
     counts = counted(commands.bulk_runs.again(ids, FORM))
 
-    assert +counts == {Outcome.REPEATED: AGAIN_AT_ONCE, Outcome.DONE: 1_200 - AGAIN_AT_ONCE}
+    assert +counts == {Outcome.REPEATED: RERUN_LIMIT, Outcome.DONE: 1_200 - RERUN_LIMIT}
     assert planned(rows) == 1_200
 
 

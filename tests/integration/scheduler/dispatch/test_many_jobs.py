@@ -23,7 +23,7 @@ from warren.sql.runs.transitions import MAX_ALIKE_STATEMENTS
 pytestmark = pytest.mark.parametrize("cluster", ["real"], indirect=True)
 
 #: As many runs as a first batch holds; a statement for each job would be seen at once.
-RUNS = dispatcher.FIRST_BATCH
+RUNS = dispatcher.INITIAL_BATCH
 #: What a round says besides, now and then: that it can send, how many runs are in flight.
 BESIDES = 12
 #: Those that choose at once; each asks for something else.

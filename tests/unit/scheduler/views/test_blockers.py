@@ -8,7 +8,7 @@ import pytest
 
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.scheduler.membership.catalogues import Need
-from warren.scheduler.views.blockers import MOST_JOBS, Blockers, blocker_json
+from warren.scheduler.views.blockers import MAX_JOBS, Blockers, blocker_json
 from warren.scheduler.views.process_view import ExecutorView
 from warren.sql.instants import iso
 from warren.sql.listings.app_listing import RoutedJob
@@ -132,7 +132,7 @@ def test_a_route_that_always_chooses_one_leaves_the_others_without_runs(
         [],
         [RoutedJob(1, "FIRST"), RoutedJob(2, "RANDOM")],
         [RoutedJob(1, "FIRST"), RoutedJob(2, "a-route-of-ours")],
-        [RoutedJob(number, "FIRST") for number in range(MOST_JOBS + 1)],
+        [RoutedJob(number, "FIRST") for number in range(MAX_JOBS + 1)],
     ],
     ids=["none", "one-is-random", "one-is-added", "too-many-to-know"],
 )

@@ -6,7 +6,7 @@ from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.views.job_warnings import (
-    MOST_COMPARISONS,
+    MAX_COMPARISONS,
     HandlerCheck,
     OnlineExecutor,
     job_warnings,
@@ -33,7 +33,7 @@ def test_a_job_with_a_script_needs_no_handler() -> None:
 
 
 def test_very_many_mistyped_names_are_all_told_but_not_all_compared() -> None:
-    known = check(*(f"handler-{number}" for number in range(MOST_COMPARISONS // 2)))
+    known = check(*(f"handler-{number}" for number in range(MAX_COMPARISONS // 2)))
 
     told = [said(known, f"handlr-{number}") for number in range(4)]
 
