@@ -115,10 +115,13 @@ def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
 
 
 def _tell_formats(schema: Any) -> None:
-    """Give each number within a schema its format."""
+    """Give each number within a schema its format, and each choice of texts its type."""
     parts = schema.values() if isinstance(schema, dict) else schema
-    if isinstance(schema, dict) and (known := _FORMATS.get(str(schema.get("type")))):
-        schema["format"] = known
+    if isinstance(schema, dict):
+        if known := _FORMATS.get(str(schema.get("type"))):
+            schema["format"] = known
+        if all(isinstance(one, str) for one in schema.get("enum", (None,))):
+            schema["type"] = "string"
     for part in parts:
         if isinstance(part, dict | list):
             _tell_formats(part)
@@ -184,7 +187,11 @@ def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[str, An
         # Optional parameters have null as their default, but a query cannot contain a null.
         kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-        shown = kinds[0] | rest if len(kinds) == 1 else schema
+        shown = (
+            kinds[0] | rest
+            if len(kinds) == 1
+            else rest | {key: value for key, value in schema.items() if key == "anyOf"}
+        )
         about = {"description": shown.pop("description")} if "description" in shown else {}
         if schema.get("default") is not None and schema["default"] != []:
             shown = shown | {"default": schema["default"]}

@@ -15,24 +15,26 @@ BUILD_SECONDS = 300
 
 def java(version: str, folder: Path) -> Sequence[str]:
     """Return the command that runs the Java executor with this version of the library."""
-    maven, javac, run = _tools("mvn", "javac", "java")
+    maven, javac, run = tools("mvn", "javac", "java")
     libraries, classes = folder / "lib", folder / "classes"
     fetch = ("dependency:copy-dependencies", "-DincludeScope=runtime")
     options = (f"-Dxxl.version={version}", f"-DoutputDirectory={libraries}")
-    _run(maven, "-q", "-B", "-f", str(SOURCES / "java/pom.xml"), *fetch, *options, folder=folder)
+    run_tool(
+        maven, "-q", "-B", "-f", str(SOURCES / "java/pom.xml"), *fetch, *options, folder=folder
+    )
     path = f"{libraries}/*"
     source = str(SOURCES / "java/InteropApp.java")
-    _run(javac, "-cp", path, "-d", str(classes), source, folder=folder)
+    run_tool(javac, "-cp", path, "-d", str(classes), source, folder=folder)
     return run, "-Xmx128m", "-cp", f"{classes}:{path}", "InteropApp"
 
 
 def go(folder: Path) -> Sequence[str]:
     """Return the command that runs the Go executor."""
-    (compiler,) = _tools("go")
+    (compiler,) = tools("go")
     for source in (SOURCES / "go").iterdir():
         shutil.copy(source, folder)
-    _run(compiler, "mod", "tidy", folder=folder)
-    _run(compiler, "build", "-o", "interop", ".", folder=folder)
+    run_tool(compiler, "mod", "tidy", folder=folder)
+    run_tool(compiler, "build", "-o", "interop", ".", folder=folder)
     return (str(folder / "interop"),)
 
 
@@ -43,7 +45,7 @@ CLIENTS: dict[str, Callable[[Path], Sequence[str]]] = {
 }
 
 
-def _tools(*names: str) -> list[str]:
+def tools(*names: str) -> list[str]:
     """Return the paths of these programs; skip the test if one is missing."""
     paths = {name: shutil.which(name) for name in names}
     if missing := [name for name, path in paths.items() if path is None]:
@@ -51,7 +53,8 @@ def _tools(*names: str) -> list[str]:
     return [str(path) for path in paths.values()]
 
 
-def _run(program: str, *arguments: str, folder: Path) -> None:
+def run_tool(program: str, *arguments: str, folder: Path) -> None:
+    """Run a tool, and show its output if it fails."""
     done = subprocess.run(
         [program, *arguments],
         cwd=folder,

@@ -99,6 +99,12 @@ class Deployment:
         """Start a gateway for XXL-JOB's executors, with these additional variables."""
         return self._start("gateway", env=env)
 
+    def api(self, port: int) -> Command:
+        """Start an API process, and wait until it answers."""
+        command = self._start("api", env={"WARREN_API_PORT": str(port)})
+        command.wait_for("api_started")
+        return command
+
     def console(self, *fate: str) -> Command:
         """Start a console on a free port; `fate` as for schedulers."""
         return self._start("console", fate=fate, env={"WARREN_PORT": "0"})
