@@ -16,6 +16,7 @@ from warren.sql.jobs import job_names
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Run, ScriptVersion
+from warren.sql.registry import apps
 from warren.sql.rows import Query, fetch, fetch_plain, query
 from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
 
@@ -102,8 +103,12 @@ class DetailedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs to return; None = all. `job` is NAME or APP/NAME, `tick_of` any run of a tick."""
+    """Which runs to return; None = all.
 
+    `app` is an app's name, `job` is NAME or APP/NAME, `tick_of` any run of a tick.
+    """
+
+    app: str | None = None
     job: str | None = None
     status: str | None = None
     since_ms: int | None = None
@@ -142,6 +147,8 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
     statement = _runs()
     if wanted.tick_of is not None:
         statement = statement.where(*_same_tick(run(session, wanted.tick_of)))
+    if wanted.app is not None:
+        statement = statement.where(Run.app_id == apps.find(session, wanted.app).id)
     if wanted.job is not None:
         statement = statement.where(Run.job_id == job_names.find(session, wanted.job).id)
     if wanted.status is not None:
@@ -167,6 +174,7 @@ def unresolved(session: Session, wanted: RunFilter) -> list[DetailedRun]:
     job_id = None if wanted.job is None else job_names.find(session, wanted.job).id
     search = RunSearch(
         job_id=job_id,
+        app_ids=None if wanted.app is None else (apps.find(session, wanted.app).id,),
         statuses=FAILURES if wanted.status is None else frozenset({RunStatus(wanted.status)}),
         unresolved=True,
         since_ms=wanted.since_ms,

@@ -36,6 +36,7 @@ from warren.views.terminal import print_facts, print_json, print_table, relative
 _LAST_RUNS = 10
 _LAST_SKIPS = 5
 _name = click.argument("name")
+_names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
 
 
 @click.group()
@@ -55,7 +56,7 @@ def jobs() -> None:
 def apply(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings, file: Path, dry_run: bool, prune: bool, url: str | None, as_json: bool
 ) -> None:
-    """Make the jobs match FILE. Applying it again changes nothing."""
+    """Make the jobs match FILE. Applying it again changes nothing. FILE - is standard input."""
     if url is not None:
         apply_by_api(settings, file, url, dry_run=dry_run, prune=prune, as_json=as_json)
         return
@@ -159,20 +160,20 @@ def next_command(settings: Settings, name: str, count: int, as_json: bool) -> No
     print_table(("fires at", "from now"), lines, nothing=nothing)
 
 
-@jobs.command(epilog=examples("warren jobs start nightly-report"))
-@_name
+@jobs.command(epilog=examples("warren jobs start nightly-report mails/hourly"))
+@_names
 @takes_settings("database_url", "timezone")
-def start(settings: Settings, name: str) -> None:
-    """Start a job's schedule."""
-    _switch(settings, name, JobCommands.start, "started")
+def start(settings: Settings, names: tuple[str, ...]) -> None:
+    """Start the schedules of jobs."""
+    _switch(settings, names, JobCommands.start, "started")
 
 
-@jobs.command(epilog=examples("warren jobs stop nightly-report"))
-@_name
+@jobs.command(epilog=examples("warren jobs stop nightly-report mails/hourly"))
+@_names
 @takes_settings("database_url", "timezone")
-def stop(settings: Settings, name: str) -> None:
-    """Stop a job's schedule. Runs in progress continue."""
-    _switch(settings, name, JobCommands.stop, "stopped")
+def stop(settings: Settings, names: tuple[str, ...]) -> None:
+    """Stop the schedules of jobs. Runs in progress continue."""
+    _switch(settings, names, JobCommands.stop, "stopped")
 
 
 @jobs.command(epilog=examples("warren jobs delete nightly-report"))
@@ -212,11 +213,16 @@ def trigger(  # noqa: PLR0917 - click passes its parameters by name
 
 
 def _switch(
-    settings: Settings, name: str, switch: Callable[[JobCommands, int], bool], state: str
+    settings: Settings,
+    names: Sequence[str],
+    switch: Callable[[JobCommands, int], bool],
+    state: str,
 ) -> None:
+    """Start or stop jobs; none of them if one does not exist."""
     with open_client(settings) as client:
-        changed = switch(client.commands.jobs, client.ids.job(name))
-    print(f"{name} {state}" if changed else f"{name} is already {state}")
+        for name, job_id in [(name, client.ids.job(name)) for name in names]:
+            changed = switch(client.commands.jobs, job_id)
+            print(f"{name} {state}" if changed else f"{name} is already {state}")
 
 
 def _views(

@@ -44,6 +44,7 @@ def runs() -> None:
         "warren runs list --skips --since 1d",
     ),
 )
+@click.option("--app", help="Only runs of this app.")
 @click.option("--job", help="Only runs of this job: NAME, or APP/NAME.")
 @click.option(
     "--status",
@@ -74,6 +75,7 @@ def runs() -> None:
 @takes_settings("database_url", "timezone")
 def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings,
+    app: str | None,
     job: str | None,
     status: str | None,
     since: str | None,
@@ -84,8 +86,8 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     as_json: bool,
 ) -> None:
     """List runs, the latest due time first."""
-    if skips and (status or tick):
-        raise click.UsageError("expected --skips without --status and --tick")
+    if skips and (status or tick or app):
+        raise click.UsageError("expected --skips without --status, --tick and --app")
     if unresolved and (skips or tick or (status and status.upper() not in FAILURES)):
         words = "expected --unresolved without --skips and --tick, and only with --status"
         raise click.UsageError(f"{words} {', '.join(sorted(FAILURES))}")
@@ -98,6 +100,7 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
             _list_skips(database, settings.zone, job, since_ms, limit=limit, as_json=as_json)
             return
         wanted = recent.RunFilter(
+            app=app,
             job=job,
             status=status.upper() if status else None,
             since_ms=since_ms,

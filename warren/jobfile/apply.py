@@ -5,11 +5,14 @@
 The job file of `warren up`: checked before anything is created, applied once executors run.
 """
 
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 from sqlalchemy.orm import Session
@@ -17,7 +20,7 @@ from sqlalchemy.orm import Session
 from warren.actions.trigger import LocalClient, client_on, open_client
 from warren.client import ApiError, Client
 from warren.errors import CommandError, JobFileError
-from warren.jobfile.reader import JobFile, read_job_file
+from warren.jobfile.reader import JobFile, read_job_file, read_job_text
 from warren.jobfile.yaml_reader import line_at, read_whole, tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
@@ -34,6 +37,7 @@ from warren.sql.jobs import jobs
 from warren.sql.registry import apps
 from warren.views.terminal import Screen, print_json, visible, warn
 
+_STANDARD_INPUT = "-"
 _PAST = {
     ChangeAction.CREATE: "created",
     ChangeAction.UPDATE: "updated",
@@ -49,12 +53,25 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 def apply_file(
     settings: Settings, path: Path, *, dry_run: bool, prune: bool, as_json: bool
 ) -> None:
-    """Apply a job file and print each change; if anything is wrong, nothing is changed."""
-    file = read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+    """Apply a job file and print each change; if anything is wrong, nothing is changed.
+
+    The path `-` is standard input.
+    """
+    now_ms, added = time.time_ns() // 1_000_000, route_names()
+    if str(path) == _STANDARD_INPUT:
+        with _opened(path) as given:
+            data = read_whole(given, "standard input")
+        file = read_job_text(data, Path("standard input"), now_ms=now_ms, added_routes=added)
+    else:
+        file = read_job_file(path, now_ms=now_ms, added_routes=added)
     with open_client(settings) as client:
         changes = apply(client, file, dry_run=dry_run, prune=prune)
         warnings = warnings_about(client.database, file, changes)
     print_changes(changes, warnings, dry_run=dry_run, as_json=as_json)
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if str(path) == _STANDARD_INPUT else path.open("rb")
 
 
 def apply(client: LocalClient, file: JobFile, *, dry_run: bool, prune: bool) -> list[Change]:
@@ -153,7 +170,11 @@ def apply_by_api(
         raise CommandError(f"{PREFIX}API_TOKEN: expected a token of the API, it is not set")
     try:
         client = Client(url, settings.api_token)
-        with path.open("rb") as file:
+        with (
+            nullcontext(sys.stdin.buffer)
+            if str(path) == _STANDARD_INPUT
+            else path.open("rb") as file
+        ):
             data = read_whole(file, str(path))
         found = client.apply(data, dry_run=dry_run, prune=prune)
     except OSError as error:

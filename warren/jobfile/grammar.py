@@ -17,13 +17,14 @@ from warren.jobfile.yaml_reader import (
     is_null,
     items,
     line_of,
+    seconds,
     shown,
     text,
     whole_number,
 )
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.spec import Field, JobSpec, in_group
+from warren.scheduler.jobs.spec import Field, JobSpec, Number, in_group
 from warren.scheduler.schedules.registry import KINDS, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -66,7 +67,7 @@ _READS: dict[Any, Read] = {
 _NEEDED = ("name", "app")
 _SCHEDULE_VALUES: dict[ValueForm, Read] = {
     ValueForm.EXPRESSION: text,
-    ValueForm.SECONDS: whole_number,
+    ValueForm.SECONDS: seconds,
     ValueForm.INSTANT: instant,
 }
 #: The kinds of schedules by their keywords.
@@ -170,8 +171,13 @@ def _values(
 ) -> dict[str, Any]:
     """Return the valid fields that are present, by their names."""
     values = {
-        field.name: reader.value(_READS[field.type], found[key])
+        field.name: reader.value(_reader_of(field), found[key])
         for key, field in known.items()
         if key in found
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _reader_of(field: Field) -> Read:
+    is_duration = isinstance(field.kind, Number) and field.kind.unit == "s"
+    return seconds if is_duration else _READS[field.type]

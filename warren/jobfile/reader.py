@@ -146,7 +146,7 @@ class _FileReader:
 
     def file(self, root: yaml.Node) -> None:
         """Read the whole file."""
-        found = self.reader.fields(root, "the file", ("apps", "jobs"))
+        found = self.reader.fields(root, "the file", ("apps", "jobs"), extensions=True)
         if not found and not self.reader.wrong:
             self.reader.add_problem(line_of(root), "expected 'apps' or 'jobs', got neither")
         for node in self._list(found.get("apps")):

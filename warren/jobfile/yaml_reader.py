@@ -24,6 +24,8 @@ ALIASES = 10_000
 ALIASED_VALUES = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
+_DURATION = re.compile(r"(\d{1,9}) ?([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _TAG = "tag:yaml.org,2002:"
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
@@ -96,21 +98,51 @@ def _children(node: yaml.Node) -> Iterator[Entry]:
 def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
     """Yield the entries of a mapping, and problems of its keys: not text, or duplicate.
 
+    What it merges (`<<: *base`) comes last, without the keys that it has itself.
+
     Raises:
-        InvalidEntry: it is no mapping.
+        InvalidEntry: it is no mapping, or merges something else.
 
     """
     if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
         raise InvalidEntry(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
     seen: set[str] = set()
+    merged: list[yaml.Node] = []
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
+        if key.tag == _TAG + "merge":
+            merged += _bases(value)
+        elif not isinstance(key, yaml.ScalarNode):
             yield InvalidEntry(line_of(key), f"expected a field's name, got: {shown(key)}")
         elif key.value in seen:
             yield InvalidEntry(line_of(key), f"duplicate field {key.value[:100]!r}")
         else:
             seen.add(key.value)
             yield Entry(key.value, line_of(key), value)
+    for base in merged:
+        yield from _merged(node, base, what, seen)
+
+
+def _merged(
+    node: yaml.Node, base: yaml.Node, what: str, seen: set[str]
+) -> Iterator[Entry | InvalidEntry]:
+    """Yield what a mapping merges, without the keys that were seen."""
+    if _merges(base):
+        raise InvalidEntry(line_of(node), f"{what} merges a mapping that merges another one")
+    for entry in entries(base, f"what {what} merges"):
+        if isinstance(entry, InvalidEntry):
+            yield entry
+        elif entry.name not in seen:
+            seen.add(entry.name)
+            yield entry
+
+
+def _bases(node: yaml.Node) -> list[yaml.Node]:
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+
+
+def _merges(node: yaml.Node) -> bool:
+    is_mapping = isinstance(node, yaml.MappingNode)
+    return is_mapping and any(key.tag == _TAG + "merge" for key, _ in node.value)
 
 
 def items(node: yaml.Node, what: str) -> list[yaml.Node]:
@@ -136,6 +168,8 @@ def text(node: yaml.Node, what: str) -> str:
         return str(node.value)
     quoted = isinstance(node, yaml.ScalarNode) and not is_null(node)
     hint = "; put it in quotes" if quoted else ""
+    if what == "param" and isinstance(node, yaml.CollectionNode):
+        hint = "; JSON is a text in quotes, such as '{\"day\": 1}'"
     raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
 
 
@@ -149,6 +183,20 @@ def whole_number(node: yaml.Node, what: str) -> int:
     if _is(node, "int") and _INTEGER.fullmatch(node.value):
         return int(node.value)
     raise InvalidEntry(line_of(node), f"expected {what} to be a whole number, got: {shown(node)}")
+
+
+def seconds(node: yaml.Node, what: str) -> int:
+    """Return whole seconds, written as a number or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
+    found = _DURATION.fullmatch(node.value) if _is(node, "str") else None
+    if found is not None:
+        return int(found[1]) * _SECONDS[found[2]]
+    if _is(node, "int") and _INTEGER.fullmatch(node.value):
+        return int(node.value)
+    raise InvalidEntry(
+        line_of(node),
+        f"expected {what} to be whole seconds, or a duration such as 90s, 5m, 2h or 1d, "
+        f"got: {shown(node)}",
+    )
 
 
 def boolean(node: yaml.Node, what: str) -> bool:
@@ -287,8 +335,14 @@ class YamlReader:
         """Add a value that breaks a rule."""
         self.wrong.append(InvalidEntry(line, str(problem), problem.code.name.lower()))
 
-    def fields(self, node: yaml.Node, what: str, known: Sequence[str]) -> dict[str, Entry]:
-        """Return the known fields of a mapping by name; unknown and duplicate ones are problems."""
+    def fields(
+        self, node: yaml.Node, what: str, known: Sequence[str], *, extensions: bool = False
+    ) -> dict[str, Entry]:
+        """Return the known fields of a mapping by name; unknown and duplicate ones are problems.
+
+        With `extensions`, those whose names begin with `x-` are no problem: what they anchor is
+        merged elsewhere.
+        """
         found = {}
         try:
             for entry in entries(node, what):
@@ -296,7 +350,7 @@ class YamlReader:
                     self.wrong.append(entry)
                 elif entry.name in known:
                     found[entry.name] = entry
-                else:
+                elif not (extensions and entry.name.startswith("x-")):
                     self.add_problem(
                         entry.line,
                         f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, known)}",

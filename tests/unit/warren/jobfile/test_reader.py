@@ -145,7 +145,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("hanlder: x", "unknown field 'hanlder', did you mean 'handler'?"),
         ("xyz: x", "unknown field 'xyz'"),
         ("handler: again", "duplicate field 'handler'"),
-        ("<<: {a: b}", "unknown field '<<'"),
+        ("<<: {a: b}", "unknown field 'a'"),
         ("[a]: x", "expected a field's name, got: a list"),
         ("author: 7", "expected author to be a text, got: '7'; put it in quotes"),
         ("author: [ops]", "expected author to be a text, got: a list"),
@@ -160,7 +160,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("late_limit: 0", "expected late_limit to be an integer from 5 to 86400, got: 0"),
         ("late_limit: 4", "expected late_limit to be an integer from 5 to 86400, got: 4"),
         ("late_limit: 90000", "expected late_limit to be an integer from 5 to 86400, got: 90000"),
-        ('late_limit: "x"', "expected late_limit to be a whole number, got: 'x'"),
+        ('late_limit: "x"', "expected late_limit to be whole seconds, or a duration"),
         ("expect: 5m", "expected expect to be a mapping, got: '5m'"),
         ("expect: {finish: x}", "unknown field 'finish', did you mean 'finish_by'?"),
         ("expect: {finish_by: 25:00}", "expected finish_by to be a time of day like '07:00'"),
@@ -171,11 +171,11 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("concurrency: 0", "expected concurrency to be an integer from 1 to 1000, got: 0"),
         ("concurrency: two", "expected concurrency to be a whole number, got: 'two'"),
         ("timeout: -1", "expected timeout to be an integer from 0 to 9999999, got: -1"),
-        ("timeout: 1.5", "expected timeout to be a whole number, got: '1.5'"),
-        ("timeout: 1:30", "expected timeout to be a whole number, got: '1:30'"),
-        ("timeout: 0x10", "expected timeout to be a whole number, got: '0x10'"),
-        ("timeout: '30'", "expected timeout to be a whole number, got: '30'"),
-        (f"timeout: {'9' * 40}", "expected timeout to be a whole number"),
+        ("timeout: 1.5", "expected timeout to be whole seconds, or a duration"),
+        ("timeout: 1:30", "expected timeout to be whole seconds, or a duration"),
+        ("timeout: 0x10", "expected timeout to be whole seconds, or a duration"),
+        ("timeout: '30'", "expected timeout to be whole seconds, or a duration"),
+        (f"timeout: {'9' * 40}", "expected timeout to be whole seconds, or a duration"),
         ("retries: 1001", "expected retries to be an integer from 0 to 1000, got: 1001"),
         ("retry_delay: -5", "expected retry_delay to be an integer from 0 to 9999999, got: -5"),
         ("fresh_process: 1", "expected fresh_process to be true or false, got: '1'"),
@@ -188,7 +188,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ('schedule: {cron: "* * * * * ?", every: 5}', "got: 'cron' and 'every'"),
         ("schedule: {timezone: UTC}", "expected schedule to be one of"),
         ("schedule: {every: 0}", "got: '0'"),
-        ("schedule: {every: soon}", "expected every to be a whole number, got: 'soon'"),
+        ("schedule: {every: soon}", "expected every to be whole seconds, or a duration"),
         ('schedule: {cron: "61 * * * * ?"}', "61"),
         ('schedule: {cron: "* * *"}', "* * *"),
         ('schedule: {cron: "0 0 0 30 2 ?"}', "never fires"),
@@ -527,3 +527,68 @@ def test_file_that_cannot_be_opened_is_named(
 
     [line] = refused.value.lines
     assert line.startswith(f"cannot read {name}: ")
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("90", 90), ("90s", 90), ('"5 m"', 300), ("2h", 7_200), ("1d", 86_400)]
+)
+def test_seconds_may_have_a_unit(file: Path, written: str, seconds: int) -> None:
+    fields = f"{{timeout: {written}, retry_delay: {written}, schedule: {{every: {written}}}}}"
+    text = with_field(fields[1:-1].replace(", ", "\n        "))
+
+    [spec] = read(file, text).specs
+
+    assert (spec.timeout, spec.retry_delay, spec.schedule_value) == (seconds, seconds, str(seconds))
+
+
+@pytest.mark.parametrize("written", ["5 weeks", "1.5h", "soon", "-5m", "[1]"])
+def test_what_is_no_duration_is_told_what_is(file: Path, written: str) -> None:
+    [told] = problems(file, with_field(f"timeout: {written}"))
+
+    assert told.startswith("6: expected timeout to be whole seconds, or a duration such as 90s")
+
+
+def test_json_as_param_is_told_to_be_quoted(file: Path) -> None:
+    [told] = problems(file, with_field("param: {day: 1}"))
+
+    assert told == (
+        "6: expected param to be a text, got: a mapping; JSON is a text in quotes, such as "
+        "'{\"day\": 1}'"
+    )
+
+
+MERGED = """\
+x-base: &base {app: reports, handler: report, timeout: 30}
+x-late: &late {retries: 2, timeout: 40}
+apps: [{name: reports}]
+jobs:
+  - {<<: *base, name: one}
+  - {name: two, timeout: 5, <<: [*base, *late]}
+"""
+
+
+def test_fields_of_other_mappings_are_merged(file: Path) -> None:
+    one, two = read(file, MERGED).specs
+
+    assert (one.app, one.handler, one.timeout, one.retries) == ("reports", "report", 30, 0)
+    assert (two.app, two.handler, two.timeout, two.retries) == ("reports", "report", 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("{<<: 5, name: one}", "expected what a job merges to be a mapping, got: '5'"),
+        ("&job {<<: *job, name: one}", "a job merges a mapping that merges another one"),
+        ("{<<: {hander: x}, <<: *base, name: one}", "unknown field 'hander', did you mean"),
+    ],
+)
+def test_what_cannot_be_merged_is_named(file: Path, job: str, words: str) -> None:
+    text = MERGED.partition("  - {<<")[0] + f"  - {job}\n"
+
+    assert any(words in line for line in problems(file, text))
+
+
+def test_fields_with_x_are_free_only_at_the_top(file: Path) -> None:
+    [told] = problems(file, with_field("x-note: here"))
+
+    assert told == "6: unknown field 'x-note'"
