@@ -8,7 +8,7 @@ import json
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from warren.scheduler.jobs.rules import check_app_name
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules.registry import CronSchedule, FixedRate, OneTime
 from warren.settings.settings import Settings
+from warren.sql.dialects.database_url import parse
 from warren.views.terminal import warn
 
 _PREFIX = "django_celery_beat_"
@@ -65,18 +66,26 @@ def read_tables(settings: Settings, place: str, password_file: Path | None) -> _
     """
     if place.startswith(_SQLITE):
         return _tables(place, _read_sqlite(place.removeprefix(_SQLITE)))
-    if place.startswith(("postgres", "oracle")):
-        raise CommandError(
-            "expected a database of MySQL, MariaDB or SQLite; from others, import what "
-            "`manage.py dumpdata django_celery_beat` prints"
-        )
     if is_url(place):
-        with open_foreign(place, password_file, settings) as database:
-            columns = database.columns()
-            names = [f"{_PREFIX}{name}" for name in _TABLES]
-            wanted = {name: columns[name] for name in names if name in columns}
-            return _tables(place, database.rows(wanted) if wanted else {})
+        try:
+            parse(place)
+            return _tables(place, _read_database(settings, place, password_file))
+        except ValueError as error:
+            raise CommandError(
+                f"{error}; from other databases, import what `manage.py dumpdata "
+                "django_celery_beat` prints"
+            ) from error
     return _tables(place, _read_dump(place))
+
+
+def _read_database(
+    settings: Settings, place: str, password_file: Path | None
+) -> Mapping[str, Sequence[_Row]]:
+    with open_foreign(place, password_file, settings) as database:
+        columns = database.columns()
+        names = [f"{_PREFIX}{name}" for name in _TABLES]
+        wanted = {name: columns[name] for name in names if name in columns}
+        return database.rows(wanted) if wanted else {}
 
 
 def _read_sqlite(path: str) -> Mapping[str, list[_Row]]:
@@ -116,7 +125,7 @@ def _read_dump(place: str) -> Mapping[str, list[_Row]]:
     return found
 
 
-def _tables(place: str, rows: Mapping[str, list[_Row]]) -> _Tables:
+def _tables(place: str, rows: Mapping[str, Sequence[_Row]]) -> _Tables:
     if f"{_PREFIX}{_TASKS}" not in rows:
         raise CommandError(f"{place} has no table {_PREFIX}{_TASKS}")
     return {

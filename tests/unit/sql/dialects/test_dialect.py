@@ -67,8 +67,6 @@ ALLOWED = {
     "warren.settings.settings: says 'sqlite:///'": "likewise",
     "warren.importing.django_celery_beat: imports sqlite3": "Django's database, not Warren's",
     "warren.importing.django_celery_beat: says 'sqlite:///'": "likewise",
-    "warren.importing.django_celery_beat: says 'postgres'": "likewise",
-    "warren.importing.django_celery_beat: says 'oracle'": "likewise",
 }
 
 
