@@ -16,8 +16,8 @@ from typing import Any
 
 from warren.contrib.celery import task_names
 from warren.errors import CommandError
-from warren.importing.crontab import BOTH_DAYS, listed
 from warren.jobfile.export import jobs_of_app
+from warren.jobfile.five_fields import BOTH_DAYS, listed
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec

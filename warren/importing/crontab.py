@@ -1,9 +1,6 @@
 """`warren import crontab`: a crontab as a job file; each line becomes a job with a shell script.
 
-cron counts weekdays differently from Warren's cron expressions, and runs a line with two day fields
-when either matches. So such a line becomes two jobs.
-
-Sets of values as fields of a cron expression.
+cron runs a line with two day fields when either matches, so such a line becomes two jobs.
 """
 
 import pwd
@@ -16,11 +13,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 
 from warren.errors import CommandError
 from warren.jobfile.export import jobs_of_app
+from warren.jobfile.five_fields import FIELDS, SHORTCUTS, expressions, values_of
 from warren.jobfile.yaml_reader import read_whole
 from warren.scheduler.alarms.channels.mail_server import is_email
 from warren.scheduler.cron.wall_clock import load_zone
@@ -31,55 +28,7 @@ from warren.scheduler.schedules.registry import CronSchedule
 from warren.sql.instants import moment
 from warren.views.terminal import warn
 
-#: Why a cron line has no equivalent: a cron expression has only one of the two fields.
-BOTH_DAYS = "it needs the day of the month and the weekday to match together"
-
-
-def listed(values: Collection[int], count: int) -> str:
-    """Return values as a field: `*` for all `count` of them, else a step, or a list with ranges."""
-    if len(values) >= count:
-        return "*"
-    ordered = sorted(values)
-    return _stepped(ordered) or ",".join(_ranges(ordered))
-
-
-def _stepped(values: Sequence[int]) -> str:
-    """Return three values or more at equal distances as one step; empty if they are not."""
-    if len(values) < 3:  # noqa: PLR2004 - a list of two is as short
-        return ""
-    first, last, step = values[0], values[-1], values[1] - values[0]
-    is_even = step > 1 and list(values) == list(range(first, last + 1, step))
-    return f"{first}-{last}/{step}" if is_even else ""
-
-
-def _ranges(values: Sequence[int]) -> Iterator[str]:
-    """Yield consecutive values as ranges."""
-    for _, group in groupby(enumerate(values), key=lambda pair: pair[1] - pair[0]):
-        found = [value for _, value in group]
-        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
-
-
-_SHORTCUTS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
-#: The five fields: name, minimum, maximum, names of the values from the minimum on.
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_FIELDS: Sequence[tuple[str, int, int, Sequence[str]]] = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day of month", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("day of week", 0, 7, _DAYS),
-)
-_PART = re.compile(r"(\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/([0-9]{1,2}))?")
 _NAME_LENGTH = 60
 _WAIT = "wait"
 #: A command that the shell does not wait for: at the end, and anywhere.
@@ -197,7 +146,7 @@ def _is_at_night(spec: JobSpec, now_ms: int) -> bool:
 
 
 def _hours(listed_hours: str) -> set[int]:
-    return _values(listed_hours, "hour", 0, 23, ())
+    return values_of(listed_hours, "hour", 0, 23, ())
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -241,7 +190,7 @@ def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> It
         raise ValueError("it has no command")
     if environment.timezone is None:
         raise ValueError("CRON_TZ above it is no time zone")
-    schedules = list(_expressions(when))
+    schedules = list(expressions(when))
     name = _free_name(command, taken)
     for number, cron in enumerate(schedules):
         suffix = " (weekday)" if number else ""
@@ -261,82 +210,15 @@ def _split(line: str) -> tuple[Sequence[str], str]:
     """Return the five fields of a line and its command."""
     if line.startswith("@"):
         word, command = [*line.split(None, 1), ""][:2]
-        shortcut = _SHORTCUTS.get(word.lower())
+        shortcut = SHORTCUTS.get(word.lower())
         if shortcut is None:
             what = "it runs when the machine boots" if word == "@reboot" else "unknown"
             raise ValueError(f"{word}: {what}")
         return shortcut.split(), command
-    parts = line.split(None, len(_FIELDS))
-    if len(parts) < len(_FIELDS):
+    parts = line.split(None, len(FIELDS))
+    if len(parts) < len(FIELDS):
         raise ValueError("expected five fields and a command")
-    return parts[: len(_FIELDS)], parts[len(_FIELDS)] if len(parts) > len(_FIELDS) else ""
-
-
-def _expressions(when: Sequence[str]) -> Iterator[str]:
-    """Yield one cron expression, or two if either day field suffices."""
-    minute, hour, day, month, weekday = (
-        _values(text, *described) for text, described in zip(when, _FIELDS, strict=True)
-    )
-    weekdays = listed({value % 7 + 1 for value in weekday or ()}, 7)
-    time, days = f"0 {listed(minute, 60)} {listed(hour, 24)}", listed(day, 31)
-    months = listed(month, 12)
-    either = not (when[2].startswith("*") or when[4].startswith("*"))
-    if either and "*" in (days, weekdays):
-        yield f"{time} * {months} ?"
-    elif weekdays == "*":
-        yield f"{time} {days} {months} ?"
-    elif days == "*":
-        yield f"{time} ? {months} {weekdays}"
-    elif not either:
-        raise ValueError(BOTH_DAYS)
-    else:
-        yield f"{time} {days} {months} ?"
-        yield f"{time} ? {months} {weekdays}"
-
-
-def weekdays_and_times(fields: Sequence[str]) -> list[set[int]]:
-    """Return the values of five fields, Sunday being 0; raises ValueError."""
-    minute, hour, day, month, weekday = (
-        _values(text, *described) for text, described in zip(fields, _FIELDS, strict=True)
-    )
-    return [minute, hour, day, month, {value % 7 for value in weekday}]
-
-
-def _values(text: str, what: str, least: int, most: int, names: Sequence[str]) -> set[int]:
-    found: set[int] = set()
-    for part in text.split(","):
-        matched = _PART.fullmatch(part)
-        if matched is None:
-            raise _wrong(what, least, most, part)
-        first, last = _range(matched[1], what, least, most, names)
-        step = int(matched[2] or 1)
-        if matched[2] and matched[1].isalnum():
-            last = most
-        if not step or first > last:
-            raise _wrong(what, least, most, part)
-        found |= set(range(first, last + 1, step))
-    return found
-
-
-def _range(text: str, what: str, least: int, most: int, names: Sequence[str]) -> tuple[int, int]:
-    if text == "*":
-        return least, min(most, 6) if names is _DAYS else most
-    ends = [_value(end, what, least, most, names) for end in text.split("-")]
-    return ends[0], ends[-1]
-
-
-def _value(text: str, what: str, least: int, most: int, names: Sequence[str]) -> int:
-    upper = text.upper()
-    value = names.index(upper) + least if upper in names else -1
-    if text.isascii() and text.isdecimal():
-        value = int(text)
-    if not least <= value <= most:
-        raise _wrong(what, least, most, text)
-    return value
-
-
-def _wrong(what: str, least: int, most: int, got: str) -> ValueError:
-    return ValueError(f"expected {what} to be {least}-{most}, got: {got[:40]!r}")
+    return parts[: len(FIELDS)], parts[len(FIELDS)] if len(parts) > len(FIELDS) else ""
 
 
 def _script(command: str, variables: dict[str, str]) -> str:

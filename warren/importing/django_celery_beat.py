@@ -17,9 +17,9 @@ from typing import Any
 
 from warren.errors import CommandError
 from warren.importing.celery_beat import BeatSchedule, expression, job_name, read_entries
-from warren.importing.crontab import weekdays_and_times
 from warren.importing.foreign import is_url, open_foreign
 from warren.jobfile.export import jobs_of_app
+from warren.jobfile.five_fields import weekdays_and_times
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name
 from warren.scheduler.jobs.spec import JobSpec

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from warren.errors import InvalidEntry
+from warren.jobfile.five_fields import meant
 from warren.jobfile.yaml_reader import (
     Entry,
     Read,
@@ -25,7 +26,7 @@ from warren.jobfile.yaml_reader import (
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import Field, JobSpec, Number, in_group
-from warren.scheduler.schedules.registry import KINDS, NoSchedule
+from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
 
 
@@ -137,6 +138,13 @@ class JobReader:
     def _when(self, entry: Entry) -> dict[str, Any]:
         kind = _SCHEDULES[entry.name]
         conf = self._reader.value(_SCHEDULE_VALUES[kind.value_form], entry)
+        if kind is CronSchedule and (expression := meant(conf or "")):
+            self._reader.add_problem(
+                entry.line,
+                f"expected a cron expression of 6 or 7 fields, of which the first are the seconds, "
+                f"got: {conf!r}, did you mean {expression!r}?",
+            )
+            return {}
         return {} if conf is None else {"schedule_kind": kind.kind, "schedule_value": str(conf)}
 
     def _script(self, entry: Entry | None) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import click
 
 from warren.settings.reading import colour_is_unwanted
 
+#: A cell may make its whole column so wide, whatever the others are.
+_WIDE = 40
 _GAP = "  "
 #: Units of durations: name, seconds, and up to how many seconds the unit is used.
 _UNITS = (("s", 1, 120), ("min", 60, 120 * 60), ("h", 3600, 48 * 3600), ("d", 86_400, None))
@@ -94,7 +96,7 @@ def warn(words: str) -> None:
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
     """Return the lines of a table."""
     cells = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(map(_columns, column)) for column in zip(headers, *cells, strict=True)]
+    widths = [_fitting(list(map(_columns, column))) for column in zip(headers, *cells, strict=True)]
     head = _line([_heading(header) for header in headers], widths, Screen(screen.width, False))
     return [head, *(_line(row, widths, screen) for row in cells)]
 
@@ -126,13 +128,23 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line.expandtabs()) for line in text.split("\n")).rstrip()
 
 
+def _fitting(widths: Sequence[int]) -> int:
+    """Return the width of a column: that of all cells but a few that are far longer.
+
+    These push the rest of their own lines to the right instead of that of all lines.
+    """
+    longest, usual = max(widths), sorted(widths)[(len(widths) - 1) * 9 // 10]
+    return usual if longest > max(2 * usual, _WIDE) else longest
+
+
 def _heading(header: str) -> str:
     """Return a header in capitals, unless it already has some."""
     return header.upper() if header.islower() else header
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], screen: Screen) -> str:
-    used = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+    used = len(_GAP) * (len(widths) - 1)
+    used += sum(max(width, _columns(cell)) for width, cell in zip(widths[:-1], cells, strict=False))
     last = cells[-1] if screen.width is None else _cut(cells[-1], max(screen.width - used, 8))
     shown = [
         coloured(cell, cell + " " * (width - _columns(cell)), screen)

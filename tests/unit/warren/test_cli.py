@@ -208,6 +208,7 @@ def test_what_is_no_app_has_no_key(
     ("arguments", "words"),
     [
         (("nix",), "No such command 'nix'. (see: warren --help)"),
+        (("jbs",), "No such command 'jbs'. Did you mean 'jobs'? (see: warren --help)"),
         (("jobs", "nix"), "No such command 'nix'. (see: warren jobs --help)"),
         (("jobs", "list", "--nix"), "No such option"),
         (("jobs", "show"), "Missing argument 'NAME'"),

@@ -592,3 +592,14 @@ def test_fields_with_x_are_free_only_at_the_top(file: Path) -> None:
     [told] = problems(file, with_field("x-note: here"))
 
     assert told == "6: unknown field 'x-note'"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("@daily", "0 0 0 * * ?"), ("15 2 * * *", "0 15 2 * * ?")]
+)
+def test_expression_of_cron_is_answered_with_what_is_meant(
+    file: Path, written: str, meant: str
+) -> None:
+    [told] = problems(file, with_field(f'schedule: {{cron: "{written}"}}'))
+
+    assert told.endswith(f"got: {written!r}, did you mean {meant!r}?")

@@ -140,3 +140,20 @@ def test_facts_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) 
     print_facts({"run": "1", "param": "", "status": "FAILED"})
 
     assert capsys.readouterr().out == "run     1\nstatus  FAILED\n"
+
+
+def test_one_long_cell_widens_its_own_line_only() -> None:
+    rows = [("short", "ok")] * 20 + [("x" * 90, "ok")]
+
+    lines = table(("name", "status"), rows, Screen(width=None, has_colour=False))
+
+    assert lines[1] == "short  ok"
+    assert lines[-1] == f"{'x' * 90}  ok"
+
+
+def test_long_cells_that_are_usual_widen_all_lines() -> None:
+    rows = [("short", "ok"), ("x" * 90, "ok"), ("y" * 90, "ok")]
+
+    lines = table(("name", "status"), rows, Screen(width=None, has_colour=False))
+
+    assert lines[1] == f"short{' ' * 85}  ok"

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
-from warren.importing.crontab import listed
+from warren.jobfile.five_fields import listed, meant
 from warren.scheduler.cron.expression import Cron
 
 
@@ -45,3 +45,23 @@ def test_a_step_fires_at_its_values_and_no_others(expression: str, first: int, l
     for start, step in itertools.product(range(first, last), range(2, last)):
         values = range(start, last + 1, step)
         assert fires(listed(values, last - first + 1)) == fires(spelt_out(values))
+
+
+@pytest.mark.parametrize(
+    ("written", "expression"),
+    [
+        ("*/5 * * * *", "0 0-55/5 * * * ?"),
+        ("30 2 * * mon", "0 30 2 ? * 2"),
+        ("@daily", "0 0 0 * * ?"),
+        ("@Hourly", "0 0 * * * ?"),
+        ("@reboot", ""),
+        ("0 0 1 * 1", ""),
+        ("0 99 * * *", ""),
+        ("0 0 2 * * ?", ""),
+        ("", ""),
+    ],
+)
+def test_what_cron_would_take_has_an_expression_that_is_meant(
+    written: str, expression: str
+) -> None:
+    assert meant(written) == expression
