@@ -13,6 +13,7 @@ import structlog
 from warren.broker.messages.to_scheduler import Heartbeat
 from warren.broker.topology import HEARTBEAT_KEY
 from warren.broker.transport import Confirm
+from warren.executor.container import memory_percent, own_cgroup
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.scheduler_clock import SchedulerClock
 
@@ -21,7 +22,7 @@ SAMPLE_SECONDS = 1.0
 
 
 class LoadMeter:
-    """The host's CPU and memory usage in per cent. Thread-safe.
+    """The host's CPU and memory usage in per cent, or its container's of memory. Thread-safe.
 
     CPU usage is measured between two samples at least SAMPLE_SECONDS apart; the first is 0. What
     cannot be measured, as no descriptor is free to read it, stays as it was.
@@ -54,7 +55,9 @@ class LoadMeter:
 
 
 def _memory_percent() -> float:
-    return _bounded(psutil.virtual_memory().percent)
+    """Return the higher usage of the host's memory and of what this process may use of it."""
+    own = memory_percent(own_cgroup())
+    return round(_bounded(max(psutil.virtual_memory().percent, own or 0.0)), 1)
 
 
 def _bounded(percent: float) -> float:

@@ -244,7 +244,13 @@ class TestDockerfile:
 
     def test_images_cannot_change_under_their_tag(self) -> None:
         stages = [words[-1] for words in self.words("FROM") if "AS" in words]
-        foreign = [words[0] for words in self.words("FROM") if words[0] not in stages]
+        given = {
+            f"${name}": image
+            for [word] in self.words("ARG")
+            for name, _, image in [word.partition("=")]
+        }
+        images = [given.get(words[0], words[0]) for words in self.words("FROM")]
+        foreign = [image for image in images if image not in stages]
 
         assert foreign
         assert all(PINNED.fullmatch(image) for image in foreign)

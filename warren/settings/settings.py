@@ -20,6 +20,7 @@ from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.messages.values import ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.errors import CommandError, SettingsError
+from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE
 from warren.settings.kinds import (
     boolean,
@@ -79,7 +80,7 @@ DATABASE_FILE = HOME / "warren.db"
 
 def _default_slots() -> int:
     # A job process takes about 15 MB, and most jobs wait more than they compute.
-    return max(4, 2 * (os.cpu_count() or 1))
+    return max(4, 2 * processors())
 
 
 @dataclass(frozen=True, kw_only=True)

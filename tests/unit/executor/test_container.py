@@ -1,0 +1,48 @@
+"""The limits of a container count, not those of its host."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from warren.executor.container import memory_percent, own_cgroup, processors
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"),
+    [("150000 100000", 2), ("50000 100000", 1), ("max 100000", 8), ("9900000 100000", 8), ("x", 8)],
+)
+def test_processors_are_those_of_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, count: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    (tmp_path / "cpu.max").write_text(f"{limit}\n")
+
+    assert processors(tmp_path) == count
+
+
+def test_processors_are_those_that_it_may_run_on(tmp_path: Path) -> None:
+    assert processors(tmp_path) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(("limit", "percent"), [("1000", 30.0), ("max", None), ("0", None)])
+def test_memory_is_that_of_the_limit(tmp_path: Path, limit: str, percent: float | None) -> None:
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "memory.current").write_text("500\n")
+    (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 200\n")
+
+    assert memory_percent(tmp_path) == percent
+
+
+def test_memory_of_no_cgroup_is_unknown(tmp_path: Path) -> None:
+    assert memory_percent(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "path"), [("0::/\n", ""), ("1:cpu:/x\n0::/system.slice/a\n", "system.slice/a")]
+)
+def test_cgroup_is_that_of_this_process(tmp_path: Path, told: str, path: str) -> None:
+    (tmp_path / "cgroup").write_text(told)
+
+    assert own_cgroup(tmp_path / "cgroup", tmp_path) == tmp_path / path
+    assert own_cgroup(tmp_path / "none", tmp_path) == tmp_path
