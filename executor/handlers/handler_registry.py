@@ -125,7 +125,11 @@ def job(
     if callable(name):
         return _declare(name, name.__name__)
     return lambda function: _declare(
-        function, name or function.__name__, init=init, destroy=destroy, process=process
+        function,
+        function.__name__ if name is None else name,
+        init=init,
+        destroy=destroy,
+        process=process,
     )
 
 

@@ -101,7 +101,7 @@ class TestDeclaration:
         with pytest.raises(HandlersError, match="to be a function, got: a generator"):
             job("x")(generator)
 
-    @pytest.mark.parametrize("name", ["x" * 256, " x", "x\n", 7])
+    @pytest.mark.parametrize("name", ["", "x" * 256, " x", "x\n", 7])
     def test_name_must_fit_its_column(self, name: Any) -> None:
         with pytest.raises(HandlersError, match="a handler's name to be text of 1 to 255"):
             job(name)(lambda context: None)
