@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from zoneinfo import available_timezones
 
 import yaml
 
@@ -23,9 +24,11 @@ from warren.jobfile.yaml_reader import (
     text,
     whole_number,
 )
+from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import Field, JobSpec, Number, in_group
+from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -55,6 +58,18 @@ def expectations(node: yaml.Node, what: str) -> Expectations:
         if not is_null(entry.node):
             values[entry.name] = str(entry.node.value)
     return Expectations(**values)
+
+
+def timezone(node: yaml.Node, what: str) -> str:
+    """Return the name of a time zone; an unknown one is answered with the nearest."""
+    name = text(node, what)
+    try:
+        load_zone(name or "UTC")  # an empty one is the scheduler's
+    except Problem as problem:
+        near = did_you_mean(name, available_timezones())
+        code = problem.code.name.lower()
+        raise InvalidEntry(line_of(node), f"{problem}{near}", code) from problem
+    return name
 
 
 #: The reader of a field, by its type.
@@ -127,7 +142,7 @@ class JobReader:
             return {}
         before = len(self._reader.wrong)
         found = self._reader.fields(entry.node, "schedule", (*_SCHEDULES, "timezone"))
-        zone = self._reader.value(text, found.pop("timezone", None))
+        zone = self._reader.value(timezone, found.pop("timezone", None))
         if len(found) == 1:
             return {"timezone": zone or ""} | self._when(*found.values())
         if len(self._reader.wrong) == before:

@@ -603,3 +603,14 @@ def test_expression_of_cron_is_answered_with_what_is_meant(
     [told] = problems(file, with_field(f'schedule: {{cron: "{written}"}}'))
 
     assert told.endswith(f"got: {written!r}, did you mean {meant!r}?")
+
+
+@pytest.mark.parametrize(
+    ("zone", "hint"), [("Europe/Berln", ", did you mean 'Europe/Berlin'?"), ("Nowhere at all", "")]
+)
+def test_time_zone_that_is_unknown_is_answered_with_the_nearest(
+    file: Path, zone: str, hint: str
+) -> None:
+    text = with_field(f'schedule: {{cron: "0 0 2 * * ?", timezone: {zone}}}')
+
+    assert problems(file, text) == [f"6: expected timezone to be an IANA name, got: {zone!r}{hint}"]
