@@ -135,14 +135,17 @@ class Remotes:
     def note(self, app: str, text: str, appname: str = "") -> bool:
         """Note that an executor registered at another gateway, which asks whether to leave it.
 
-        Return whether it is served here, or about to be, or just being handed over.
+        Return whether it is served here, is about to be, is being handed over, or was drained here
+        and is not to be served.
 
         Raises:
             AddressRefused: its URL may not be registered.
 
         """
-        key = (app, self._options.allowed.check(text).address)
-        return self._note(key, appname) or key in self._starting | self._leaving
+        url = self._options.allowed.check(text)
+        key = (app, url.address)
+        is_served = self._note(key, appname) or key in self._starting | self._leaving
+        return is_served or self._is_left_alone(key, url)
 
     async def sign_off(self, app: str, text: str, *, is_passed_on: bool = False) -> None:
         """Note that an executor signed off, here or at another gateway.

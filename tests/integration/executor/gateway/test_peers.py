@@ -137,6 +137,19 @@ def test_executor_that_registers_at_another_gateway_stays_where_it_is(gateways: 
     assert executor.slots.away is None
 
 
+def test_executor_that_was_drained_at_one_gateway_is_not_served_by_the_other(
+    gateways: Gateways,
+) -> None:
+    executor = gateways.first.register()
+    executor.was_drained = True
+    executor.end(clean=True)
+    gateways.first.remotes.run_round()
+
+    gateways.do(gateways.second.remotes.register("demo", URL))
+
+    assert gateways.second.executors == []
+
+
 def test_executor_of_a_gateway_that_is_gone_is_served_by_the_other(gateways: Gateways) -> None:
     gateways.first.register()
     gateways.stop_serving(0)
