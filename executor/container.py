@@ -1,16 +1,24 @@
-"""What this process may use of its host: the processors and the memory of its cgroup (version 2).
+"""What this process may use of its host: processors, memory, processes, descriptors.
 
 Containers, and units of systemd with limits, have cgroups of their own. Without one, or without a
 limit, it is the host's.
 """
 
 import os
+import resource
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _NO_LIMIT = "max"
+#: A limit as high as this is none: cgroups of version 1 have no other word for it.
+_NO_LIMIT_BYTES = 2**60
+#: How many processes are looked at for the memory of each.
+_SAMPLE = 5
 
 
 def own_cgroup(own: Path = _OWN, cgroups: Path = _CGROUPS) -> Path:
@@ -48,3 +56,88 @@ def memory_percent(cgroup: Path) -> float | None:
         return 100 * (used - int(stat.get("inactive_file", 0))) / int(limit)
     except (OSError, ValueError, ZeroDivisionError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes: the tightest `limit` of a control group, None without any, and what is `free`."""
+
+    limit: int | None
+    free: int
+
+
+class Host:
+    """What the kernel tells of this process's memory and limits, under `root`."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def memory(self) -> Memory:
+        """Return what may be used and what is free, of a control group or else of the host."""
+        available = self._available()
+        found = Memory(None, available)
+        for folder in self._groups("memory"):
+            limit = _first_number(folder, "memory.max", "memory.limit_in_bytes")
+            if limit is not None and limit < (found.limit or _NO_LIMIT_BYTES):
+                used = _first_number(folder, "memory.current", "memory.usage_in_bytes") or 0
+                cache = _field(folder / "memory.stat", ("inactive_file", "total_inactive_file"))
+                found = Memory(limit, max(0, min(available, limit - used + cache)))
+        return found
+
+    def most_processes(self) -> int | None:
+        """Return how many processes there may be; None if only the kernel's own limit holds."""
+        found = [_first_number(folder, "pids.max") for folder in self._groups("pids")]
+        allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        if allowed != resource.RLIM_INFINITY:
+            found.append(allowed)
+        return min((one for one in found if one is not None), default=None)
+
+    def most_files(self) -> int:
+        """Return how many descriptors this process may have."""
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+    def private_bytes(self, pids: Collection[int]) -> int:
+        """Return how much memory of its own each of these has, on average; 0 if that is hidden."""
+        found = []
+        for pid in list(pids)[:_SAMPLE]:
+            with suppress(OSError):
+                lines = (self._root / f"proc/{pid}/smaps_rollup").read_text().splitlines()
+                kilobytes = [int(one.split()[1]) for one in lines if one.startswith("Private_")]
+                found.append(sum(kilobytes) * 1024)
+        return sum(found) // len(found) if found else 0
+
+    def _available(self) -> int:
+        return _field(self._root / "proc/meminfo", ("MemAvailable:",)) * 1024
+
+    def _groups(self, controller: str) -> Iterator[Path]:
+        """Yield the folders of this process's control groups, from the innermost outwards."""
+        with suppress(OSError):
+            for line in (self._root / "proc/self/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                if controller in controllers.split(","):
+                    base = self._root / "sys/fs/cgroup" / controller
+                elif not controllers:
+                    base = self._root / "sys/fs/cgroup"
+                else:
+                    continue
+                inside = Path(path.lstrip("/"))
+                for part in (inside, *inside.parents):
+                    yield base / part
+
+
+def _first_number(folder: Path, *names: str) -> int | None:
+    """Return the number in the first of these files that is there; None for `max`."""
+    for name in names:
+        with suppress(OSError):
+            text = (folder / name).read_text().strip()
+            return int(text) if text.isdecimal() else None
+    return None
+
+
+def _field(file: Path, names: Collection[str]) -> int:
+    with suppress(OSError):
+        for line in file.read_text().splitlines():
+            words = line.split()
+            if words and words[0] in names:
+                return int(words[1])
+    return 0

@@ -11,9 +11,10 @@ from collections.abc import Callable, KeysView, Sequence
 import structlog
 
 from warren.broker.reasons.codes import Reason, Why
+from warren.executor.container import Host
 from warren.executor.fork_server import frames
 from warren.executor.processes.endings import Exit, Stop, channel_misused, timed_out
-from warren.executor.processes.idle_limits import Host, IdleLimit
+from warren.executor.processes.idle_limits import IdleLimit
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import LookAhead

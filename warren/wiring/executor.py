@@ -8,6 +8,7 @@ from warren.broker.process_use import ProcessUse
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
+from warren.executor.container import Host
 from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.core.state_folder import StateFolder
 from warren.executor.disk import Reserve
@@ -15,7 +16,6 @@ from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
-from warren.executor.processes.idle_limits import Host
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
 from warren.scheduler.rounds.loop import Loop
