@@ -16,7 +16,7 @@ from warren.admin_web.language import job_labels, labels
 from warren.admin_web.language.job_labels import OPTIONS, label_of
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN
-from warren.scheduler.jobs.spec import Choice, Field, YesOrNo
+from warren.scheduler.jobs.spec import Choice, Field
 from warren.sql.listings import job_search
 from warren.sql.models import AuditEntry
 from warren.sql.registry import apps
@@ -244,8 +244,6 @@ def _field_in_words(field: Field, stored: Any) -> str | None:
     value = field.kind.value(stored)
     if field.kind.is_secret and value:
         return HIDDEN
-    if isinstance(field.kind, YesOrNo):
-        return None if value is None else str(gettext("yes") if value else gettext("no"))
     if isinstance(field.kind, Choice) or field.name in OPTIONS:
         return label_of(OPTIONS.get(field.name, {}), str(value))
     return str(field.kind.shown(value))

@@ -117,7 +117,7 @@ def _measure(own: Servers, stack: Stack, table: Table, arguments: argparse.Names
 
 
 def _fresh_rows(stack: Stack, reused: list[Rate], sizes: Sizes) -> list[Row]:
-    jobs = throughput.jobs(stack, 16, fresh_process=True)
+    jobs = throughput.jobs(stack, 16, process="fresh")
     fresh = throughput.measure(stack, jobs, sizes.fresh_runs).runs_per_second
     share = fresh / max(rate.runs_per_second for rate in reused)
     what = f"runs/s, a fresh process each, {sizes.fresh_runs:,} runs"

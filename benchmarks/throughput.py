@@ -21,12 +21,12 @@ POLL_SECONDS = 0.1
 FEW = 200
 
 
-def jobs(stack: Stack, count: int, *, fresh_process: bool = False) -> list[int]:
+def jobs(stack: Stack, count: int, *, process: str = "") -> list[int]:
     """Return the ids of this many jobs whose handler does nothing."""
-    prefix = "fresh" if fresh_process else "noop"
+    prefix = process or "noop"
     return stack.apply(
         [
-            JobSpec(name=f"{prefix}-{n}", app=APP, handler="noop", fresh_process=fresh_process)
+            JobSpec(name=f"{prefix}-{n}", app=APP, handler="noop", process=process)
             for n in range(count)
         ]
     )

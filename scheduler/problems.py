@@ -112,6 +112,13 @@ class Code(Enum):
         "expected param of a script to contain no NUL, which cannot be passed to a program"
     )
     HANDLER_AND_SCRIPT = "expected either handler or script, got: both"
+    PROCESS_OF_SCRIPT = (
+        "expected process of a script to be job or fresh, since a script has no handler to share a "
+        "process with, got: %(got)r"
+    )
+    PROCESS_CONTRADICTED = (
+        "process %(got)r contradicts fresh_process %(older)s, which means process %(meant)r"
+    )
     TOO_MANY_CHILDREN = "expected children to be up to %(most)s, got: %(got)s"
     CHILD_NAME = "expected children to be names of jobs, NAME or APP/NAME, got: %(got)r"
     TAG = "expected tags to be words of up to 32 characters without commas, got: %(got)r"

@@ -9,7 +9,9 @@ import msgspec
 from warren.admin_web.api.bodies import FieldErrors
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
+from warren.scheduler.jobs.rules import process_of
 from warren.scheduler.jobs.spec import Field, JobSpec, in_group
+from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -18,6 +20,8 @@ _WEBHOOK = in_group("webhook")
 _KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
 #: The fields that the path contains too.
 _NAMES = ("name", "app")
+#: The older name of `process`, which is still read.
+FRESH_PROCESS = "fresh_process"
 
 
 #: What is expected of a job, by rule.
@@ -97,6 +101,7 @@ JobBody: Any = msgspec.defstruct(
         ("app", str | None, None),
         *_optional(_TOP),
         *_Groups,
+        (FRESH_PROCESS, bool | None, None),
         ("state", dict[str, Any] | None, None),
         ("warnings", list[str] | None, None),
     ],
@@ -172,6 +177,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     for name in _NAMES:
         if not values.get(name):
             wrong.say(f"{location.pointer}/{name}", f"missing field {name!r}")
+    values |= _process_of(body, location, wrong)
     values |= _schedule_of(body.schedule, location, wrong)
     for group, fields, name in (
         (body.script, _SCRIPT, "script"),
@@ -203,6 +209,22 @@ def merged(target: Any, patch: Any) -> Any:
             else:
                 left.append((found, key, value))
     return whole[""]
+
+
+def without_older(target: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """Return a job without its `process` if a patch says `fresh_process`, its older name, alone."""
+    is_replaced = isinstance(patch, dict) and FRESH_PROCESS in patch and "process" not in patch
+    return {
+        name: value for name, value in target.items() if not (is_replaced and name == "process")
+    }
+
+
+def _process_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
+    try:
+        return {"process": process_of(body.process or "", body.fresh_process)}
+    except Problem as problem:
+        wrong.say(f"{location.pointer}/process", str(problem))
+        return {}
 
 
 def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:

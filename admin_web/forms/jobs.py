@@ -25,7 +25,6 @@ from warren.scheduler.jobs.spec import (
     Line,
     Number,
     Texts,
-    YesOrNo,
 )
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Code, Problem
@@ -43,12 +42,12 @@ _VALUE_FIELDS = {
 }
 #: Fields that say "Required." when they are empty, instead of a job file's longer message.
 _TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
-_CHOICES = {None: "", True: "yes", False: "no"}
-_CHOSEN = {word: chosen for chosen, word in _CHOICES.items()}
 _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
+#: Names that forms have already: WTForms calls `process` when it makes one.
+_TAKEN = {"process": "process_use"}
 #: The declared fields in the form, by the names of the form's fields.
 FORM_FIELDS: Mapping[str, JobField] = {
-    one.key if one.kind.group in ("script", "alarm") else name: one
+    one.key if one.kind.group in ("script", "alarm") else _TAKEN.get(name, name): one
     for name, one in FIELDS.items()
     if name not in ("schedule_value", "script_source", "script_remark")
 }
@@ -58,8 +57,10 @@ def _field(name: str, label: LazyString, hint: LazyString | str = "", **look: st
     """Return the form field for a declared field, with its default."""
     declared = FORM_FIELDS[name]
     kind, default = declared.kind, declared.default
-    if isinstance(kind, Choice | YesOrNo):
-        return SelectField(label, validate_choice=False, default=default or "", description=hint)
+    if isinstance(kind, Choice):
+        return SelectField(
+            label, validate_choice=False, default=default, description=hint, name=declared.name
+        )
     if isinstance(kind, Number):
         look, default = look | {"inputmode": "numeric"}, str(default)
     if isinstance(kind, Line):
@@ -116,7 +117,7 @@ class JobForm(ConsoleForm):
     )
     retries = _field("retries", lazy_gettext("Retries"))
     retry_delay = _field("retry_delay", lazy_gettext("Retry delay, in seconds"))
-    fresh_process = _field("fresh_process", lazy_gettext("New process for each run"))
+    process_use = _field("process_use", lazy_gettext("Process"))
     children = TextAreaField(lazy_gettext("Children"))
     emails = StringField(
         lazy_gettext("Alarm e-mail"),
@@ -151,7 +152,7 @@ class JobForm(ConsoleForm):
     seen = HiddenField()
 
     #: The fields under "Where and how", "When it fails" and "On completion".
-    execution_fields = ("route", "block", "concurrency", "timeout", "fresh_process")
+    execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
     failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
@@ -166,7 +167,7 @@ class JobForm(ConsoleForm):
         self.language.choices = select_choices([_HANDLER, *job_labels.LANGUAGES.items()])
         for name, options in job_labels.OPTIONS.items():
             added = routes if name == "route" else ()
-            field: Any = self[name]
+            field: Any = self[_TAKEN.get(name, name)]
             field.choices = _with(field, [*_named(options), *((one, one) for one in added)])
         # Each choice names the field for its value.
         self.schedule_kind.choices = [
@@ -237,8 +238,6 @@ class JobForm(ConsoleForm):
         """Return the value of a field in its declared type."""
         if isinstance(field, BooleanField):
             return bool(field.data)
-        if isinstance(declared.kind, YesOrNo):
-            return _CHOSEN.get(field.data or "")
         if isinstance(declared.kind, Texts):
             return tuple(_parts(field, "\n" if isinstance(field, TextAreaField) else ","))
         if isinstance(declared.kind, Number | Expected):
@@ -266,7 +265,7 @@ class JobForm(ConsoleForm):
             return whole
         if problem.field == "schedule":
             return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"
-        return part or whole
+        return part or _TAKEN.get(whole, whole)
 
 
 def _expectations(field: Field) -> Expectations:
@@ -283,7 +282,7 @@ def _shown(value: Any) -> object:
     """Return a value as its field shows it."""
     if isinstance(value, tuple):
         return "\n".join(value)
-    return _CHOICES[value] if value is None or isinstance(value, bool) else str(value)
+    return str(value)
 
 
 def _display_text(field: Field) -> str:

@@ -9,6 +9,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import State
 from warren.broker.messages.values import Block, ScriptLanguage
+from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.built_in_routes import Route
@@ -26,21 +27,26 @@ class Option:
     when: LazyString
 
 
-#: Whether each run gets a new process; "" = the executor's default.
-FRESH_PROCESS = {
+PROCESS = {
     "": Option(
-        lazy_gettext("executor default"),
+        lazy_gettext("default"),
         lazy_gettext("As the handler says, else WARREN_PROCESS of the executor."),
     ),
-    "yes": Option(
-        lazy_gettext("yes"),
-        lazy_gettext("A few milliseconds slower. Nothing is left over from earlier runs."),
-    ),
-    "no": Option(
-        lazy_gettext("no"),
+    ProcessUse.JOB: Option(
+        lazy_gettext("kept for this job"),
         lazy_gettext(
             "Runs of this job reuse a process, one after another. Other jobs never share it."
         ),
+    ),
+    ProcessUse.HANDLER: Option(
+        lazy_gettext("shared by the handler's jobs"),
+        lazy_gettext(
+            "For thousands of small jobs. Each finds what the others left in the handler's modules."
+        ),
+    ),
+    ProcessUse.FRESH: Option(
+        lazy_gettext("new for each run"),
+        lazy_gettext("A few milliseconds slower. Nothing is left over from earlier runs."),
     ),
 }
 #: After which runs a webhook is called.
@@ -163,7 +169,7 @@ OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "block": BLOCK,
     "misfire": MISFIRE,
     "delivery": DELIVERY,
-    "fresh_process": FRESH_PROCESS,
+    "process": PROCESS,
 }
 #: Script languages; their names are not translated.
 LANGUAGES = {

@@ -23,7 +23,7 @@ from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.reasons.codes import Reason
-from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook, YesOrNo
+from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules import registry
 from warren.scheduler.views import blockers
@@ -178,8 +178,6 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
 
 def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
     kind = field.kind
-    if isinstance(kind, YesOrNo):
-        return "" if value is None else str(gettext("yes") if value else gettext("no"))
     if isinstance(kind, Number):
         return str(value or "")
     if field.name == "webhook_when":

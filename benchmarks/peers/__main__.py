@@ -57,7 +57,7 @@ def _measure(own: Servers, redis: PrivateRedis, stack: Stack, table: Table, *, q
     runs, fresh_runs = (QUICK_RUNS, QUICK_FRESH_RUNS) if quick else (RUNS, FRESH_RUNS)
     arena = Arena(own, redis)
     reused = throughput.jobs(stack, JOBS)
-    fresh = throughput.jobs(stack, JOBS, fresh_process=True)
+    fresh = throughput.jobs(stack, JOBS, process="fresh")
     throughput.measure(stack, reused, 100)  # warm up
     table.facts["peers"] = {}
     for peer in PEERS:

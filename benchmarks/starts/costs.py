@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warren.broker.messages.to_executor import Trigger
+from warren.broker.process_use import ProcessUse
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
@@ -79,7 +80,7 @@ class _Starter:
         self._slots = Slots(
             [str(source)],
             RunLogs(folder / "logs"),
-            SlotOptions(count=1, grace_seconds=5, fresh_process=True),
+            SlotOptions(count=1, grace_seconds=5, process=ProcessUse.FRESH),
             loop=loop,
             events=SlotEvents(lambda _run_id: None, self._finish, lambda: None),
             notes_folder=folder / "notes",

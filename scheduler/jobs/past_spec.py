@@ -12,7 +12,7 @@ from typing import Any
 from warren.scheduler.alarms.targets import targets_of, webhook_of
 from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
 from warren.scheduler.jobs.script_cache import language_of
-from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec, Number, YesOrNo
+from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec, Number
 from warren.sql.models import App, Job
 from warren.sql.registry import apps
 
@@ -94,7 +94,7 @@ def past_spec(
                 continue
         if stored is not None:
             values[one.name] = one.kind.value(stored)
-        elif not isinstance(one.kind, Number | YesOrNo):
+        elif not isinstance(one.kind, Number):
             values[one.name] = one.default if one.default is not None else ""
     language = language_of(str(record.get("script") or "").partition(" ")[0])
     if language:

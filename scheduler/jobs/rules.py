@@ -6,13 +6,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
+from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectation_rules
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
-from warren.scheduler.jobs.spec import ROUTES, RULED, Choice, Field, JobSpec, Line, Number, Tags
+from warren.scheduler.jobs.spec import (
+    PROCESSES,
+    ROUTES,
+    RULED,
+    Choice,
+    Field,
+    JobSpec,
+    Line,
+    Number,
+    Tags,
+)
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.registry import read_schedule
@@ -122,6 +133,22 @@ def check_addresses(addresses: Sequence[str]) -> None:
         raise Problem(Code.ADDRESSES_TOO_LONG, "addresses", most=_LONGEST["addresses"], got=length)
 
 
+def process_of(process: str, fresh_process: bool | None) -> str:
+    """Return `process` as it is given with its older name, `fresh_process`; None = without.
+
+    Raises:
+        Problem: both are given, and they contradict each other.
+
+    """
+    if fresh_process is None:
+        return process
+    meant = ProcessUse.FRESH if fresh_process else ProcessUse.JOB
+    if process in PROCESSES and process != meant:
+        facts = {"got": process, "older": str(fresh_process).lower(), "meant": str(meant)}
+        raise Problem(Code.PROCESS_CONTRADICTED, "process", **facts)
+    return process or meant
+
+
 def _of_kinds(spec: JobSpec, added_routes: Sequence[str]) -> Iterator[Problem]:
     for field in RULED:
         if (value := getattr(spec, field.name)) != field.default:
@@ -173,6 +200,8 @@ def _script(spec: JobSpec) -> Iterator[Problem]:
     yield from found(lambda: check_source(spec.script_source))
     if "\0" in spec.param:
         yield Problem(Code.PARAM_OF_SCRIPT, "param")
+    if spec.process == ProcessUse.HANDLER:
+        yield Problem(Code.PROCESS_OF_SCRIPT, "process", got=spec.process)
     remark, most = spec.script_remark, REMARK_LENGTH
     if not is_line(remark, most):
         yield Problem(Code.LINE, "script/remark", what=Word.REMARK, most=most, got=remark[:100])

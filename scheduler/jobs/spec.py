@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Annotated, Any, get_args, get_type_hints
 
 from warren.broker.messages.values import Block
+from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
@@ -168,29 +169,6 @@ class Expected(Text):
         return str(before) or "nothing", str(after) or "nothing"
 
 
-class YesOrNo(Text):
-    """Yes or no, stored as 1 and -1; None, stored as 0, leaves it to the executor."""
-
-    __slots__ = ()
-
-    def stored(self, value: bool | None) -> int:
-        """Return 1, -1 or 0."""
-        return {None: 0, True: 1, False: -1}[value]
-
-    def value(self, stored: int) -> bool | None:
-        """Return True, False or None."""
-        return stored > 0 if stored else None
-
-    def shown(self, value: bool | None) -> str:
-        """Return "yes" or "no", or nothing if the executor decides."""
-        return {None: "", True: "yes", False: "no"}[value]
-
-    def change(self, before: bool | None, after: bool | None) -> tuple[str, str]:
-        """Return both in words."""
-        words = {None: "the executor's", True: "true", False: "false"}
-        return words[before], words[after]
-
-
 def _quoted(before: str, after: str) -> tuple[str, str]:
     """Return two texts in quotes; of long ones, only the part around the first difference."""
     if max(len(before), len(after)) <= SHOWN_LENGTH:
@@ -216,6 +194,7 @@ ROUTES = tuple(route.value for route in Route)
 BLOCKS = tuple(Block)
 MISFIRES = tuple(MisfirePolicy)
 DELIVERIES = tuple(DeliveryGuarantee)
+PROCESSES = tuple(ProcessUse)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +233,7 @@ class JobSpec:
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
-        fresh_process: None = the executor decides.
+        process: empty = as the handler says, and without that the executor.
         children: NAME of a job in the same app, or APP/NAME.
         enabled: None = leave the state unchanged; a new job is stopped.
 
@@ -281,7 +260,7 @@ class JobSpec:
     timeout: Annotated[int, Number(0, 9_999_999, "s")] = 0
     retries: Annotated[int, Number(0, 1_000)] = 0
     retry_delay: Annotated[int, Number(0, 9_999_999, "s")] = 0
-    fresh_process: Annotated[bool | None, YesOrNo()] = None
+    process: Annotated[str, Choice(PROCESSES)] = ""
     children: Annotated[tuple[str, ...], Texts(column="child_ids", custom=True)] = ()
     alarm_emails: Annotated[tuple[str, ...], Texts(group="alarm", column="alarm_email")] = ()
     alarm_webhook: Annotated[str, Webhook(group="alarm", is_secret=True)] = ""
@@ -289,7 +268,7 @@ class JobSpec:
     webhook_url: Annotated[str, Webhook(group="webhook", is_secret=True)] = ""
     webhook_when: Annotated[str, Text(group="webhook")] = ""
     expect: Annotated[Expectations, Expected()] = NOTHING
-    enabled: Annotated[bool | None, YesOrNo(column="is_enabled", custom=True)] = None
+    enabled: Annotated[bool | None, Text(column="is_enabled", custom=True)] = None
 
     @property
     def alarm(self) -> AlarmTargets:
@@ -369,6 +348,6 @@ def changed(job: Job, spec: JobSpec) -> list[Field]:
     return [
         field
         for field, stored, value in zip(WRITTEN, _STORED(job), _WANTED(spec), strict=True)
-        # Thousands of jobs are compared, so try the cheap comparison first. (False equals 0.)
-        if (stored != value or value is False) and field.kind.value(stored) != value
+        # Thousands of jobs are compared, so try the cheap comparison first.
+        if stored != value and field.kind.value(stored) != value
     ]

@@ -20,15 +20,11 @@ from warren.broker.process_use import ProcessUse
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script
-from warren.scheduler.jobs.spec import YesOrNo
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
 TRIGGER_VALID_SECONDS = 600.0
-
-#: Which runs a process serves, by whether the job wants a new one for each.
-_PROCESS_USES = {None: None, True: ProcessUse.FRESH, False: ProcessUse.JOB}
 
 #: Returns how many triggers a boot of an app's address takes in one message.
 Capacity = Callable[[str, str, str], int]
@@ -153,7 +149,7 @@ def routed_trigger(
             block=Block(job.block),
             concurrency=job.concurrency,
             timeout_seconds=job.timeout,
-            process=_PROCESS_USES[YesOrNo().value(job.fresh_process)],
+            process=ProcessUse(job.process) if job.process else None,
             script_language=script.language if script else "",
             script_source=script.source if script else "",
             resent=resent,

@@ -25,7 +25,7 @@ class JobToRun(NamedTuple):
     block: str
     timeout: int
     concurrency: int
-    fresh_process: int
+    process: str
     retry_delay: int
     delivery: str
     is_enabled: int

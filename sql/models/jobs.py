@@ -86,7 +86,8 @@ class Job(Model):
     retry_delay: Mapped[int] = mapped_column(Integer, default=0)
     delivery: Mapped[str] = mapped_column(String(16), default=DeliveryGuarantee.AT_MOST_ONCE)
     concurrency: Mapped[int] = mapped_column(Integer, default=1)
-    fresh_process: Mapped[int] = mapped_column(SmallInteger, default=0)
+    #: Empty = as its handler or the executor says.
+    process: Mapped[str] = mapped_column(String(16), default="")
     script_type: Mapped[str] = mapped_column("glue_type", String(50), default="BEAN")
     # Up to half a megabyte, which lists of jobs do not need.
     script_source: Mapped[str | None] = mapped_column("glue_source", LONG_TEXT, deferred=True)

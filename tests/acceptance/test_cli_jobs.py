@@ -453,7 +453,7 @@ jobs:
     timeout: 30
     retries: 2
     retry_delay: 10
-    fresh_process: true
+    process: fresh
     children: [often, mails/send]
     alarm: {emails: [a@example.com, b@example.com]}
     enabled: true

@@ -14,4 +14,4 @@ def run(**values: Any) -> Any:
 
 def job(**values: Any) -> Any:
     facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9}
-    return SimpleNamespace(**(facts | {"fresh_process": 1} | values))
+    return SimpleNamespace(**(facts | {"process": "fresh"} | values))

@@ -90,7 +90,9 @@ _SCHEDULE_VALUES: dict[ValueForm, Read] = {
 _SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
 _VALUES = in_group()
-_KNOWN = (*_VALUES, "schedule", "script", "alarm", "webhook")
+#: The older name of `process`.
+_FRESH_PROCESS = "fresh_process"
+_KNOWN = (*_VALUES, "schedule", "script", "alarm", "webhook", _FRESH_PROCESS)
 
 
 class JobReader:
@@ -110,6 +112,7 @@ class JobReader:
             return None
         self._check_required(node, found)
         values = _values(self._reader, found, _VALUES)
+        values |= self._process(values.get("process", ""), found.get(_FRESH_PROCESS))
         values |= self._schedule(found.get("schedule"))
         for group in ("alarm", "webhook"):
             values |= read_targets(self._reader, found.get(group), group)
@@ -131,6 +134,16 @@ class JobReader:
             # Missing and unreadable fields have been reported; here they have valid defaults.
             if field in found and (field not in _VALUES or field in values):
                 self._reader.add_broken_rule(found[field].line, problem)
+
+    def _process(self, process: str, older: Entry | None) -> dict[str, Any]:
+        is_fresh = self._reader.value(boolean, older)
+        if older is None or is_fresh is None:
+            return {}
+        try:
+            return {"process": rules.process_of(process, is_fresh)}
+        except Problem as problem:
+            self._reader.add_broken_rule(older.line, problem)
+            return {}
 
     def _schedule(self, entry: Entry | None) -> dict[str, Any]:
         if entry is None or is_null(entry.node):

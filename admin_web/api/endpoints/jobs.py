@@ -23,6 +23,7 @@ from warren.admin_web.api.job_bodies import (
     job_answer,
     merged,
     spec_of,
+    without_older,
 )
 from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
@@ -237,7 +238,8 @@ class JobEndpoints:
         before = msgspec.to_builtins(answer)
         # A patch that does not name `enabled` leaves it as it is, even if it has just changed.
         del before["state"], before["enabled"]
-        whole = merged(before, parsed(call.raw))
+        patch = parsed(call.raw)
+        whole = merged(without_older(before, patch), patch)
         body = read_body(JobBody, whole)
         return self._change(call, job_id, _spec(body, BodyLocation(app=app, name=name)), spec)
 

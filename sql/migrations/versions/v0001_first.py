@@ -406,7 +406,7 @@ def _make_tables() -> None:
         sa.Column("retry_delay", sa.Integer(), nullable=False),
         sa.Column("delivery", sa.String(length=16), nullable=False),
         sa.Column("concurrency", sa.Integer(), nullable=False),
-        sa.Column("fresh_process", sa.SmallInteger(), nullable=False),
+        sa.Column("process", sa.String(length=16), nullable=False),
         sa.Column("glue_type", sa.String(length=50), nullable=False),
         sa.Column("glue_source", LONG_TEXT, nullable=True),
         sa.Column("glue_remark", sa.String(length=128), nullable=True),

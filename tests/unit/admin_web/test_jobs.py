@@ -40,7 +40,7 @@ GOOD = {
     "timeout": "30",
     "retries": "3",
     "retry_delay": "10",
-    "fresh_process": "yes",
+    "process": "fresh",
     "children": "",
     "emails": "ops@example.com, dev@example.com",
     "webhook": "https://example.com/hook",
@@ -296,7 +296,7 @@ class TestForm:
         assert (job.misfire, job.delivery) == ("FIRE_ONCE_NOW", "AT_LEAST_ONCE")
         assert (job.concurrency, job.timeout) == (2, 30)
         assert (job.retries, job.retry_delay) == (3, 10)
-        assert (job.fresh_process, job.is_enabled) == (1, 1)
+        assert (job.process, job.is_enabled) == ("fresh", 1)
         assert job.alarm_email == "ops@example.com,dev@example.com"
 
     def test_each_kind_of_schedule_has_its_own_field(
@@ -569,6 +569,16 @@ class TestScripts:
 
         assert answer.status_code == 303
         assert job_of(database, "reports/nightly").script_type == "GLUE_PYTHON"
+
+    def test_a_script_that_shares_a_handlers_process_is_refused_beside_that_field(
+        self, app: Flask, database: Database
+    ) -> None:
+        wrong = {"language": "python", "handler": "", "process": "handler"}
+
+        page = signed_in(app, "scripter").post("/jobs/create", GOOD | wrong).text
+
+        assert "a script has no handler" in error_of(page, "process")
+        assert ids(database) == set()
 
     def test_a_copy_has_the_source_of_its_script(self, database: Database, clock: Clock) -> None:
         job = self.script(database, clock)

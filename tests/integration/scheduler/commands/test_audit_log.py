@@ -112,7 +112,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
     others = {
         "retry_delay": 9,
         "route": "ROUND",
-        "fresh_process": True,
+        "process": "fresh",
         "alarm_style": "slack",
         "param": "p",
         "expect": Expectations(start_within="5m"),
@@ -135,7 +135,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
     )
     columns = Job.__mapper__.columns
     assert {columns[field.column].name for field in WRITTEN} <= made.keys() == deleted.keys()
-    assert (made["retry_delay"], made["fresh_process"]) == (9, 1)
+    assert (made["retry_delay"], made["process"]) == (9, "fresh")
     assert (made["alarm_style"], made["alarm_webhook"]) == ("slack", "***")
     assert (made["webhook_when"], made["webhook_url"]) == ("success", "***")
 

@@ -84,8 +84,8 @@ def test_an_export_of_one_app_has_no_other_app(admin: Program, jobs_read: list[s
 def test_an_export_that_is_applied_as_it_is_changes_nothing(admin: Program) -> None:
     job = {"handler": "h", "schedule": {"cron": "0 0 2 * * ?"}, "tags": ["a"]}
     for name, more in (
-        ("own-process", {"fresh_process": True}),
-        ("shared-process", {"fresh_process": False}),
+        ("own-process", {"process": "fresh"}),
+        ("shared-process", {"process": "handler"}),
         ("either", {"enabled": True}),
     ):
         made = admin.put(f"/jobs/reports/{name}", job | more, headers={"If-None-Match": "*"})

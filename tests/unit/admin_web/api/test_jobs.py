@@ -174,6 +174,56 @@ def test_a_patch_keeps_the_webhook_and_leaves_alone_who_stopped_it_meanwhile(
     assert (job["enabled"], job["alarm"]) == (False, JOB["alarm"])
 
 
+@pytest.mark.parametrize(
+    ("said", "process"),
+    [
+        ({"process": "fresh"}, "fresh"),
+        ({"fresh_process": True}, "fresh"),
+        ({"fresh_process": False}, "job"),
+        ({"process": "job", "fresh_process": False}, "job"),
+        ({"process": None}, ""),
+        ({"fresh_process": None}, ""),
+        ({"param": "y"}, "handler"),
+    ],
+)
+def test_a_patch_may_say_process_by_its_older_name(
+    admin: Program, said: dict[str, Any], process: str
+) -> None:
+    tag = made(admin, process="handler")
+
+    answer = admin.call("PATCH", PATH, json=said, headers={"If-Match": tag})
+
+    assert answer.status_code == 200, answer.text
+    assert (answer.get_json()["process"], "fresh_process" in answer.get_json()) == (process, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            {"process": "handler", "fresh_process": False},
+            "process 'handler' contradicts fresh_process false, which means process 'job'",
+        ),
+        ({"process": "thread"}, "unknown process 'thread'; expected job, handler or fresh"),
+        (
+            {"process": "handler", "handler": None, "script": {"language": "shell", "source": "x"}},
+            (
+                "expected process of a script to be job or fresh, since a script has no handler to "
+                "share a process with, got: 'handler'"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_process_is_one_line_at_its_place(
+    admin: Program, said: dict[str, Any], words: str
+) -> None:
+    answer = admin.put(PATH, JOB | said, headers=NEW)
+
+    [error] = answer.get_json()["errors"]
+    assert answer.status_code == 422
+    assert (error["pointer"], error["detail"]) == ("/process", words)
+
+
 @pytest.mark.parametrize("media", ["", "application/json", "application/merge-patch+json"])
 def test_a_patch_without_a_body_changes_nothing(admin: Program, media: str) -> None:
     tag = made(admin)

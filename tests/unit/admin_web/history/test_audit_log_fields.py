@@ -115,7 +115,7 @@ def test_child_jobs_are_named_as_far_as_the_viewer_may_see_them(
     )
 
     page = admin.get(f"/jobs/{parent}/history").text
-    assert "New process for each run" not in page
+    assert "Process" not in page
     assert f'<ins><a href="/jobs/{child}">reports/mail-report</a></ins>' in page
 
 

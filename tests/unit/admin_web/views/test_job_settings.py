@@ -27,7 +27,7 @@ OTHERS = JobSpec(
     timeout=30,
     retries=4,
     retry_delay=7,
-    fresh_process=False,
+    process="job",
     children=("next",),
     alarm_emails=("a@example.com", "b@example.com"),
     alarm_webhook=SECRET,
@@ -50,7 +50,18 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
     values = shown(app, OTHERS)
 
     assert len(values) == len(fields(JobSpec)) - len(ELSEWHERE | SCRIPT)
-    assert {"ann", "report.daily", "a=1", "2", "30", "4", "7", "no", SECRET, "slack"} <= {*values}
+    assert {
+        "ann",
+        "report.daily",
+        "a=1",
+        "2",
+        "30",
+        "4",
+        "7",
+        "kept for this job",
+        SECRET,
+        "slack",
+    } <= {*values}
     assert "a@example.com, b@example.com" in values
     assert {"round robin", "after each success", f"{SECRET}/ended"} <= {*values}
     assert {"night, billing", "next"} <= {*values}
@@ -59,7 +70,7 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
 def test_what_is_not_set_has_none(app: Flask) -> None:
     values = shown(app, JobSpec(name="nightly", app="reports", handler="report"))
 
-    assert values == ["report", "default", "queue", "skip", "60", "at most once", "1"]
+    assert values == ["report", "default", "queue", "skip", "60", "at most once", "1", "default"]
 
 
 def test_of_a_secret_only_that_there_is_one_is_shown(app: Flask) -> None:

@@ -80,9 +80,15 @@ SCRIPTS = st.fixed_dictionaries(
         "script_language": st.sampled_from(rules.LANGUAGES),
         "script_source": TEXTS.filter(lambda one: one.strip() and "\0" not in one),
         "script_remark": LINES,
+        "process": st.sampled_from(["", "job", "fresh"]),
     }
 )
-HANDLERS = st.fixed_dictionaries({"handler": LINES.filter(bool)})
+HANDLERS = st.fixed_dictionaries(
+    {
+        "handler": LINES.filter(bool),
+        "process": st.sampled_from(["", "job", "handler", "fresh"]),
+    }
+)
 SCHEDULES = st.sampled_from(
     [
         {},
@@ -117,7 +123,6 @@ FIELDS = st.fixed_dictionaries(
         "timeout": st.integers(0, 100),
         "retries": st.integers(0, 10),
         "retry_delay": st.integers(0, 10),
-        "fresh_process": st.sampled_from([None, True, False]),
         "children": st.lists(
             LINES.map(lambda one: one.replace("/", "-")).filter(bool), unique=True, max_size=3
         ).map(tuple),

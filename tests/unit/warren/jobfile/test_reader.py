@@ -30,7 +30,7 @@ FULL = """\
         timeout: 30
         retries: 2
         retry_delay: 10
-        fresh_process: true
+        process: fresh
         children: [small, mails/small]
         alarm: {emails: [ops@example.com, dev@example.com], webhook: "https://example.com/x?a=b"}
         enabled: false
@@ -88,7 +88,7 @@ def test_every_field_reaches_the_job(file: Path) -> None:
         timeout=30,
         retries=2,
         retry_delay=10,
-        fresh_process=True,
+        process="fresh",
         children=("small", "mails/small"),
         alarm_emails=("ops@example.com", "dev@example.com"),
         alarm_webhook="https://example.com/x?a=b",
@@ -178,6 +178,9 @@ def test_anchors_save_repetition(file: Path) -> None:
         (f"timeout: {'9' * 40}", "expected timeout to be whole seconds, or a duration"),
         ("retries: 1001", "expected retries to be an integer from 0 to 1000, got: 1001"),
         ("retry_delay: -5", "expected retry_delay to be an integer from 0 to 9999999, got: -5"),
+        ("process: thread", "unknown process 'thread'; expected job, handler or fresh"),
+        ("process: handlers", "unknown process 'handlers', did you mean 'handler'?"),
+        ("process: true", "expected process to be a text, got: 'true'; put it in quotes"),
         ("fresh_process: 1", "expected fresh_process to be true or false, got: '1'"),
         ("enabled: !!bool maybe", "expected enabled to be true or false, got: 'maybe'"),
         ("enabled: maybe", "expected enabled to be true or false, got: 'maybe'"),
@@ -251,6 +254,50 @@ def test_wrong_job_is_one_line_that_names_it(file: Path, job: str, words: str) -
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("fields", "process"),
+    [
+        ("fresh_process: true", "fresh"),
+        ("fresh_process: false", "job"),
+        ("process: fresh, fresh_process: true", "fresh"),
+        ("process: '', fresh_process: false", "job"),
+        ("process: handler", "handler"),
+        ("author: ops", ""),
+    ],
+)
+def test_process_may_have_its_older_name(file: Path, fields: str, process: str) -> None:
+    job = f"{{name: x, app: reports, handler: y, {fields}}}"
+
+    [spec] = read(file, f"apps: [{{name: reports}}]\njobs: [{job}]\n").specs
+
+    assert spec.process == process
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            "process: handler, fresh_process: true",
+            "process 'handler' contradicts fresh_process true, which means process 'fresh'",
+        ),
+        (
+            "fresh_process: false, process: fresh",
+            "process 'fresh' contradicts fresh_process false, which means process 'job'",
+        ),
+        (
+            "process: thread, fresh_process: true",
+            "unknown process 'thread'; expected job, handler or fresh",
+        ),
+    ],
+)
+def test_process_that_contradicts_its_older_name_is_one_line(
+    file: Path, fields: str, words: str
+) -> None:
+    job = f"{{name: x, app: reports, handler: y, {fields}}}"
+
+    assert problems(file, f"apps: [{{name: reports}}]\njobs: [{job}]\n") == [f"2: {words}"]
+
+
 def scripted(script: str) -> str:
     """A file whose one job has a script in line 2."""
     return f"apps: [{{name: reports}}]\njobs: [{{name: x, app: reports, script: {script}}}]\n"
@@ -298,6 +345,7 @@ def test_script_may_be_in_any_of_six_languages(file: Path, language: str) -> Non
         ('{language: shell, source: "a\\0b"}', "expected source to be text, got: a NUL"),
         (f"{{language: shell, source: {'x' * 524_289}}}", "up to 524288 bytes, got: 524289 bytes"),
         ('{language: shell, source: x}, param: "\\0"', "param of a script to contain no NUL"),
+        ("{language: shell, source: x}, process: handler", "a script has no handler to share"),
         ("{language: shell, source: x, remarks: y}", "did you mean 'remark'?"),
         (f"{{language: shell, source: x, remark: {'y' * 129}}}", "up to 128 characters"),
         ('{language: shell, source: x, remark: "a\\nb"}', "expected remark to be a line"),

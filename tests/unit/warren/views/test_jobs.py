@@ -143,11 +143,11 @@ def test_job_without_a_schedule_runs_on_demand_unless_warren_has_stopped_it() ->
 
 def test_json_has_plain_types() -> None:
     shown = job_json(
-        view(job(alarm_email="a@b,c@d", fresh_process=1, is_enabled=0, stop_reason="no more ticks"))
+        view(job(alarm_email="a@b,c@d", process="fresh", is_enabled=0, stop_reason="no more ticks"))
     )
 
     assert shown["alarm_emails"] == ["a@b", "c@d"]
-    assert (shown["fresh_process"], shown["enabled"]) == (True, False)
+    assert (shown["process"], shown["enabled"]) == ("fresh", False)
     assert (shown["param"], shown["author"]) == ("", "")
     assert shown["stop_reason"] == "no more ticks"
     assert shown["timezone"] == "UTC"
@@ -166,7 +166,7 @@ def test_facts_say_what_is_special_and_leave_out_the_rest() -> None:
 
     assert facts["next fire"] == "2026-12-02 02:00:00 UTC  (in 14 h)"
     assert (facts["timeout"], facts["retries"], facts["retry delay"]) == ("30 s", "2", "10 s")
-    assert facts["stopped because"] == facts["fresh process"] == facts["alarm webhook"] == ""
+    assert facts["stopped because"] == facts["process"] == facts["alarm webhook"] == ""
 
 
 class TestFixedDelay:
