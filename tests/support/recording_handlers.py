@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -79,6 +80,15 @@ def until_file(context: JobContext) -> str:
     while not Path(context.param).exists():
         time.sleep(0.01)
     return "released"
+
+
+@job("leaves-a-thread")
+def leaves_a_thread(context: JobContext) -> str:
+    """Leave a thread that goes on, if the parameter says so."""
+    note(context)
+    if context.param:
+        threading.Thread(target=time.sleep, args=[600], daemon=True).start()
+    return "done"
 
 
 @job("talk")
