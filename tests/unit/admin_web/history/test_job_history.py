@@ -29,7 +29,14 @@ def job_id(database: Database, clock: Clock) -> int:
     cron = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?"}
     for changes in (
         {"retries": 5, "param": "x"},
-        {"retries": 5, "param": "y", "route": "ROUND", "alarm_webhook": HOOK, **cron},
+        {
+            "retries": 5,
+            "param": "y",
+            "route": "ROUND",
+            "process": "fresh",
+            "alarm_webhook": HOOK,
+            **cron,
+        },
     ):
         clock.pass_seconds(60)
         values = {
@@ -67,7 +74,13 @@ def the_job(database: Database) -> Job:
 def test_each_change_is_told_by_the_names_of_fields(admin: Visit, job_id: int) -> None:
     page = admin.get(f"/jobs/{job_id}/history").text
 
-    for words in ("Retries 1 5", "Parameter x y", "Route default round robin", "alice"):
+    for words in (
+        "Retries 1 5",
+        "Parameter x y",
+        "Route default round robin",
+        "Process default new for each run",
+        "alice",
+    ):
         assert words in text(page), words
     assert "executor_fail_retry_count" not in page
     assert page.count("<tr>") > 5
