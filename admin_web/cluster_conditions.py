@@ -1,8 +1,6 @@
-"""What currently keeps the cluster from working: pauses, no scheduler, no broker.
+"""Banners for what keeps the cluster from working: pauses, no scheduler, no broker.
 
-And what keeps people from hearing of it: alarms that reach nobody.
-
-The banners, which pages reload regularly.
+Alarms that reach nobody are shown too. Pages reload the banners regularly.
 """
 
 from collections.abc import Collection

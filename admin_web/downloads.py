@@ -1,6 +1,6 @@
-"""Limits downloads to one at a time for each user.
+"""Limits downloads of logs and lists to one at a time for each user.
 
-Tells which requests ask for a file, which occupies a thread for as long as the client reads.
+A download occupies a thread for as long as the client reads.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """Error pages: what went wrong, in plain words, without traces, queries or addresses.
 
-The HTTP status of what a command refuses, for pages and the API alike.
+Also maps what commands refuse to an HTTP status, for pages and the API alike.
 """
 
 import secrets

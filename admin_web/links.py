@@ -1,7 +1,4 @@
-"""Links to pages of other groups, and to other positions in the same list.
-
-The menu: one line for each page group that a visitor may open.
-"""
+"""Links: the menu, pages of other groups, and other positions in the same list."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,6 +1,6 @@
-"""Turns marked methods into routes. Each has a right, so none is open by mistake.
+"""Turns marked methods into routes, and reads the ids in URLs.
 
-Ids in URLs: in paths, and as positions in lists.
+Every route names a right, so none is open by mistake.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,7 @@
-"""Free disk space, and the reserve to keep of it. Job processes import this module.
+"""Free disk space, the reserve to keep of it, and opening files without hanging.
 
-Opens files where a job may have put something else. Job processes import this module.
-
-Opening a FIFO would wait for another process, and whoever waits with it would hang.
+A job may have put something else where a file is expected; opening a FIFO would wait for another
+process. Job processes import this module.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Checks before every view who is calling and whether they have the right.
-
-Detects session cookies that no console of the cluster has signed.
-"""
+"""Checks before every view who is calling and whether they have the right."""
 
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit

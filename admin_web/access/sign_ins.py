@@ -1,6 +1,7 @@
-"""Signing in and out: rows in the database, so they apply to every console at once.
+"""Signing in and out.
 
-Adds the port to the name of the session cookie: one host may serve two consoles.
+Sign-ins are rows in the database, so they apply to every console at once. The cookie's name
+includes the port, because one host may serve two consoles.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""Tests of alarm targets, sent from pages, and what became of them in a sentence each.
-
-Where the alarms of a job go, as its page shows it.
-"""
+"""Where a job's alarms go, and tests of these targets."""
 
 import hashlib
 from collections.abc import Callable, Iterable

@@ -1,8 +1,7 @@
 """The API's description in OpenAPI 3.1, generated from the marks of its views and their types.
 
-msgspec writes JSON Schema 2020-12, which is the dialect of OpenAPI 3.1.
-
-Answer types derived from the views of `warren.scheduler.views`.
+The types of answers are derived from the views of `warren.scheduler.views`; msgspec turns types
+into JSON Schema 2020-12, which is what OpenAPI 3.1 uses.
 """
 
 import inspect

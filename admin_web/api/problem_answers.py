@@ -1,7 +1,4 @@
-"""Answers errors as `application/problem+json` (RFC 9457), without traces, queries or secrets.
-
-Requests that are refused before any command runs.
-"""
+"""Refusals and errors as `application/problem+json` (RFC 9457): no traces, queries or secrets."""
 
 import secrets
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,7 @@
-"""The base form, with messages in the viewer's language.
+"""The base of the console's forms: messages in the viewer's language, sent once, common fields.
 
-The CSRF token is not a field: it is checked for every POST before a view is called.
-
-Choices for select fields.
-
-Makes forms that trigger runs idempotent: browsers may send them twice.
-
-A filter whose first field is an app, chosen from those that the visitor may see.
+The CSRF token is not a field: it is checked for every POST before a view is called. A form that
+triggers runs carries an idempotency key, because browsers may send it twice.
 """
 
 import hashlib

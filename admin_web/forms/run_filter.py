@@ -1,7 +1,4 @@
-"""The filter form for runs, and the database search it stands for.
-
-The filter form above the list of jobs.
-"""
+"""The filter forms above the lists of jobs and runs, and the searches they stand for."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,15 +1,9 @@
-"""Labels of stored values, and the colour and icon of each state.
+"""Words for what is stored, in the viewer's language: states, reasons and problems.
 
-States differ in icon as well as colour, so that people who cannot tell colours apart can read them.
-
-Shows problems in the viewer's language.
-
-Shows reasons in the viewer's language.
+States differ in icon as well as colour, for people who cannot tell colours apart.
 
 Reasons are stored before anybody knows who will read them. A page translates the sentence and
 inserts the facts; output of jobs, and texts without a reason, are shown unchanged.
-
-Sentences about why a run exists and how it ended.
 """
 
 from dataclasses import dataclass

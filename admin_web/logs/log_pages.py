@@ -1,9 +1,7 @@
-"""A run's log as a page, as JSON for the page's script, and as a file, read from its executor.
+"""A run's log, read from its executor: as a page, as JSON for the page's script, and as a file.
 
-Turns terminal colours in a log line into pieces of text with CSS classes.
-
-Only foreground colours and styles like bold are kept; other escape sequences are removed, as
-`shown` does. Each line begins without colours.
+Terminal colours become CSS classes. Only foreground colours and styles like bold are kept; other
+escape sequences are removed, as `shown` does. Each line begins without colours.
 """
 
 import re

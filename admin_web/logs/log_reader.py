@@ -1,11 +1,8 @@
-"""Reads log lines from executors; a slow executor cannot block the whole console.
+"""Reads run logs from the executors that have them, and makes their lines safe to show.
 
 A request occupies a thread of the console until its answer arrives. So only few run at a time,
-fewer to one executor, and an executor that did not answer is not asked again for a while.
-
-Makes log lines safe to show: whatever a job printed is only text.
-
-Finds the executor that has a run's log, from the run's row and the registry.
+fewer to one executor, and an executor that did not answer is not asked again for a while: a slow
+one cannot block the whole console.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""The executors page: state and load of each, and draining.
-
-The schedulers page: schedulers and consoles.
-"""
+"""The pages for executors (state, load, draining) and for schedulers and consoles."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

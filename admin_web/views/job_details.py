@@ -1,8 +1,6 @@
-"""Everything that a job's page shows, read at once.
+"""Everything that a job's page shows, read at once: settings, family graph, last and next runs.
 
-A job's settings as its page lists them: each declared field with its label in the form.
-
-Lays out a job's family as a graph, one column per generation, for a template to draw.
+The family graph has one column per generation, laid out for a template to draw.
 """
 
 from collections import defaultdict

@@ -1,8 +1,6 @@
-"""Shows what a trigger would do now: its parameter, possible executors, what happens there.
+"""Previews: what a trigger would do now, and when a schedule that is being typed would fire.
 
 Nothing is sent or stored. Other runs may start and end before the run is sent.
-
-Previews a schedule while it is being typed: in words, with its next times.
 """
 
 import json

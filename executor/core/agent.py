@@ -1,10 +1,10 @@
-"""An executor: its state folder, its thread and its boot. `core` does the work.
+"""An executor: its state folder, its thread, its boot and its shutdown. `core` does the work.
 
-Shuts an executor down in this order, each step with its own timeout.
+A shutdown takes these steps, each with its own timeout:
 
-draining announced, waiting runs returned ──> running ones may end (drain) ──> the rest is
-stopped (grace) ──> triggers that have arrived are returned ──> intake and slots closed
-──> reports confirmed ──> goodbye ──> done
+    draining announced, waiting runs returned ──> running ones may end (drain) ──> the rest is
+    stopped (grace) ──> triggers that have arrived are returned ──> intake and slots closed
+    ──> reports confirmed ──> goodbye ──> done
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Detects changes that no event reports (contact, ailments, absence) and tells the schedulers.
+"""What an executor says about itself: heartbeats, and changes that no event reports.
 
-Composes heartbeats: who this executor is, how busy it is, and whether it takes runs.
+Such changes are lost contact, ailments and absence.
 """
 
 import structlog

@@ -1,19 +1,17 @@
-"""The user that runs users' code, and the limits it runs under.
+"""Confines job processes: the user they run as, their limits, and what they may see.
 
 The zygote becomes that user before it imports a handler. Handlers, scripts and everything they
 start then belong to that user, and the kernel keeps them away from the executor's files and
 processes. Only logs are written by both: the executor owns each day's folder, the user's group may
 write to it.
 
-Resource limits of each job process and of each process it starts, enforced by the kernel.
+The kernel also enforces resource limits on each job process and each process it starts.
+
+The executor's settings stay secret. The zygote is a new program, which inherits no memory and no
+descriptor but its control socket. That leaves the environment, which it would inherit, and /proc,
+where processes of one user can read each other's environment and memory; both are closed here.
 
 Job processes import this module.
-
-Keeps this process's settings secret from job processes and everything they start.
-
-The zygote is a new program: it inherits no memory and no descriptor but its control socket. That
-leaves the environment, which it would inherit, and /proc, where processes of one user can read each
-other's environment and memory.
 """
 
 import contextlib

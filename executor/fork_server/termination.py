@@ -1,9 +1,9 @@
-"""SIGTERM in a job process: its effect depends on what the process is doing.
+"""Termination: SIGTERM in a job process, and killing what dead runs left behind.
 
-Kills what dead runs left behind: our own orphans, and what an earlier boot's runs have started.
+What SIGTERM does depends on what the process is doing.
 
 When an executor and its zygote die together, nobody is left to adopt what their runs have started.
-It is found by a mark in its environment at the executor's next start.
+At the executor's next start it is found by a mark in its environment.
 """
 
 import _thread

@@ -1,7 +1,4 @@
-"""What the lines of a journal add up to: boots, open runs and finished ones.
-
-One run in the journal, until the broker has its report.
-"""
+"""What the lines of a journal add up to: boots, open runs and finished ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The runs whose reports the broker has: the latest reports, and the ids for about an hour.
 
-The ids of finished runs, kept for about an hour in a few bits each.
-
 Run ids are dense (they come in blocks from one counter), so bitmaps of 256 ids hold millions of
 them in a few megabytes; a set would need a hundred bytes each.
 """

@@ -1,8 +1,6 @@
-"""Reports the ends of runs: first to the journal, then to the schedulers.
+"""Reports starts and ends of runs to the schedulers; an end goes to the journal first.
 
-Reports that runs have begun: only those that run for a while, and once that is known.
-
-One run of this boot, from the moment it is taken until its end.
+Only runs that last a while have their start reported.
 """
 
 from collections import deque

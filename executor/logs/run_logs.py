@@ -1,11 +1,7 @@
 """The run logs on disk: `<folder>/yyyy-MM-dd/<run id>.log`, by the UTC day of the due time.
 
 A run that printed nothing has no file. Job processes write the files (see `output`); this module
-finds them, reads them by line, cuts them and deletes old ones.
-
-Reads the lines of an open log, in pieces, never the whole file.
-
-Finds the lines of a log that hold some words, a stretch of the file at a time.
+finds them, reads and searches them a piece at a time, cuts them and deletes old ones.
 """
 
 import contextlib

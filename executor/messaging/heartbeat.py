@@ -1,6 +1,6 @@
 """Heartbeats, on a thread and a connection of their own, so that nothing delays them.
 
-Measures how busy the host is.
+They carry how busy the host is, which is measured here.
 """
 
 import threading

@@ -1,9 +1,7 @@
-"""What the core needs of whatever runs jobs.
+"""The interface between the core and whatever runs jobs, and its options.
 
 `warren.executor.processes.slots.Slots` uses processes, `warren.executor.gateway` uses remote
 executors.
-
-How many job processes an executor has, how long they live, and what they may run.
 """
 
 import asyncio

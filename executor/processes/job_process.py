@@ -1,7 +1,4 @@
-"""One job process as its executor sees it: its runs, and how it is stopped.
-
-The executor's end of the channel to a job process: orders go out, answers come in.
-"""
+"""One job process as its executor sees it: its channel, its runs, and how it is stopped."""
 
 import asyncio
 import signal

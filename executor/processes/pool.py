@@ -1,6 +1,6 @@
-"""Gives each run an idle process that serves it or a new one, and ends surplus idle processes.
+"""The pool of job processes.
 
-The idle job processes of one executor, by job and by idle time.
+Gives each run an idle process that serves it or a new one, and ends surplus idle processes.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Lists, reads, creates, changes and deletes jobs.
-
-Starts and stops jobs, and shows when they are due next.
-"""
+"""Endpoints for jobs: list, read, create, change, delete, start, stop, and next due times."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

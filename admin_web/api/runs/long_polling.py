@@ -1,12 +1,8 @@
-"""Lets requests wait without a thread: the server holds them, one thread watches all of them.
+"""Long polling without a thread per request: the server holds the connections.
 
 A view that may answer later returns a `Wait`. The server puts the connection aside and frees the
-thread. When the tick is over, the time is up or the process stops, the server calls the application
-again with the same request, and `Wait.later` makes the answer.
-
-Notices clients that have left while their requests wait.
-
-A request without a thread: what the server that holds it and the application agree on.
+thread. When the tick is over, the time is up, the client has left or the process stops, the server
+calls the application again with the same request, and `Wait.later` makes the answer.
 """
 
 import selectors

@@ -1,8 +1,6 @@
-"""A run and the state of its tick, as the API returns them.
+"""What the API answers about a run: its row, the state of its tick, and its log.
 
-A run's log, as the API returns it: from its executor, or the end that is stored with the run.
-
-What a view returns if its answer may come later, and how long the client is willing to wait.
+A view whose answer may come later returns a `Wait` instead.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""The search box for pages, jobs, run ids, apps and executors, with links to their actions.
+"""The search box: finds pages, jobs, runs by id, apps and executors, and links to their actions.
 
 All results are links: actions are confirmed on their own pages.
-
-What can be done with what the search box found, as links to the pages that ask or do it.
 """
 
 from collections.abc import Iterator
