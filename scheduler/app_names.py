@@ -1,8 +1,6 @@
-"""Caches app names by id and ids by name.
+"""Names: resolves them to ids, caches those of apps, and checks what one line of text may contain.
 
-What a text of one line may be: names, titles, remarks and reasons.
-
-Resolves names to ids for console, command line and API; commands take only ids.
+Console, command line and API accept names; commands take only ids.
 """
 
 import re

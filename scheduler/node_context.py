@@ -1,6 +1,6 @@
-"""What nearly all roles of a scheduler need, as one value.
+"""What nearly all roles of a scheduler share, as one value, with its connections to the broker.
 
-A scheduler's connections to the broker: opened together, closed together.
+Connections are opened and closed together.
 """
 
 import threading

@@ -1,9 +1,7 @@
 """Refusals as values: a code, the field at fault, and the facts.
 
 Each code has its English sentence. Console, command line and API translate it when they show a
-problem; no code depends on the text.
-
-Converts reasons and other texts to the form that rows store.
+problem; no code depends on the text. `explanation` gives the form that rows store.
 """
 
 import difflib

@@ -1,7 +1,4 @@
-"""The timeouts of a scheduler, as one value, so that tests can shorten them.
-
-The limits of one claim, as one value, so that tests can lower them.
-"""
+"""The timeouts and claim limits of a scheduler, as values that tests can lower."""
 
 from dataclasses import dataclass
 

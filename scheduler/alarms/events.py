@@ -1,6 +1,6 @@
-"""Alarms and webhook events as values, stored in the database until they are sent.
+"""Alarms and webhook events, and who is told about them, as values.
 
-Who is notified of failures and ends, and how often: values of jobs, apps and settings.
+Events are stored in the database until they are sent.
 """
 
 from dataclasses import dataclass

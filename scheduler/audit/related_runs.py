@@ -1,18 +1,15 @@
-"""Audits related runs: the shards of a tick, and the runs of child jobs.
+"""Audits runs that depend on others: shards of a tick, runs of child jobs, and fixed delays.
 
 A child's run counts as missing only if the parent already had this child when its tick ended;
 which children a parent had earlier is not recorded.
 
-Decides which late starts break a job's late limit.
+The ticks of a fixed delay depend on when runs end, so they cannot be recomputed. The first tick
+after a start is known. Each later tick is at least the delay after the one before, whose runs have
+all ended by then. The watermark is always a tick that was run or skipped.
 
-A run may start late because its executor was full or absent. What counts is how long no scheduler
-could send it, or its app was paused: if that is over the limit and the policy is to skip such runs,
-it must not start at all.
-
-Audits fixed delays, whose ticks depend on when runs end and so cannot be recomputed.
-
-The first tick after a start is known. Each later tick is at least the delay after the one before,
-whose runs have all ended by then. The watermark is always a tick that was run or skipped.
+A run may start late because its executor was full or absent. What counts against a job's late
+limit is how long no scheduler could send it, or its app was paused: if that is over the limit and
+the policy is to skip such runs, it must not start at all.
 """
 
 from collections.abc import Sequence

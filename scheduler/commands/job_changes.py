@@ -1,7 +1,4 @@
-"""Edits, starts, stops and deletes jobs, in the caller's transaction.
-
-Changes the children of jobs, in the caller's transaction.
-"""
+"""Creates, edits, starts, stops and deletes jobs and their links, in the caller's transaction."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

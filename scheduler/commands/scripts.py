@@ -1,7 +1,4 @@
-"""Commands on the script of a job that has one: save it, restore a version.
-
-Gives a job a script, changes or removes it, in the caller's transaction.
-"""
+"""Commands on a job's script: add, change or remove it, and restore a version."""
 
 from sqlalchemy.orm import Session
 

@@ -1,10 +1,7 @@
-"""How a run ended: what every role that ends runs says to completion.
+"""How runs and ticks end, as pure decisions.
 
-The functions make the ends that several roles decide.
-
-What an executor's final report on a run means for its row. Pure.
-
-Whether a tick is over, and how it ended: a pure decision over all its shards and attempts.
+An executor's final report on a run, or the finding of another role, becomes an `End`: what
+completion writes to the run's row. A tick has ended once every shard has, with all its attempts.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,9 @@
-"""Follow-ups of a finished tick: its job's children, a fixed delay's next tick, webhooks.
+"""Follow-ups of a finished tick: its job's children, a fixed delay's next tick, webhooks, alarms.
 
 They are planned in the transaction that ends the tick's last run. A re-run ends its due time anew:
-each shard is judged by its newest run. Two schedulers that end the last
-two shards at the same time would each see the other's still open. So the tick's first run is locked
-before anything is counted: the second one then sees what the first one wrote.
-
-Stores alarms of failed ticks, in the transaction that ends their last attempt.
+each shard is judged by its newest run. Two schedulers that end the last two shards at the same time
+would each see the other's still open. So the tick's first run is locked before anything is counted:
+the second one then sees what the first one wrote.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,11 +4,10 @@ Six or seven fields: second minute hour day-of-month month day-of-week [year]. c
 the plain fields, handed to it in the spellings on which it agrees with Quartz; L, W, #, weekday
 numbers, years and daylight saving are ours (`cron_fields`, `days`, `wall_clock`).
 
-The wall-clock seconds at which an expression fires, as arithmetic instead of as a list.
-
-A *wall second* counts seconds since 1970-01-01 00:00 on the wall clock of a place, with every day
-86,400 long. Nothing here knows of time zones. The seconds of a day are the product of hours,
-minutes and seconds, so counting and picking need no walk; days are walked month by month.
+An expression matches *wall seconds*: seconds since 1970-01-01 00:00 on the wall clock of a place,
+with every day 86,400 long, so a `Pattern` knows nothing of time zones. The seconds of a day are the
+product of hours, minutes and seconds, so counting and picking need no walk; days are walked month
+by month.
 """
 
 from bisect import bisect_left

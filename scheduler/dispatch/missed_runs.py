@@ -7,16 +7,13 @@ skipped. The last one
     later, FIRE_ONCE_NOW          is sent now as MISFIRE
     later, DO_NOTHING             is CANCELLED too, and the job's alarm targets are told
 
-Nobody is told what a pause held back: whoever paused has asked for it.
+A scheduled run of a paused app that was due over 5 s before the pause ended is late, as after a
+downtime in which no scheduler could send. A pause of the whole cluster counts as a downtime
+(`scheduler/membership/uptime.py`). Nobody is told what a pause held back: whoever paused has asked
+for it.
 
 Any number of schedulers may work on it: whoever holds the job's row decides about all its runs in
 one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
-
-What pauses hold back at one instant: the whole cluster, some apps, and the runs they delayed.
-
-A scheduled run of a paused app that was due over 5 s before the pause ended is late: it is decided
-whether it still runs, as after a downtime in which no scheduler could send. A pause of the whole
-cluster counts as a downtime (`scheduler/membership/uptime.py`).
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""Asks a run's route for a destination, with all that the route may look at.
+"""Asks a run's route for a destination, given all that the route may look at.
 
-Where an app's runs may go now: which executors are online, healthy, and have room.
+An app's runs may go to executors that are online and healthy and have room.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Decides about the runs of one claim, one after the other; it writes nothing.
 
-Broadcasts: a claimed run becomes one shard for each executor.
+The claimed run of a broadcast becomes one shard for each executor:
 
     0/0 PLANNED ──> 0/n ROUTED, and 1..n-1 inserted as ROUTED
 

@@ -1,6 +1,6 @@
-"""How many runs each address has in flight: the last count, plus those routed since.
+"""How many runs each address has in flight, and which jobs peeks leave out for a while.
 
-Jobs that peeks leave out for a while, because their runs cannot be sent now.
+A count is the last one from the database, plus what was routed since.
 
 Runs are peeked at by due time. If thousands of jobs wait for one executor, theirs are the oldest,
 so they must stay aside long enough for the others to be reached.

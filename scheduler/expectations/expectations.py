@@ -1,6 +1,6 @@
-"""What is expected of a job, as its owner wrote it and in milliseconds. Pure.
+"""What its owner expects of a job, as written and in milliseconds. Pure.
 
-Durations as people write them, such as `90s`, `5m`, `26h` and `1h30m`. Pure.
+Durations are written as people do: `90s`, `5m`, `26h`, `1h30m`.
 """
 
 import json

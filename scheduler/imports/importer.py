@@ -1,10 +1,8 @@
 """Runs an import from beginning to end, in an order in which it may stop after any part.
 
 First the run ids are raised, so that no new run gets the id and the log of an imported one. Then
-come apps and jobs, all stopped, then users and days. Last, the jobs that were started at the source
-are started here, when their children exist.
-
-Imports the past: day reports, and finished runs with their ids of the source.
+come apps and jobs, all stopped, then users, days and past runs, which keep their ids. Last, the
+jobs that were started at the source are started here, when their children exist.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

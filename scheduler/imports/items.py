@@ -1,8 +1,7 @@
-"""What an import brings in, in Warren's terms; produced by the readers of each source.
+"""The items of an import in Warren's terms, the report on them, and the outcome for each.
 
-The import report: whether each item of the source is the same here, different, or left out.
-
-The outcome of an import for each item.
+The readers of each source produce them. The report says whether an item of the source is the same
+here, different, or left out.
 """
 
 import hashlib

@@ -1,9 +1,8 @@
 """Starts imported jobs at the tick where the source stopped: no due time is lost or run twice.
 
 The source's next tick is the first undecided one. Ticks between it and now are misfires, and each
-job's policy decides about them.
-
-The way back: stops them, so that the source can run them again.
+job's policy decides about them. `GiveBack` is the way back: it stops the jobs, so that the source
+can run them again.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""A job as the audit log stores it: values by the names of their database columns.
+"""A job in the audit log: its record, and what an edit changes about it.
 
-Describes what an edit changes about a job, in the terms of a job file.
+Records name fields by their database columns; changes are told in the terms of a job file.
 """
 
 import difflib

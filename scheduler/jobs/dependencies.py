@@ -1,9 +1,7 @@
 """Resolves the names of child jobs to ids; refuses unknown names, circles and orphans.
 
 It only reads. Whoever writes what it returns holds `child_links.lock` from before, so that two
-people who save at the same time cannot make a circle together.
-
-Circles among jobs and their children, which would run for ever.
+people who save at the same time cannot make a circle together, which would run forever.
 """
 
 from collections import Counter, defaultdict, deque

@@ -1,6 +1,6 @@
-"""Reconstructs a job at an earlier time from its record and its later entries in the audit log.
+"""Converts rows to specs: of a job as it is, or as it was at an earlier time.
 
-Converts the rows of apps and jobs back to specs.
+A past job is reconstructed from its record and its later entries in the audit log.
 """
 
 import hashlib

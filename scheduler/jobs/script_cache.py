@@ -1,6 +1,6 @@
-"""Caches the sources of scripts for triggers; a version never changes, so it is read once.
+"""Script sources: checked and normalized before they are stored, cached for triggers.
 
-Checks the source of a script, and normalizes it for storage.
+A version never changes, so it is read once.
 """
 
 import re

@@ -1,18 +1,15 @@
 """Admits executors: declares their queues, sends `Welcome` or `Refused`, settles address disputes.
 
 Apps are created by people and have a bounded number of addresses. An executor of an unknown app, or
-one over the bound, gets no queue, no row and no answer.
+one over the bound, gets no queue, no row and no answer; it is logged once a minute per app.
 
 A second boot on one address is refused if the first still answers `Beat` within two seconds; age
 does not matter. One scheduler decides, by a guarded UPDATE of the registry row. The row also keeps
 the broker's account that was first heard for the boot; whoever uses another one is not let in.
 
-Heartbeats that wait for an answer: a bounded number, and each app in its turn.
-
 An executor's key is good for one app only. Whoever holds it may send heartbeats of ever new boots,
-and must not keep the executors of other apps waiting.
-
-Logs executors that are refused: once a minute per app, for a bounded number of apps.
+and must not keep the executors of other apps waiting. So a bounded number of heartbeats wait for an
+answer, and apps take turns.
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""Converts an executor's heartbeat to the form of the registry, and back.
+"""The registry's record of an executor's heartbeat, and a cache of apps' settings.
 
-What people set for apps and routing looks at, read again once a second.
+The settings, which people change and routing looks at, are read again once a second.
 """
 
 import json

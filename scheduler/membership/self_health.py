@@ -1,6 +1,6 @@
 """This scheduler's own health: its registration, its canary, and whether it may judge others.
 
-The cluster's time zone, that of days and of jobs that name none: the schedulers'.
+Its registration also tells the cluster's time zone, that of days and of jobs that name none.
 """
 
 import json

@@ -5,7 +5,7 @@ fails for a copy, and for a message that was handed out before: its executor may
 start and before the acknowledgement. All other runs end LOST: they may have started. First, what
 their executor reported before its end is read and stored.
 
-Removes the queues and registrations of executors that have been dead or departed for a day.
+A day after an executor has died or departed, its queues and registration are removed.
 """
 
 from collections.abc import Sequence

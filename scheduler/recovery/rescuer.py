@@ -1,10 +1,8 @@
 """Sends runs again that were never confirmed: their scheduler died, or the broker was silent.
 
-The same id goes to the same address and boot, so an executor that has the first copy ignores this
-one. Runs of a boot that has ended are left to the reaper, or to the reconciler if another boot has
-its address.
-
-Makes the triggers of runs again that were routed before: the same ids, addresses and boots.
+The same trigger, with the same id, goes to the same address and boot, so an executor that has the
+first copy ignores this one. Runs of a boot that has ended are left to the reaper, or to the
+reconciler if another boot has its address.
 """
 
 import threading

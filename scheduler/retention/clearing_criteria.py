@@ -1,6 +1,6 @@
 """Which runs a clearing deletes, and the presets that XXL-JOB's console offers for it.
 
-Calendar days of a time zone as spans of naive UTC; a day may have 23 or 25 hours.
+Calendar days of a time zone are spans of naive UTC; a day may have 23 or 25 hours.
 """
 
 from collections.abc import Iterator

@@ -5,8 +5,6 @@
 
 A look is only a hint. A role that was woken after the look checks for itself. So does every role
 after a rest, and all of them, within a nap, when looks stop.
-
-Which pending work wakes which role. Pure.
 """
 
 import time

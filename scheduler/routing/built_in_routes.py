@@ -1,7 +1,8 @@
-"""XXL-JOB's ten routes, and LEAST_LOADED. What another route remembered is ignored.
+"""The built-in routes: XXL-JOB's ten, and LEAST_LOADED.
 
-XXL-JOB's consistent hash ring: most jobs stay where they are when an executor comes or goes.
+A route ignores what another route remembered.
 
+On XXL-JOB's consistent hash ring, most jobs stay where they are when an executor comes or goes.
 Each address has 100 nodes, `SHARD-<address>-NODE-<0..99>`; a hash is the first four bytes of an
 MD5, little-endian; a job goes to the first node that is not below the hash of its decimal id.
 """

@@ -1,9 +1,9 @@
-"""Chooses executors: routes as pure functions of job, live addresses, memory and randomness.
+"""Chooses executors: routes are pure functions of job, live addresses, memory and randomness.
 
 No route does I/O. Answers of executors for FAILOVER and BUSYOVER are asked for before and passed
 in; the memory of ROUND and the least-used routes is passed in and returned.
 
-Routes added by an installation: user code, so it never runs inside a transaction.
+A route added by an installation is user code, so it never runs inside a transaction:
 
     claim meets one -> the run stays PLANNED -> commit -> decide -> claim again, with the decision
 

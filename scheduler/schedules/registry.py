@@ -1,21 +1,9 @@
-"""Every kind of schedule by its value in the column, and the parsing of rows.
+"""The kinds of schedules, by their value in a job's row, and what they say about a job.
 
 A row may hold an unknown kind, written by a newer version. It cannot be parsed, which stops its
 job.
 
-Calendar times, by a Quartz cron expression in the job's time zone.
-
-A number of seconds after the end of the previous run.
-
-Every given number of seconds, however long a run takes.
-
-The value of a schedule in seconds.
-
-No schedule: such a job runs by hand, by the API, or as the child of another.
-
-A single time.
-
-When a job fires next, for display; the planner does not use this.
+The next due times given here are for display; the planner does not use them.
 """
 
 import re

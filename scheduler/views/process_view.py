@@ -1,7 +1,4 @@
-"""Executors, schedulers and consoles as shown to users: their state and reported load.
-
-Pauses in JSON.
-"""
+"""Executors, schedulers, consoles and pauses as shown to users."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,10 +1,6 @@
-"""Converts views to JSON.
+"""Views of runs, tokens and alarms, and the conversion of any view to JSON.
 
-A run in JSON: its row without the columns that only pages need.
-
-An alarm as shown to users: without the secret part of its target.
-
-A token as shown to users: never its text, nor its hash.
+Secrets are left out: the secret part of an alarm's target, and a token's text and hash.
 """
 
 from collections.abc import Collection, Mapping

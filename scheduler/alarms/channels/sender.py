@@ -3,12 +3,9 @@
 An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording, it is
 sent again: each alarm is sent at least once, and a receiver recognises a duplicate by its id.
 
-A limit on the total time of a connection to an unknown server.
-
-A socket's own timeout counts from byte to byte: a server that sends one every few seconds would
-block the thread forever.
-
-Receivers that fail slowly are skipped for a while, so that others get their alarms.
+Bad receivers do not hold up the others. Those that fail slowly are skipped for a while, and a
+connection has a limit on its total time: a socket's own timeout counts from byte to byte, so a
+server that sends one every few seconds would block the thread forever.
 """
 
 import socket

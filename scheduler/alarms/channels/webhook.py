@@ -1,8 +1,7 @@
-"""Alarms by HTTP: one POST to a checked address; redirects are not followed.
+"""Webhooks: alarms, and signed calls at the ends of runs, each one POST to a checked address.
 
-Of the answer, only its status and a chat service's code are kept.
-
-Calls webhooks when runs end, signed as https://www.standardwebhooks.com/ specifies.
+Redirects are not followed. Of an answer, only its status and a chat service's code are kept.
+Signatures follow https://www.standardwebhooks.com/.
 """
 
 import base64

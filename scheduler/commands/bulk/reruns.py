@@ -1,8 +1,7 @@
-"""Which runs can run again, and the runs that repeat them: same due time, param and script version.
+"""Re-runs: which runs can run again, and the runs that repeat them.
 
-A re-run has an origin of its own, one for all shards of a due time that are repeated together.
-
-The outcomes of commands on many jobs or runs.
+A re-run has the due time, parameter and script version of the run that it repeats. It has an
+origin of its own, one for all shards of a due time that are repeated together.
 """
 
 from collections import Counter

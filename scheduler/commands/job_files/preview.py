@@ -1,8 +1,6 @@
-"""What applying a job file does, found out by reading: it locks nothing and writes nothing.
+"""Previews what applying a job file would change, without locking anything.
 
-The changes of a job file, as they are told, and the file itself.
-
-The apps of a job file: what changes about them, and its writing.
+Only `write_app` writes; applying the file calls it for each app.
 """
 
 from collections import Counter
