@@ -5,14 +5,10 @@ after a deadlock or a lost connection. So it must have no effect outside the ses
 user code. It may also run again after a commit whose answer was lost, so what it inserts needs a
 unique key.
 
-A lock that threads get in the order in which they requested it.
+While a database is unavailable, callers fail at once instead of waiting.
 
-Remembers that a database is unavailable, so that callers fail at once instead of waiting.
-
-The session of a unit of work that writes: rows of the records are inserted together.
-
-MySQL has no INSERT … RETURNING, so the ORM would send it one statement for each row, to learn its
-id. Nobody asks for the ids of these rows.
+MySQL has no INSERT … RETURNING, so the ORM would insert rows one by one to learn their ids. Nobody
+asks for these ids, so the session of a writing unit of work inserts the rows of a record together.
 """
 
 import random

@@ -7,8 +7,6 @@
     fetch(session, Named, query(Named, Job, app=App.name).join(App, App.id == Job.app_id))
 
 Reading attributes of such a tuple is several times as fast as of SQLAlchemy's rows.
-
-Finds rows by a part of a text, in any case, in the same way on every database.
 """
 
 from collections.abc import Hashable, Mapping

@@ -1,4 +1,4 @@
-"""Alarms: stored when something happens, and claimed by schedulers that send them.
+"""Alarms: whom they go to, how they are stored, and how schedulers claim and send them.
 
     NEW ── let through ──> READY ── sent ──> SENT
      └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain ──> GIVEN_UP
@@ -6,8 +6,6 @@
 
 A test is born READY and has one try. A claim moves `next_try_at` ahead, so that after a crash
 another scheduler takes the alarm.
-
-The recipients of alarms, and the apps that are watched for executors.
 """
 
 import hashlib

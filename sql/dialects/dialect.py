@@ -4,7 +4,7 @@ Statements outside this folder are written with SQLAlchemy, which omits `FOR UPD
 `SKIP LOCKED` for databases without them. Such a database must allow only one writer at a time.
 `tests/integration/sql/dialects/test_conformance.py` holds each dialect to what is said here.
 
-Also classifies errors of any database: try again, unavailable, or a fault of the statement.
+Errors of any database are classified: try again, unavailable, or a fault of the statement.
 """
 
 from collections.abc import Mapping, Sequence

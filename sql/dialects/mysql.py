@@ -1,12 +1,9 @@
-"""MariaDB and MySQL: their timeouts, error codes and SQL.
-
-A connection to MariaDB or MySQL that leaves out needless COMMIT and ROLLBACK statements.
+"""MariaDB and MySQL: their timeouts, error codes and SQL, and connections with less overhead.
 
 SQLAlchemy sends a ROLLBACK even after a COMMIT, which takes as long as the COMMIT. A transaction
-can be open only after a statement, and never in autocommit mode.
-
-It also remembers how the server describes a column. PyMySQL parses the description of each column
-of each answer in Python, a tenth of what a call of the API costs.
+can be open only after a statement, and never in autocommit mode, so `LeanConnection` leaves out
+the others. It also remembers how the server describes a column: PyMySQL parses the description of
+each column of each answer in Python, a tenth of what a call of the API costs.
 """
 
 import re

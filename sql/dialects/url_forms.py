@@ -1,8 +1,7 @@
 """How the URL of each supported database looks; a port adds its form here.
 
-Needs no library: settings are read where SQLAlchemy is not installed.
-
-A URL of MySQL or MariaDB is checked, so that it says for certain where a connection goes.
+A URL of MySQL or MariaDB is checked, so that it says for certain where a connection goes. Nothing
+here needs a library: settings are read where SQLAlchemy is not installed.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
-"""Where imported apps, jobs and users came from, and their fingerprints at the last import.
+"""What an import stores: the origins of apps, jobs and users, and the past of the source.
 
-Stores the past of an import: run ids, day reports and finished runs.
+An origin has the fingerprints of both sides at the last import. The past is run ids, day reports
+and finished runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

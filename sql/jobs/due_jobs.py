@@ -1,8 +1,7 @@
 """Jobs whose ticks are due: claims them, moves their watermarks, and stops their schedules.
 
-Parked jobs: fixed delays that wait for the end of their tick, which sets the next one.
-
-Writing what was changed of many jobs by few statements: the ORM sends one for each.
+Parked jobs are fixed delays that wait for the end of their tick, which sets the next one. What
+changes in many jobs is written by few statements: the ORM would send one for each.
 """
 
 from collections import defaultdict

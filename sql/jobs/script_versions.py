@@ -1,7 +1,4 @@
-"""Versions of scripts: saved, listed, read; the source of a version never changes.
-
-Reads a job with the current source of its script, for the script editor.
-"""
+"""Versions of scripts: saved, listed, read; the source of a version never changes."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime

@@ -1,7 +1,4 @@
-"""Queries of the ledger page: jobs, a page at a time, and the reasons for skipped due times.
-
-Whether ticks have ended: the runs of one tick, and which of many have ended.
-"""
+"""Queries of the ledger page: jobs, why due times were skipped, and which ticks have ended."""
 
 from collections import defaultdict
 from collections.abc import Collection

@@ -1,6 +1,7 @@
-"""Searches the messages of runs, and compares them without their numbers.
+"""Runs as lines of a list, and searches in their messages.
 
-Runs as lines of a list, with the names of job and app and the beginnings of messages.
+Lines have the names of job and app, and the beginnings of messages. Messages are compared without
+their numbers.
 """
 
 import re

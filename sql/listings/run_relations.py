@@ -1,7 +1,4 @@
-"""The runs related to a run: those of its tick, the parent's run, and the children's runs.
-
-The ancestors and descendants of a job, and the links between them.
-"""
+"""The relatives of a job (ancestors, descendants) and of a run (its tick, parent and children)."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass

@@ -1,9 +1,4 @@
-"""The tables of users, their sessions and the audit log.
-
-The tables of users' favourite jobs and saved filters.
-
-The tables of API tokens and idempotency keys.
-"""
+"""The tables of users and all that is theirs: sessions, preferences, tokens, audit log entries."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column

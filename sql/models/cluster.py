@@ -1,7 +1,4 @@
-"""The tables of the cluster as a whole: its id, pauses, leases, counters and uptime.
-
-The table of imported items: their ids at the source, and fingerprints of both sides.
-"""
+"""The tables of the cluster as a whole: its id, pauses, leases, counters, uptime and imports."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column

@@ -1,7 +1,4 @@
-"""The row that identifies the cluster and tells whether its processes have the same secret.
-
-Leases: which process may do work that only one may do at a time, and until when.
-"""
+"""The cluster's row, which holds its id and secrets, and leases for work that only one may do."""
 
 from collections.abc import Sequence
 from typing import Any

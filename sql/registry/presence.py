@@ -1,12 +1,9 @@
-"""The registry of executors, schedulers and consoles, and which boot holds an address.
+"""The registry: which executors, schedulers and consoles exist, and which boot holds an address.
 
-Addresses whose last executor said goodbye: their run queues are still there.
-
-Drain requests, stored in the registration of an executor's boot.
-
-Derives the state of a registered process from its last heartbeat.
-
-The names of schedulers and consoles: the host's, and a suffix that is new at each start.
+A process's state follows from its last heartbeat. Drain requests are stored in the registration of
+an executor's boot. Addresses whose last executor said goodbye are remembered for as long as their
+run queues are there. Schedulers and consoles are named after their host, with a suffix that is new
+at each start.
 """
 
 from collections.abc import Mapping, Sequence

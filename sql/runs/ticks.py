@@ -1,6 +1,6 @@
-"""Queries about whole ticks: all shards and attempts of one due time of a job.
+"""Whole ticks, with all shards and attempts of one due time of a job, and the shards of broadcasts.
 
-Inserts the shards 1 to n-1 of a broadcast, already ROUTED, in the transaction of shard 0.
+Shards 1 to n-1 are inserted ROUTED, in the transaction of shard 0.
 """
 
 from collections import defaultdict

@@ -2,10 +2,6 @@
 
 Functions take a session and never commit. A row that fails the guard has moved on; that is normal.
 Rows are found by id only, so that no statement locks or waits for rows that it does not change.
-
-Conditions on runs in SQL, for statements that bypass the ORM.
-
-The columns of a run that change together whenever it enters a status.
 """
 
 from collections import Counter, defaultdict

@@ -1,10 +1,9 @@
-"""Checks the version of the schema, and that tables and indexes are complete.
+"""Checks the schema's version, tables and indexes, and lists the rights that an account needs.
+
+The minimal rights of schedulers, consoles and commands do not include changing tables, or changing
+and deleting entries of the audit log.
 
 This module does not import Alembic, which takes as long to import as a whole command may take.
-
-The minimal rights of the account of schedulers, consoles and commands.
-
-They do not include changing tables, or changing and deleting entries of the audit log.
 """
 
 from collections.abc import Iterator

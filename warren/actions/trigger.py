@@ -1,6 +1,6 @@
 """`warren jobs trigger` and `warren runs rerun`: plan runs; wait for their end if asked to.
 
-Runs the scheduler's commands on this installation's database, in the user's name.
+They use the scheduler's commands on this installation's database, in the user's name.
 """
 
 import os

@@ -1,8 +1,7 @@
-"""`warren jobs apply`: applies a file and prints each change.
+"""Applies job files: `warren jobs apply`, directly or by the API, and the job file of `warren up`.
 
-`warren jobs apply --api`: sends a job file to the API instead of using the database.
-
-The job file of `warren up`: checked before anything is created, applied once executors run.
+Each change is printed. The file of `warren up` is checked before anything is created, and applied
+once executors run.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """`warren jobs export`: writes jobs as a job file; applying it changes nothing.
 
-Writes texts as readable YAML that is read back as exactly the same text.
+Texts become readable YAML that is read back as exactly the same text.
 """
 
 import json

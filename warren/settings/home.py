@@ -1,6 +1,6 @@
 """The folder `./.warren`, where `warren up` keeps everything.
 
-A lock file held by one process at a time; released when the process ends.
+A lock file lets one process at a time use it; the lock is released when the process ends.
 """
 
 import fcntl

@@ -1,9 +1,9 @@
-"""Secrets in files, named by `WARREN_SECRET_FILE`, or by `secret_file` in warren.toml.
+"""Secrets in files, and links that must be encrypted because secrets pass through them.
 
-The environment of a process is visible in /proc; a file has permissions. Every secret setting can
-be given this way.
+The environment of a process is visible in /proc; a file has permissions. So every secret setting
+can be given in a file, named by `WARREN_SECRET_FILE`, or by `secret_file` in warren.toml.
 
-Refuses unencrypted connections across a network unless a setting allows them.
+Unencrypted connections across a network are refused unless a setting allows them.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,10 +1,6 @@
 """The settings: one frozen object, validated once; `reading` fills it.
 
-Secrets are never shown.
-
-Whether traces are wanted, by OpenTelemetry's own standard variables.
-
-Derives the keys that a process needs from the settings.
+Secrets are never shown. The keys that a process needs are derived from the settings.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Makes a scheduler from the settings.
 
-Exports spans of runs to OpenTelemetry, if it is installed and a receiver is set.
-
-OpenTelemetry is imported only for that. Its own environment variables configure it.
+Spans of runs are exported if OpenTelemetry is installed and a receiver is set. OpenTelemetry is
+imported only for that, and its own environment variables configure it.
 """
 
 import socket
