@@ -188,11 +188,11 @@ def _path(values: Sequence[tuple[int, int]], since_ms: int, length_ms: int, minu
 
 
 #: Days in a range at most.
-LONGEST_DAYS = 366
+MAX_DAYS = 366
 CUSTOM = "custom"
 #: The number of days, ending today, by the value in the URL.
 RANGES = {"1": 1, "7": 7, "30": 30}
-USUAL = "7"
+DEFAULT_RANGE = "7"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class RangeForm(Form):
                 (CUSTOM, lazy_gettext("Custom")),
             ]
         ),
-        default=USUAL,
+        default=DEFAULT_RANGE,
     )
     since = DayField(lazy_gettext("From date"), [Optional()])
     until = DayField(lazy_gettext("To date"), [Optional()])
@@ -244,7 +244,7 @@ class RangeForm(Form):
         if first > last:
             self.since.errors = [lazy_gettext("The start date is after the end date.")]
             return None
-        if (last - first).days >= LONGEST_DAYS:
+        if (last - first).days >= MAX_DAYS:
             self.since.errors = [lazy_gettext("Choose at most 366 days.")]
             return None
         return first, last

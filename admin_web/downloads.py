@@ -16,7 +16,7 @@ from warren.admin_web.visitors import known_visitor
 FORMAT, FORMATS = "format", ("csv", "json")
 _LOG = "/log/download"
 #: More arguments than any request has that is not refused.
-_MOST_ARGUMENTS = 100
+_MAX_ARGUMENTS = 100
 
 
 def is_for_file(path: str, query: str) -> bool:
@@ -28,7 +28,7 @@ def is_for_file(path: str, query: str) -> bool:
 
 def _arguments(query: str) -> list[tuple[str, str]]:
     try:
-        return parse_qsl(query, max_num_fields=_MOST_ARGUMENTS)
+        return parse_qsl(query, max_num_fields=_MAX_ARGUMENTS)
     except ValueError:
         return []
 

@@ -27,7 +27,7 @@ from warren.sql.listings.run_search import RunSearch
 from warren.sql.registry import apps
 
 #: Rows of a file at most, rows read before the first is sent, and rows read at a time after that.
-MOST, FIRST, AT_ONCE = 10_000, 100, 500
+MAX_ROWS, FIRST_CHUNK, CHUNK = 10_000, 100, 500
 #: Spreadsheets treat a text that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -45,7 +45,7 @@ def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
     That is after the view has returned, so reading them must not depend on the request.
     """
     lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
-    few = islice(lines, MOST)
+    few = islice(lines, MAX_ROWS)
     is_csv = request.args.get(FORMAT) == "csv"
     text = _csv(columns, few) if is_csv else _json(few)
     kind, mimetype = ("csv", "text/csv") if is_csv else ("json", "application/json")
@@ -59,13 +59,13 @@ def pages(read: Callable[[Any, int], tuple[Sequence[Row], Any]]) -> Iterator[Row
     `read` gets the position of a page, None for the first, and its length; it returns the page and
     the position of the next, None at the end.
     """
-    place, limit = None, FIRST
+    place, limit = None, FIRST_CHUNK
     while True:
         rows, place = read(place, limit)
         yield from rows
         if place is None:
             return
-        limit = AT_ONCE
+        limit = CHUNK
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["restored_logs"]
 
-_VHOSTS_AT_ONCE = 60
+_VHOST_LIMIT = 60
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
 #: Fixtures that several tests share and that use the machine for as long as they live: processes.
@@ -267,7 +267,7 @@ def _database_server(folder: Path) -> Iterator[PrivateMariaDB]:
 
 def _fresh_vhosts(broker: PrivateRabbit) -> Iterator[str]:
     while True:
-        yield from broker.add_vhosts(_VHOSTS_AT_ONCE)
+        yield from broker.add_vhosts(_VHOST_LIMIT)
 
 
 def _require(what: str, *, installed: bool) -> None:

@@ -14,7 +14,7 @@ from warren.admin_web.api.problem_answers import Refusal
 
 T = TypeVar("T")
 #: Problems in one answer at most.
-MOST_ERRORS = 100
+MAX_ERRORS = 100
 _AT = re.compile(r" - at `\$(.*)`$")
 
 
@@ -24,9 +24,9 @@ class FieldErrors(list[dict[str, str]]):
     is_unknown = False
 
     def say(self, pointer: str, detail: str) -> None:
-        """Add a problem at a JSON pointer; raise Refusal once there are MOST_ERRORS."""
+        """Add a problem at a JSON pointer; raise Refusal once there are MAX_ERRORS."""
         self.append({"pointer": pointer, "detail": detail})
-        if len(self) >= MOST_ERRORS:
+        if len(self) >= MAX_ERRORS:
             refuse(self)
 
 

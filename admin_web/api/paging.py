@@ -16,11 +16,11 @@ from warren.admin_web.api.problem_answers import at_parameter
 
 T = TypeVar("T")
 #: Items of a page by default and at most.
-USUAL, MOST = 50, 200
+USUAL, MAX_LIMIT = 50, 200
 _MARK_LENGTH = 12
 #: Ids are below this everywhere.
 LARGEST_ID = 2**53
-Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST, description="Items of a page.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT, description="Items of a page.")]
 Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the previous page.")]
 Word = Annotated[str, msgspec.Meta(max_length=255)]
 Instant = Annotated[

@@ -10,7 +10,7 @@ from flask import abort, request, url_for
 from warren.admin_web.url_routes import LARGEST, read_id
 
 #: Rows that can be ticked on one page at most.
-MOST_TICKED = 200
+MAX_TICKED = 200
 #: Characters of a filter at most.
 LONGEST_FILTER = 4_000
 _UNDO = "-undo"
@@ -49,7 +49,7 @@ def sent_key() -> str:
 
 def ticked_ids() -> Sequence[int]:
     """Return the ticked ids without duplicates."""
-    sent = request.values.getlist("id")[:MOST_TICKED]
+    sent = request.values.getlist("id")[:MAX_TICKED]
     ids = (read_id(text) for text in sent)
     return list(dict.fromkeys(one for one in ids if one is not None))
 

@@ -99,7 +99,7 @@ class _Looks:
 #: Lines of one JSON answer.
 SCRIPT_LINES = 1_000
 #: Characters to search for at most.
-MOST_WORDS = 200
+MAX_WORDS_LENGTH = 200
 #: Shorter runs have one time for all lines.
 SHORT_MS = 1_000
 #: No log has more lines, as it has at most 50 MB.
@@ -164,7 +164,7 @@ class LogPages:
     def search(self, known: Visitor, run_id: int) -> Response:
         """Return as JSON the numbers of lines from `from` on that contain `q`."""
         _, source = self._find(known, run_id)
-        words = request.args.get("q", "").strip()[:MOST_WORDS]
+        words = request.args.get("q", "").strip()[:MAX_WORDS_LENGTH]
         found = (
             self._reader.search(source, words, _line("from") or 1)
             if words

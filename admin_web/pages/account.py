@@ -191,7 +191,7 @@ class PreferencePages:
         ):
             flash(gettext("Filter saved."))
         else:
-            most = preferences.MOST_FILTERS
+            most = preferences.MAX_FILTERS
             flash(gettext("You have %(n)s saved filters. Delete one first.", n=most), "error")
         return redirect(back, 303)
 
@@ -217,7 +217,7 @@ class PreferencePages:
         if not self._services.database.write(
             lambda s: preferences.set_favourite(s, known.user_id, job_id, is_on=is_on)
         ):
-            most = preferences.MOST_FAVOURITES
+            most = preferences.MAX_FAVOURITES
             flash(gettext("You have %(n)s favourites. Remove one first.", n=most), "error")
         back = local_path(request.form.get("back") or url_for("jobs.show", job_id=job_id))
         return redirect(back, 303)

@@ -25,7 +25,7 @@ from warren.sql.listings.ledger import LedgerFilter, LedgerJob
 from warren.sql.registry.apps import ids_by_name
 
 LINES = 20
-LONGEST_DAYS = 31
+MAX_DAYS = 31
 _DAYS = {"1": 1, "7": 7, "30": 30}
 
 
@@ -136,7 +136,7 @@ def _is_range(form: LedgerForm, today: date) -> bool:
         missing = form.since if since is None else form.until
         missing.errors = [gettext("Choose a date.")]
         return False
-    if not timedelta() <= until - since < timedelta(days=LONGEST_DAYS):
+    if not timedelta() <= until - since < timedelta(days=MAX_DAYS):
         form.until.errors = [gettext("Choose a range of 1 to 31 days.")]
         return False
     # Of days to come there is nothing to reconcile; the rest is what the clock can hold.

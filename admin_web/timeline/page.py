@@ -22,7 +22,7 @@ from warren.sql.registry.apps import ids_by_name
 
 #: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
 ZOOMS = {"24": 4 * HOUR_MS, "6": HOUR_MS, "1": HOUR_MS // 4}
-USUAL = "24"
+DEFAULT_ZOOM = "24"
 #: The linked list of a bar's runs starts this much before the first is due, and ends later.
 _AROUND_MS = 60_000
 #: Limits for the middle of the page: 2000 to 2200.
@@ -49,7 +49,7 @@ class TimelineForm(ConsoleForm):
                 ("1", lazy_gettext("1 hour back and ahead")),
             ]
         ),
-        default=USUAL,
+        default=DEFAULT_ZOOM,
     )
 
 

@@ -36,7 +36,7 @@ from warren.sql.run_status import OPEN, RunStatus
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
 #: Characters of a name that fit into a box, and boxes in a column at most.
-FITTING, MOST = 23, 12
+MAX_NAME, MAX_BOXES = 23, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Box:
     @property
     def short_name(self) -> str:
         """The end of the name, shortened to fit."""
-        return self.name if len(self.name) <= FITTING else f"…{self.name[1 - FITTING :]}"
+        return self.name if len(self.name) <= MAX_NAME else f"…{self.name[1 - MAX_NAME :]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,10 @@ def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
 def _few(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
     """Return the jobs of a column; of too many, the first ones, and always the job itself."""
     first = sorted(job_ids, key=lambda one: one != job_id)
-    if len(job_ids) <= MOST:
+    if len(job_ids) <= MAX_BOXES:
         return [(one, names[one]) for one in job_ids]
-    kept = [(one, names[one]) for one in first[: MOST - 1]]
-    return [*kept, (0, f"+ {len(job_ids) - MOST + 1}")]
+    kept = [(one, names[one]) for one in first[: MAX_BOXES - 1]]
+    return [*kept, (0, f"+ {len(job_ids) - MAX_BOXES + 1}")]
 
 
 def _column(jobs: Sequence[tuple[int, str]], x: int, height: int) -> tuple[Box, ...]:

@@ -14,7 +14,7 @@ from warren.sql.listings.run_search import RunCount, RunSearch, SweepResult
 from warren.sql.run_status import FAILURES
 
 #: Matching runs that are counted or acted on at most, and runs that are read for that.
-MOST, LOOKED_AT = 10_000, 50_000
+MAX_RUNS, MAX_READ = 10_000, 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class RunFinder:
         if until_ms is not None:
             wanted = replace(wanted, until_ms=min(wanted.until_ms or until_ms, until_ms))
         return self._database.read(
-            lambda session: run_search.sweep(session, wanted, most=MOST, looked_at=LOOKED_AT)
+            lambda session: run_search.sweep(session, wanted, most=MAX_RUNS, looked_at=MAX_READ)
         )
 
     def errors(self, asked: Asked) -> ErrorGroups:
@@ -62,12 +62,12 @@ class RunFinder:
         if not wanted.statuses:
             wanted = replace(wanted, statuses=FAILURES, unresolved=True)
         return self._database.read(
-            lambda session: error_groups.read(session, wanted, most=MOST, looked_at=LOOKED_AT)
+            lambda session: error_groups.read(session, wanted, most=MAX_RUNS, looked_at=MAX_READ)
         )
 
     def count(self, asked: Asked) -> RunCount:
         """Return how many runs match a valid form, up to a limit."""
         wanted = self.search(asked)
         return self._database.read(
-            lambda session: run_search.count(session, wanted, most=MOST, looked_at=LOOKED_AT)
+            lambda session: run_search.count(session, wanted, most=MAX_RUNS, looked_at=MAX_READ)
         )

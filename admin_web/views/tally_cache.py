@@ -25,7 +25,7 @@ from warren.sql.listings.ledger import SkippedFor
 
 #: How much time one transaction covers: at first, and at most. A day of a job that is due each
 #: second took 4.6 s on a busy machine, and the console limits transactions to 5 s.
-FIRST_STRETCH_MS, LONGEST_STRETCH_MS = 6 * HOUR_MS, DAY_MS
+INITIAL_STRETCH_MS, MAX_STRETCH_MS = 6 * HOUR_MS, DAY_MS
 #: A faster stretch is followed by one twice as long, a slower one by one of the first length.
 QUICK_SECONDS, SLOW_SECONDS = 0.2, 1.0
 #: How long a tally is used before it is computed again, and how many are kept.
@@ -33,7 +33,7 @@ FRESH_MS = 60_000
 KEPT = 1_000
 #: Tallies in the queue at most; the oldest is dropped first.
 WAITING = 100
-LONGEST_REST_SECONDS = 1.0
+MAX_REST_SECONDS = 1.0
 
 log = structlog.get_logger()
 
@@ -131,7 +131,7 @@ class TallyCache:
 
     def _tally(self, job_id: int, start_ms: int, until_ms: int) -> JobTally | None:
         whole: JobTally | None = None
-        length_ms = FIRST_STRETCH_MS
+        length_ms = INITIAL_STRETCH_MS
         while start_ms < until_ms:
             end_ms = min(start_ms + length_ms, until_ms)
             began = time.monotonic()
@@ -145,7 +145,7 @@ class TallyCache:
                 whole.merge(part)
             start_ms = end_ms
             length_ms = _next_length_ms(length_ms, spent)
-            time.sleep(min(spent, LONGEST_REST_SECONDS))
+            time.sleep(min(spent, MAX_REST_SECONDS))
         return whole
 
     def _stretch(self, job_id: int, bounds: tuple[int, int]) -> JobTally | None:
@@ -157,5 +157,5 @@ class TallyCache:
 
 def _next_length_ms(length_ms: int, spent_seconds: float) -> int:
     if spent_seconds > SLOW_SECONDS:
-        return FIRST_STRETCH_MS
-    return min(length_ms * 2, LONGEST_STRETCH_MS) if spent_seconds < QUICK_SECONDS else length_ms
+        return INITIAL_STRETCH_MS
+    return min(length_ms * 2, MAX_STRETCH_MS) if spent_seconds < QUICK_SECONDS else length_ms

@@ -33,7 +33,7 @@ SURVIVOR_SECONDS = 10.0
 _POLL_SECONDS = 0.002
 #: Requests between two looks at exits. Those that come together have their processes forked in one
 #: go: what the zygote touches between two forks is copied once.
-_REQUESTS_AT_ONCE = 16
+_REQUEST_LIMIT = 16
 _RECEIVING = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 
 
@@ -114,7 +114,7 @@ class ForkServer:
 
     def _take_requests(self) -> bool:
         """Serve what has been asked for; return False when the executor is gone."""
-        for _ in range(_REQUESTS_AT_ONCE):
+        for _ in range(_REQUEST_LIMIT):
             try:
                 data, ancillary, _, _ = self._control.recvmsg(
                     frames.PACKET_LIMIT, socket.CMSG_SPACE(8), _RECEIVING

@@ -18,7 +18,7 @@ from warren.executor.fork_server import frames
 
 #: Seconds without a request after which spares are forked, and how many in one go.
 QUIET_SECONDS = 0.01
-_AT_ONCE = 4
+_FORK_LIMIT = 4
 #: Seconds until another spare follows one that died or could not be forked: at first, at most.
 BACKOFF_SECONDS = (0.1, 30.0)
 
@@ -92,7 +92,7 @@ class Spares:
         if self._clock() < self._due_at:
             return
         try:
-            for _ in range(min(self._wanted - len(self._all), _AT_ONCE)):
+            for _ in range(min(self._wanted - len(self._all), _FORK_LIMIT)):
                 self._fork()
         except OSError:
             self._back_off()

@@ -14,7 +14,7 @@ _MEMORY_PART, _PROCESSES_PART, _FILES_PART = 4, 4, 3
 #: Descriptors that the executor holds of a job process: its channel, its pidfd, its begin note.
 _FILES_EACH = 3
 #: What an idle process takes as long as none has been looked at.
-_USUAL_BYTES = 3 * 2**20
+_DEFAULT_BYTES = 3 * 2**20
 #: When less than this part of the memory is free, it is short.
 _SHORT_PART = 10
 
@@ -32,7 +32,7 @@ class IdleLimit:
         self._host = host
         self._fixed = fixed
         self._spares = spares
-        self._bytes_each = _USUAL_BYTES
+        self._bytes_each = _DEFAULT_BYTES
         self._bound = PROCESS_LIMIT - slots
         self.most = fixed if fixed is not None else 0
         if fixed is None:

@@ -22,7 +22,7 @@ from warren.executor.run_life import SlotPhase
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
 #: More reads than the answers of a batch take.
-_MOST_READS = 1_000
+_MAX_READS = 1_000
 #: How much of an invalid answer is shown, in bytes.
 _SHOWN_BYTES = 60
 
@@ -72,7 +72,7 @@ class ProcessChannel:
 
     def read(self) -> None:
         """Take the answers that have come."""
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             if self._is_misused or not self._on_readable():
                 return
 

@@ -16,8 +16,8 @@ from warren.sql.accounts.users import Rights, Role
 from warren.sql.models import App, User
 
 #: The administrator that the first start creates, with a password of 16 characters (96 bits).
-FIRST_NAME = "admin"
-FIRST_PASSWORD_BYTES = 12
+ADMIN_NAME = "admin"
+INITIAL_PASSWORD_BYTES = 12
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
 #: Nobody signs in as a program, so its name may be as short as `ci`.
@@ -71,15 +71,15 @@ class UserCommands:
 
         The password is stored nowhere, and must be changed at the first sign-in.
         """
-        password = secrets.token_urlsafe(FIRST_PASSWORD_BYTES)
+        password = secrets.token_urlsafe(INITIAL_PASSWORD_BYTES)
         password_hash = hash_password(password)
 
         def unit(session: Session) -> str | None:
-            user_id = users.add_first(session, FIRST_NAME, password_hash)
+            user_id = users.add_first(session, ADMIN_NAME, password_hash)
             if user_id is None:
                 return None
             rights = rights_record(Rights(role=Role.ADMINISTRATOR, may_edit_glue=True))
-            self._note(session, Action.USER_ADD, FIRST_NAME, user_id, after=rights)
+            self._note(session, Action.USER_ADD, ADMIN_NAME, user_id, after=rights)
             return password
 
         return self._context.write(Right.ADMINISTER, unit)

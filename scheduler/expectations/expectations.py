@@ -15,11 +15,11 @@ _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,8})s)?", re.ASCII)
 _SECONDS = re.compile(r"\d{1,8}", re.ASCII)
 #: The longest duration, in seconds: a year.
-LONGEST = 366 * 86_400
+MAX_SECONDS = 366 * 86_400
 
 
 def seconds_of(text: str) -> int | None:
-    """Return a duration in seconds, from 1 to LONGEST; digits alone are seconds.
+    """Return a duration in seconds, from 1 to MAX_SECONDS; digits alone are seconds.
 
     None if it is no such duration.
     """
@@ -30,7 +30,7 @@ def seconds_of(text: str) -> int | None:
         seconds = sum(int(count) * unit for count, unit in parts if count)
     else:
         return None
-    return seconds if 1 <= seconds <= LONGEST else None
+    return seconds if 1 <= seconds <= MAX_SECONDS else None
 
 
 def shown(seconds: int) -> str:
@@ -43,7 +43,7 @@ def shown(seconds: int) -> str:
 
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
-_USUAL = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s*x\s+usual", re.ASCII)
+_USUAL_FACTOR = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s*x\s+usual", re.ASCII)
 
 
 class Rule(StrEnum):
@@ -163,7 +163,7 @@ def time_of(text: str) -> time | None:
 
 def usual_factor(text: str) -> float | None:
     """Return the factor of `3 x usual`, over 1; None if it is not written so."""
-    found = _USUAL.fullmatch(text)
+    found = _USUAL_FACTOR.fullmatch(text)
     factor = float(found[1]) if found else 0.0
     return factor if factor > 1 else None
 

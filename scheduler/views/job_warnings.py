@@ -14,7 +14,7 @@ from warren.scheduler.expectations.expectations import shown
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules import registry
 from warren.scheduler.views.process_view import read_catalogues
-from warren.sql.alarms.watches import USUAL_LEAST
+from warren.sql.alarms.watches import MIN_SUCCESSES
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 
@@ -125,7 +125,7 @@ def _others(spec: JobSpec, now_ms: int) -> list[str]:
         found.append(hint)
     if spec.expect.needs_usual:
         found.append(
-            f"longest '{spec.expect.longest}' is watched once the job has {USUAL_LEAST} successes"
+            f"longest '{spec.expect.longest}' is watched once the job has {MIN_SUCCESSES} successes"
         )
     if pause := _longer_pause(spec, now_ms):
         found.append(

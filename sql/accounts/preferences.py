@@ -10,7 +10,7 @@ from warren.sql.models import Favourite, SavedFilter
 from warren.sql.rows import fetch, query
 
 #: Most favourites and filters of a user, which bounds their queries.
-MOST_FAVOURITES, MOST_FILTERS = 500, 50
+MAX_FAVOURITES, MAX_FILTERS = 500, 50
 
 
 class NamedFilter(NamedTuple):
@@ -39,7 +39,7 @@ def set_favourite(session: Session, user_id: int, job_id: int, *, is_on: bool) -
         )
         return True
     count = select(func.count()).select_from(Favourite).where(Favourite.user_id == user_id)
-    if session.execute(count).scalar_one() >= MOST_FAVOURITES:
+    if session.execute(count).scalar_one() >= MAX_FAVOURITES:
         return False
     row = {"user_id": user_id, "job_id": job_id}
     insert_or_ignore(session, Favourite, [row], key="job_id")
@@ -51,7 +51,7 @@ def filters(session: Session, user_id: int, page: str) -> list[NamedFilter]:
     mine = query(NamedFilter, SavedFilter).where(
         SavedFilter.user_id == user_id, SavedFilter.page == page
     )
-    return fetch(session, NamedFilter, mine.order_by(SavedFilter.name).limit(MOST_FILTERS))
+    return fetch(session, NamedFilter, mine.order_by(SavedFilter.name).limit(MAX_FILTERS))
 
 
 def save_filter(session: Session, user_id: int, page: str, name: str, text: str) -> bool:
@@ -64,7 +64,7 @@ def save_filter(session: Session, user_id: int, page: str, name: str, text: str)
     if known is not None:
         known.query = text
         return True
-    if len(filters(session, user_id, page)) >= MOST_FILTERS:
+    if len(filters(session, user_id, page)) >= MAX_FILTERS:
         return False
     row = {"user_id": user_id, "page": page, "name": name, "query": text}
     insert_or_ignore(session, SavedFilter, [row])

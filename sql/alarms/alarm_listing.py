@@ -16,7 +16,7 @@ from warren.sql.rows import fetch, query
 #: An alarm that waits for this long to be sent counts as undelivered: nobody can send it.
 LATE_MS = 60_000
 #: Undelivered alarms are counted up to this number.
-MOST_COUNTED = 1_000
+MAX_COUNTED = 1_000
 
 
 class AlarmState(StrEnum):
@@ -120,15 +120,15 @@ def ids_of_subject(session: Session, subject_key: str) -> list[int]:
 
 
 def count_undelivered(session: Session, app_ids: Collection[int] | None, now_ms: int) -> int:
-    """Return how many alarms of these apps have reached nobody, up to MOST_COUNTED; no tests.
+    """Return how many alarms of these apps have reached nobody, up to MAX_COUNTED; no tests.
 
     Webhook calls at the end of runs count too.
     """
-    wanted = AlarmFilter(limit=MOST_COUNTED, state=AlarmState.UNDELIVERED, app_ids=app_ids)
+    wanted = AlarmFilter(limit=MAX_COUNTED, state=AlarmState.UNDELIVERED, app_ids=app_ids)
     found = (
         select(Alarm.id)
         .where(*_conditions(wanted, now_ms), Alarm.subject_key.not_like(f"{TEST}%"))
-        .limit(MOST_COUNTED)
+        .limit(MAX_COUNTED)
         .subquery()
     )
     return session.execute(select(func.count()).select_from(found)).scalar_one()

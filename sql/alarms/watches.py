@@ -15,7 +15,7 @@ from warren.sql.run_status import RunStatus
 #: Newest runs of a job that a look reads at most.
 RUNS_READ = 2_000
 #: The successes whose median duration is usual, and how many it takes at least.
-USUAL_OF, USUAL_LEAST = 20, 5
+MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
 _WAITING = (RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT)
 
 
@@ -167,10 +167,10 @@ def usual_ms(session: Session, job_id: int) -> int:
         select(newest.c.finished_at - newest.c.started_at)
         .where(newest.c.status == RunStatus.SUCCEEDED, newest.c.started_at.is_not(None))
         .order_by(newest.c.scheduled_at.desc())
-        .limit(USUAL_OF)
+        .limit(MAX_SUCCESSES)
     )
     durations: Sequence[int] = session.execute(succeeded).scalars().all()
-    return max(1, int(median(durations))) if len(durations) >= USUAL_LEAST else 0
+    return max(1, int(median(durations))) if len(durations) >= MIN_SUCCESSES else 0
 
 
 def long_runs(session: Session, now_ms: int) -> list[LongRun]:

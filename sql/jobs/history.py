@@ -16,7 +16,7 @@ from warren.sql.models.jobs import NO_SCHEDULE
 #: Most characters of the reason in the record of a skip.
 REASON_LENGTH = 255
 #: Changes of schedules read by one statement.
-CHANGES_AT_ONCE = 5_000
+DEFAULT_CHANGES = 5_000
 
 
 def record_change(
@@ -136,7 +136,7 @@ def extend_skips(
     return new
 
 
-def changes(session: Session, *, at_once: int = CHANGES_AT_ONCE) -> Iterator[History]:
+def changes(session: Session, *, at_once: int = DEFAULT_CHANGES) -> Iterator[History]:
     """Yield all changes, by job and in order.
 
     They are read `at_once` at a time, because the server would close a connection that is idle for

@@ -73,7 +73,7 @@ def by_ids(session: Session, run_ids: Sequence[int]) -> list[RunLine]:
 NUMBER = "#"
 #: Characters of a message that are compared.
 COMPARED = 200
-_AT_ONCE = 1_000
+_CHUNK = 1_000
 _DIGITS = re.compile("[0-9]+")
 
 
@@ -90,7 +90,7 @@ def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
     line of messages.
     """
     search = _alike if NUMBER in text else _containing
-    return {run_id for part in chunks(run_ids, _AT_ONCE) for run_id in search(session, part, text)}
+    return {run_id for part in chunks(run_ids, _CHUNK) for run_id in search(session, part, text)}
 
 
 def _containing(session: Session, run_ids: Sequence[int], text: str) -> Sequence[int]:

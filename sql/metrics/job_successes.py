@@ -19,7 +19,7 @@ from warren.sql.run_status import RunStatus
 #: How many of a job's newest runs are searched for its last success.
 NEWEST_RUNS = 20
 #: Jobs of one statement that searches.
-_AT_ONCE = 50
+_CHUNK = 50
 
 
 class LastSuccess(NamedTuple):
@@ -35,7 +35,7 @@ def chosen_jobs(session: Session, limit: int) -> list[int]:
 
     Those with expectations come first, then the oldest.
     """
-    chosen = select(Job.id).where(_IS_ELIGIBLE).order_by(*_FIRST).limit(limit)
+    chosen = select(Job.id).where(_IS_ELIGIBLE).order_by(*_ORDER).limit(limit)
     return list(session.execute(chosen).scalars())
 
 
@@ -53,7 +53,7 @@ def of_jobs(session: Session, job_ids: Iterable[int]) -> list[LastSuccess]:
 def found_in_runs(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
     """Return the last success of jobs by id, as far as it is among their newest runs."""
     found: dict[int, int] = {}
-    for chunk in chunks(job_ids, _AT_ONCE):
+    for chunk in chunks(job_ids, _CHUNK):
         newest = union_all(*(select(_newest(job_id)) for job_id in chunk)).subquery()
         last = (
             select(newest.c.job_id, func.max(newest.c.finished_at))
@@ -93,4 +93,4 @@ def _newest(job_id: int) -> Subquery:
 
 
 _IS_ELIGIBLE: ColumnElement[bool] = Job.is_enabled == 1
-_FIRST = (Job.expect.is_(None), Job.id)
+_ORDER = (Job.expect.is_(None), Job.id)

@@ -16,7 +16,7 @@ from warren.sql.models import Run, ScriptVersion
 from warren.sql.run_status import LEAVES_FAILED, RunStatus
 
 #: Conditions on due times in one statement.
-_AT_ONCE = 100
+_CHUNK = 100
 
 
 class LaterRun(NamedTuple):
@@ -105,7 +105,7 @@ def children_that_ran(
     """Return which of the jobs' present `children` have a run that one of these times caused."""
     parents = [time for time in times if children.get(time.job_id)]
     heads: dict[DueTime, list[int]] = defaultdict(list)
-    for some in chunks(parents, _AT_ONCE):
+    for some in chunks(parents, _CHUNK):
         first = select(Run.job_id, Run.scheduled_at, Run.id).where(
             or_(*map(_is_at, some)), Run.attempt == 0
         )
@@ -113,7 +113,7 @@ def children_that_ran(
             heads[DueTime(job_id, scheduled_at)].append(run_id)
     links = [(time, child) for time in heads for child in children[time.job_id]]
     ran: dict[DueTime, set[int]] = defaultdict(set)
-    for pairs in chunks(links, _AT_ONCE):
+    for pairs in chunks(links, _CHUNK):
         causes = {cause: time for time, _ in pairs for cause in heads[time]}
         caused = select(Run.job_id, Run.origin_id).where(
             or_(

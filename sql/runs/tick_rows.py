@@ -30,7 +30,7 @@ _STARTED_LATE = and_(
 
 
 #: Most runs that one statement reads, so that it ends within its time limit.
-RUNS_AT_ONCE = 200_000
+DEFAULT_RUNS = 200_000
 LAST_JOB_ID = 2**31 - 1
 
 
@@ -165,7 +165,7 @@ def busy_jobs(session: Session) -> set[int]:
     )
 
 
-def job_ranges(session: Session, *, at_once: int = RUNS_AT_ONCE) -> Iterator[JobRange]:
+def job_ranges(session: Session, *, at_once: int = DEFAULT_RUNS) -> Iterator[JobRange]:
     """Yield ranges that cover all jobs; each has about `at_once` runs, or a single job."""
     first = 0
     while True:

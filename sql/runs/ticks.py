@@ -84,7 +84,7 @@ def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str
 
 
 #: Most ticks in one statement.
-_AT_ONCE = 100
+_CHUNK = 100
 
 
 class Tick(NamedTuple):
@@ -113,7 +113,7 @@ def tick_of(run: HasTick) -> Tick:
 
 def parts(ticks: Iterable[Tick]) -> Iterator[list[Tick]]:
     """Yield each of the ticks once, as many at a time as one statement takes."""
-    return chunks(sorted(set(ticks)), _AT_ONCE)
+    return chunks(sorted(set(ticks)), _CHUNK)
 
 
 def first_run_ids(session: Session, ticks: Iterable[Tick]) -> list[int]:

@@ -28,10 +28,10 @@ ARROWS = {
 }
 
 #: How many modules a folder may hold.
-MOST_MODULES = 16
+MAX_MODULES = 16
 
 #: How many parameters a constructor may have.
-MOST_PARAMETERS = 7
+MAX_PARAMETERS = 7
 
 NEVER_INSTALLED = {"tests", "benchmarks", "examples"}
 
@@ -183,7 +183,7 @@ def test_arrows_between_sub_packages_go_one_way(code: CodeBase) -> None:
 
 
 def test_no_folder_holds_more_modules_than_a_newcomer_can_survey(code: CodeBase) -> None:
-    assert architecture.crowded_rooms(code, MOST_MODULES) == []
+    assert architecture.crowded_rooms(code, MAX_MODULES) == []
 
 
 def test_each_sub_package_says_what_it_owns(code: CodeBase) -> None:
@@ -191,7 +191,7 @@ def test_each_sub_package_says_what_it_owns(code: CodeBase) -> None:
 
 
 def test_no_constructor_takes_more_parts_than_one_can_keep_in_mind(code: CodeBase) -> None:
-    assert architecture.wide_constructors(code, MOST_PARAMETERS) == []
+    assert architecture.wide_constructors(code, MAX_PARAMETERS) == []
 
 
 def test_no_import_hides_behind_type_checking(code: CodeBase) -> None:

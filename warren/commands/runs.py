@@ -26,7 +26,7 @@ from warren.views.terminal import print_facts, print_json, print_table, print_te
 
 _LARGEST_ID = 2**53 - 1
 #: Runs that one command repeats at most, in one transaction.
-MOST_RERUN = 500
+MAX_RERUNS = 500
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
 
 
@@ -188,8 +188,8 @@ def rerun(  # noqa: PLR0917 - click passes its parameters by name
     """
     if no_children and yes:
         raise click.UsageError("expected --no-children or --yes, got both")
-    if len(run_ids) > MOST_RERUN:
-        raise click.UsageError(f"expected up to {MOST_RERUN} runs, got: {len(run_ids)}")
+    if len(run_ids) > MAX_RERUNS:
+        raise click.UsageError(f"expected up to {MAX_RERUNS} runs, got: {len(run_ids)}")
     children = False if no_children else True if yes else None
     options = RerunOptions(current=current, children=children)
     rerun_runs(settings, tuple(dict.fromkeys(run_ids)), options, as_json=as_json)

@@ -34,7 +34,7 @@ from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 
 #: Problems reported at most; a file with more is probably no job file.
-MOST_PROBLEMS = 50
+MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
 
 
@@ -244,9 +244,9 @@ def _raise(path: Path, wrong: list[InvalidEntry]) -> None:
 
 def _refused(path: Path, wrong: list[InvalidEntry]) -> JobFileError:
     ordered = sorted(wrong, key=lambda problem: problem.line)
-    lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MOST_PROBLEMS]]
-    if len(ordered) > MOST_PROBLEMS:
-        lines.append(f"{path}: and {len(ordered) - MOST_PROBLEMS} more problems")
+    lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MAX_PROBLEMS]]
+    if len(ordered) > MAX_PROBLEMS:
+        lines.append(f"{path}: and {len(ordered) - MAX_PROBLEMS} more problems")
     return JobFileError(lines, ordered)
 
 
@@ -266,7 +266,7 @@ def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
 
 
 def _refusal(error: JobFileError) -> Refusal:
-    count, shown = len(error.problems), error.problems[:MOST_PROBLEMS]
+    count, shown = len(error.problems), error.problems[:MAX_PROBLEMS]
     detail = f"the job file has {count} problems" if count > 1 else "the job file has a problem"
     if count > len(shown):
         detail += f"; these are the first {len(shown)}"

@@ -25,7 +25,7 @@ from warren.wiring.processes import Signals
 #: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0
 #: The most job processes forked in advance.
-MOST_SPARES = 16
+MAX_SPARES = 16
 
 
 def make_run_logs(settings: Settings) -> RunLogs:
@@ -51,10 +51,10 @@ def count_spares(settings: Settings, limits: JobLimits, most_processes: int | No
     """
     allowed = [one for one in (most_processes, limits.processes or None) if one is not None]
     # The zygote is a process, too.
-    room = max(0, min(allowed) - settings.slots - 1) if allowed else MOST_SPARES
+    room = max(0, min(allowed) - settings.slots - 1) if allowed else MAX_SPARES
     wanted = settings.spare_processes
     if wanted is None:
-        return min(settings.slots, MOST_SPARES, room)
+        return min(settings.slots, MAX_SPARES, room)
     if wanted > room:
         numbers = f"{wanted} beside {settings.slots} slots"
         limit = f"the {min(allowed)} processes allowed here"

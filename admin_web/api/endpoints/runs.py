@@ -61,7 +61,7 @@ _TRACE = {
     "traceparent": "The caller's span (W3C Trace Context); the run becomes part of its trace."
 }
 #: Executors that one trigger may name at most.
-MOST_ADDRESSES = 100
+MAX_ADDRESSES = 100
 #: Lines of one answer at most.
 LINES = 1_000
 
@@ -73,7 +73,7 @@ class TriggerBody(msgspec.Struct, kw_only=True):
     """How to run a job now: with this param instead of its own, only on these executors."""
 
     param: str | None = None
-    addresses: Annotated[list[str], msgspec.Meta(max_length=MOST_ADDRESSES)] = []
+    addresses: Annotated[list[str], msgspec.Meta(max_length=MAX_ADDRESSES)] = []
 
 
 class RerunBody(msgspec.Struct, kw_only=True):

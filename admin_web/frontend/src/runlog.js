@@ -11,7 +11,7 @@ const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
 // A line appears after half of this on average, plus some 30 ms for the request.
 const POLL_MS = 400;
 const SLOWEST_MS = 30_000;
-const MOST_LINES = 20_000;
+const MAX_LINES = 20_000;
 const NEAR_PIXELS = 60;
 
 export function followLog() {
@@ -50,7 +50,7 @@ class Follower {
   /** Whether to request more lines: there may be some, and the user is looking at the end. */
   get isWanted() {
     if (document.hidden) return false;
-    if (this.isOpen) return this.follow.checked || this.isNearEnd || this.box.childElementCount < MOST_LINES;
+    if (this.isOpen) return this.follow.checked || this.isNearEnd || this.box.childElementCount < MAX_LINES;
     return (!this.isEnd || this.failures > 0) && (this.isNearEnd || this.follow.checked);
   }
 
@@ -120,7 +120,7 @@ class Follower {
 
   /** Remove the oldest lines of a long log, and show a link to them. */
   trim() {
-    let surplus = this.box.childElementCount - MOST_LINES;
+    let surplus = this.box.childElementCount - MAX_LINES;
     if (surplus <= 0) return;
     while (surplus-- > 0) this.box.firstElementChild.remove();
     const first = Number(this.box.firstElementChild.id.slice(1));

@@ -1,7 +1,7 @@
 // Searches a whole log at its executor, piece by piece, and links the matching lines.
 
 const HEADERS = { "Warren-Live": "1", Accept: "application/json" };
-const MOST_LINES = 500;
+const MAX_LINES = 500;
 // Carries the words over to the page with another part of the log.
 const PARAMETER = "find";
 
@@ -19,7 +19,7 @@ export function searchWholeLog(box) {
     const found = [];
     let from = 1;
     let isEnd = false;
-    while (!isEnd && found.length < MOST_LINES) {
+    while (!isEnd && found.length < MAX_LINES) {
       const answer = await ask(words, from);
       if (mine !== turn) return;
       if (!answer) {
@@ -45,7 +45,7 @@ export function searchWholeLog(box) {
 
   function show(words, found, looked, isEnd) {
     const said = (isEnd ? box.dataset.textWhole : box.dataset.textSome).replace("{count}", found.length).replace("{looked}", looked);
-    place.replaceChildren(said, ...found.slice(0, MOST_LINES).flatMap((line) => [" ", link(words, line)]));
+    place.replaceChildren(said, ...found.slice(0, MAX_LINES).flatMap((line) => [" ", link(words, line)]));
   }
 
   function link(words, line) {

@@ -20,14 +20,14 @@ from warren.scheduler.commands.commands import Commands
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 
-MOST = 10_000
+MAX_JOBS = 10_000
 ACTIONS = (BulkAction.START, BulkAction.STOP, BulkAction.TRIGGER, BulkAction.DELETE)
 Page = Response | str | tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The jobs that match; `is_all` is False if there are more than MOST."""
+    """The jobs that match; `is_all` is False if there are more than MAX_JOBS."""
 
     job_ids: Sequence[int]
     is_all: bool
@@ -141,5 +141,7 @@ def _chosen(services: ConsoleServices) -> Chosen:
     if not form.validate():
         abort(400)
     asked = wanted(form, known)
-    found = services.database.read(lambda session: job_search.ids(session, asked, most=MOST + 1))
-    return Chosen(found[:MOST], len(found) <= MOST)
+    found = services.database.read(
+        lambda session: job_search.ids(session, asked, most=MAX_JOBS + 1)
+    )
+    return Chosen(found[:MAX_JOBS], len(found) <= MAX_JOBS)

@@ -108,7 +108,7 @@ def of_executor(known: Visitor, one: Registration, name: str, now_ms: int) -> It
 
 #: Results of each kind, and how many of a kind may match for their actions to be listed.
 EACH, WITH_ACTIONS = 7, 2
-LONGEST = 200
+MAX_LENGTH = 200
 
 
 class FindPages:
@@ -122,7 +122,7 @@ class FindPages:
     @route("/find", Right.VIEW)
     def show(self) -> str:
         """Show the results; only the list itself for the box on every page."""
-        known, text = visitor(), " ".join(request.args.get("q", "").split())[:LONGEST]
+        known, text = visitor(), " ".join(request.args.get("q", "").split())[:MAX_LENGTH]
         now_ms = self._services.now_ms()
         choices = self._services.database.read(
             lambda session: [*_choices(session, known, text, now_ms)]

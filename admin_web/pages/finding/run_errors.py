@@ -8,7 +8,7 @@ from warren.admin_web import exports
 from warren.admin_web.forms.run_filter import PERIODS
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.views.run_finder import MOST, RunFinder
+from warren.admin_web.views.run_finder import MAX_RUNS, RunFinder
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.sql.listings import job_search, run_messages
@@ -78,4 +78,4 @@ class RunErrorPages:
         asked = self._finder.ask(request.args)
         nothing = RunCount(number=0, is_all=True)
         found = self._finder.count(asked) if asked.is_valid else nothing
-        return render_template("pages/runs_total.html", found=found, most=MOST)
+        return render_template("pages/runs_total.html", found=found, most=MAX_RUNS)

@@ -30,7 +30,7 @@ from warren.sql.models import App
 from warren.sql.registry import apps
 
 #: Jobs that one form acts on at most.
-MOST = 200
+MAX_JOBS = 200
 
 
 class TriggerForm(ConsoleForm):
@@ -182,7 +182,7 @@ class JobActions:
     def _chosen(self) -> dict[int, str]:
         """Return the selected jobs as APP/NAME; `only` is the button of one row."""
         sent = request.values.getlist("only") or request.values.getlist("id")
-        wanted = {one for text in sent[:MOST] if (one := read_id(text)) is not None}
+        wanted = {one for text in sent[:MAX_JOBS] if (one := read_id(text)) is not None}
         known = visitor()
         found = self._services.database.read(
             lambda session: job_search.names(session, wanted, known.app_ids)

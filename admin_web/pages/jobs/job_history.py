@@ -38,7 +38,7 @@ CHANGES = tuple(
     )
 )
 #: Entries that are read at most.
-MOST = 2_000
+MAX_ENTRIES = 2_000
 _ENABLED = "trigger_status"
 
 
@@ -72,7 +72,7 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
         NotFound: the job never existed, or the visitor may not see it.
 
     """
-    entries = audit_log.of_job(session, job_id, CHANGES, limit=MOST)
+    entries = audit_log.of_job(session, job_id, CHANGES, limit=MAX_ENTRIES)
     job = session.get(Job, job_id)
     if job is not None:
         _, spec, _ = commands.jobs.read(session, job_id)

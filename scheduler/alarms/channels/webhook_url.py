@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from warren.scheduler.problems import Code, Problem
 
-LONGEST = 512
+MAX_LENGTH = 512
 
 #: Metadata services besides 169.254.169.254: AWS by IPv6, Alibaba, Oracle, Azure.
 _METADATA = {
@@ -38,7 +38,7 @@ def check_webhook(url: str, field: str = "alarm/webhook") -> None:
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         good = None
-    if not good or len(url) > LONGEST or re.search(r"[^!-~]", url):
+    if not good or len(url) > MAX_LENGTH or re.search(r"[^!-~]", url):
         raise Problem(Code.WEBHOOK, field, got=url[:100])
     if parts.username or parts.password:
         raise Problem(Code.WEBHOOK_USER, field)

@@ -24,7 +24,7 @@ from warren.sql.errors import NotFound
 from warren.sql.registry import apps
 
 #: Guesses of one moment.
-AT_ONCE = 12
+GUESSES = 12
 ROUNDS = 4
 
 
@@ -64,12 +64,12 @@ def test_guesses_at_two_consoles_at_one_instant_are_all_counted(databases: list[
         origin = f"10.0.0.{number}"
         return lambda: consoles[number % 2].open("alice", "wrong wrong", origin=origin, agent="")
 
-    answers = at_once([guess(number) for number in range(AT_ONCE)])
+    answers = at_once([guess(number) for number in range(GUESSES)])
     restarted = SignIns(databases[1], clock.now_ms)
 
     assert sum(isinstance(answer, SignInRefused) for answer in answers) == ACCOUNT_LIMIT[0]
     assert (
-        sum(isinstance(answer, TooManyAttempts) for answer in answers) == AT_ONCE - ACCOUNT_LIMIT[0]
+        sum(isinstance(answer, TooManyAttempts) for answer in answers) == GUESSES - ACCOUNT_LIMIT[0]
     )
     assert isinstance(
         restarted.open("alice", PASSWORD, origin="10.9.9.9", agent=""), TooManyAttempts

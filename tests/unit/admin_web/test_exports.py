@@ -120,12 +120,12 @@ def test_long_lists_are_written_whole_and_end_at_the_bound(
 
 
 def test_a_file_ends_at_its_bound(app: Flask) -> None:
-    endless = ({"n": number} for number in range(exports.MOST + 5))
+    endless = ({"n": number} for number in range(exports.MAX_ROWS + 5))
 
     with app.test_request_context("/?format=json"):
         found = json.loads(exports.answer("much", ("n",), endless).get_data(as_text=True))
 
-    assert len(found) == exports.MOST
+    assert len(found) == exports.MAX_ROWS
 
 
 def test_the_first_rows_are_sent_before_many_are_read() -> None:
@@ -138,5 +138,5 @@ def test_the_first_rows_are_sent_before_many_are_read() -> None:
     rows = exports.pages(read)
     next(rows)
 
-    assert limits == [exports.FIRST]
-    assert len(list(rows)) == exports.FIRST - 1 + 2 * exports.AT_ONCE
+    assert limits == [exports.FIRST_CHUNK]
+    assert len(list(rows)) == exports.FIRST_CHUNK - 1 + 2 * exports.CHUNK

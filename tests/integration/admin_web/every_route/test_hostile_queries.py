@@ -26,7 +26,7 @@ GUESSED = {
     *("after", "before", "line", "from", "run", "old", "new", "range", "since", "until", "next"),
 }
 #: Lines of the longest page.
-MOST_LINES = 100
+MAX_LINES = 100
 #: A page of these small tables takes some milliseconds of a processor.
 WAIT_SECONDS = 2.0
 
@@ -104,7 +104,7 @@ def test_no_argument_of_any_page_breaks_it_or_brings_more_than_a_page(
                 known = answer.status_code in (200, 303, 401, 403, 404, 405, 422, 503)
                 assert known, (path, query, answer.status_code)
                 assert spent < WAIT_SECONDS, (path, query)
-                assert answer.text.count("<tr") <= MOST_LINES + 40, (path, query)
+                assert answer.text.count("<tr") <= MAX_LINES + 40, (path, query)
     assert dump(rows) == before
 
 

@@ -1,6 +1,6 @@
 """Where the boxes of a family stand."""
 
-from warren.admin_web.views.job_details import BOX_WIDTH, MOST, FamilyGraph, draw, generations
+from warren.admin_web.views.job_details import BOX_WIDTH, MAX_BOXES, FamilyGraph, draw, generations
 from warren.sql.listings.run_relations import Family
 
 
@@ -48,7 +48,7 @@ def test_boxes_stay_within_the_picture() -> None:
 def test_too_many_are_counted() -> None:
     found = picture(*[(number, 1) for number in range(2, 42)])
 
-    assert len(found.relatives) == MOST
+    assert len(found.relatives) == MAX_BOXES
     assert (found.relatives[-1].job_id, found.relatives[-1].name) == (0, "+ 29")
 
 
