@@ -271,7 +271,7 @@ class DayChart:
 
     @property
     def ring(self) -> list[Slice]:
-        """The shares of the outcomes, one after the other."""
+        """The shares of the outcomes, as consecutive slices."""
         totals = self.totals
         if totals is None:
             return []

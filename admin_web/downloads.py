@@ -50,7 +50,7 @@ class DownloadPlaces:
         app.after_request(self.give_back_at_end)
 
     def take(self) -> Response | None:
-        """Take the visitor's place if a file is asked for; return a refusal if it is taken."""
+        """Take the visitor's place if a file is asked for; return a refusal if it is occupied."""
         known = known_visitor()
         if known is None or not is_for_file(request.path, request.query_string.decode("latin-1")):
             return None

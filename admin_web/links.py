@@ -61,7 +61,7 @@ def link_to(endpoint: str, **values: Any) -> str:
 
 
 def same_list(**places: object) -> str:
-    """Return the path of this list with the same filter at another position; None = the beginning.
+    """Return the path of this list at another position, with the same filter; None = the beginning.
 
     Without `url_for`, which would treat query names like `_scheme` as its own options.
     """

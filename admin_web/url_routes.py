@@ -17,7 +17,7 @@ LARGEST = 2**63 - 1
 
 
 class IdConverter(IntegerConverter):
-    """`<id:run_id>` in a rule: a number that can be a key; anything else is 404."""
+    """`<id:run_id>` in a rule: a number in the range of keys; anything else is 404."""
 
     regex = "[0-9]{1,19}"
 
@@ -26,7 +26,7 @@ class IdConverter(IntegerConverter):
 
 
 def read_id(text: str) -> int | None:
-    """Return the id that a text is; None if it cannot be one."""
+    """Parse an id; None if the text cannot be one."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST))
     return int(text) if is_number and 0 < int(text) <= LARGEST else None
 

@@ -39,7 +39,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o640) ->
 
 
 def misplaced(path: str) -> str:
-    """Return what is wrong with what is at a path; empty if it is a regular file or nothing."""
+    """Return why a path cannot hold a regular file; empty if it does, or if nothing is there."""
     try:
         mode = os.stat(path, follow_symlinks=False).st_mode  # noqa: PTH116 - text, for speed
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from warren.scheduler.actor import Right
 
 
 def is_present() -> bool:
-    """Return whether this request carries such a cookie; Flask itself just ignores it."""
+    """Return whether a request has a session cookie that no console signed; Flask ignores it."""
     interface = current_app.session_interface
     assert isinstance(interface, SecureCookieSessionInterface)
     serializer = interface.get_signing_serializer(current_app)
@@ -93,7 +93,7 @@ def origin() -> str:
 
 
 def parts_of(url: str) -> SplitResult:
-    """Return the parts of a URL that a client sent; of none where it is not a URL."""
+    """Split a URL that a client sent; all parts are empty if it is not a URL."""
     try:
         return urlsplit(url)
     except ValueError:

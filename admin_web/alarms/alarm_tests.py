@@ -24,7 +24,7 @@ from warren.sql.models import App, Job
 
 
 class JobTarget(NamedTuple):
-    """A target of a job's alarms, or of the calls at the ends of its runs."""
+    """A target of a job's alarms, or of its webhook calls when runs end."""
 
     channel: str
     target: str
@@ -92,7 +92,7 @@ class AlarmTests:
     def send_typed(
         self, form: ConsoleForm, targets: AlarmTargets, webhook: RunWebhook, send: TypedTest
     ) -> Iterable[Problem]:
-        """Test what was typed into the field whose button was pressed; return why it cannot be."""
+        """Test the target typed beside the button that was pressed; return why not, if refused."""
         field = request.form.get(BUTTON, "")
         if field not in TESTED:
             abort(400)
@@ -110,7 +110,7 @@ class AlarmTests:
 def _typed(
     field: str, targets: AlarmTargets, webhook: RunWebhook
 ) -> tuple[AlarmTargets, RunWebhook]:
-    """Return what of a form's targets the button beside a field tests."""
+    """Return the targets in a form that the button beside a field tests."""
     if field == "emails":
         return AlarmTargets(emails=targets.emails), NO_WEBHOOK
     if field == "webhook":

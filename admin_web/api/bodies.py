@@ -31,7 +31,7 @@ class FieldErrors(list[dict[str, str]]):
 
 
 def parsed(data: bytes) -> Any:
-    """Return the value of a JSON text; that of an empty one is an empty object.
+    """Parse a JSON text; an empty one stands for an empty object.
 
     Raises:
         Refusal: 400, it is not JSON.

@@ -114,7 +114,7 @@ def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
 
 
 def _tell_formats(schema: Any) -> None:
-    """Give each number within a schema its format, and each choice of texts its type."""
+    """Add its format to each number within a schema, and its type to each choice of texts."""
     parts = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict):
         if known := _FORMATS.get(str(schema.get("type"))):
@@ -127,7 +127,7 @@ def _tell_formats(schema: Any) -> None:
 
 
 def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
-    """Return the names of these types, as far as they are named, and of all objects in them."""
+    """Return the names of these types, where they have one, and of all objects in them."""
     found: set[str] = set()
     wanted = [name for kind in kinds if (name := getattr(kind, "__name__", "")) in schemas]
     while wanted:

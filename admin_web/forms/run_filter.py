@@ -201,7 +201,7 @@ def read_query(text: str) -> MultiDict[str, str]:
 
 
 def place_of(text: str | None) -> Place | None:
-    """Return the position where a list continues; None if the text is not one."""
+    """Parse the position where a list continues; None if the text is not one."""
     if text is None or not _PLACE.fullmatch(text):
         return None
     place = tuple(int(part) for part in text.split("-"))

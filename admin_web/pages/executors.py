@@ -206,7 +206,7 @@ def _order(form: ExecutorFilterForm) -> str:
 
 
 def _behind(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
-    """Return the executors after the one with this key; all of them if it is gone."""
+    """Return the executors that follow this key; all of them if its executor is gone."""
     places = (place for place, one in enumerate(executors) if one.key == key)
     return executors[next(places, -1) + 1 :]
 

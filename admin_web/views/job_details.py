@@ -41,7 +41,7 @@ MAX_NAME, MAX_BOXES = 23, 12
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One job; `job_id` 0 stands for all that do not fit."""
+    """A job; `job_id` 0 stands for all that do not fit."""
 
     job_id: int
     name: str
@@ -121,7 +121,7 @@ def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def _few(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
-    """Return the jobs of a column; of too many, the first ones, and always the job itself."""
+    """Return the jobs of a column; if there are too many, the first ones and the job itself."""
     first = sorted(job_ids, key=lambda one: one != job_id)
     if len(job_ids) <= MAX_BOXES:
         return [(one, names[one]) for one in job_ids]
@@ -236,12 +236,12 @@ class JobDetails:
 
     @property
     def succeeded(self) -> int:
-        """How many of these succeeded."""
+        """How many of the ended runs succeeded."""
         return sum(run.status == RunStatus.SUCCEEDED for run in self.ended)
 
     @property
     def measured(self) -> list[RunLine]:
-        """Those with a duration."""
+        """The ended runs that have a duration."""
         return [run for run in self.ended if run.lasted_ms is not None]
 
     @property

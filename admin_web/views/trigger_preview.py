@@ -39,7 +39,7 @@ FIRES = 10
 class Preview:
     """A schedule in words and its first times, or what is wrong with it.
 
-    `hint` says what in it is easily misread.
+    `hint` says which part is easily misread.
     """
 
     words: str = ""

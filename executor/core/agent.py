@@ -48,15 +48,15 @@ class ShutdownTarget(Protocol):
 
     @property
     def has_untaken(self) -> bool:
-        """Whether triggers may have been delivered that nobody has looked at."""
+        """Whether triggers may have arrived that nobody has looked at."""
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether reports wait for the broker's confirm."""
+        """Whether reports are still unconfirmed by the broker."""
 
     @property
     def has_processes(self) -> bool:
-        """Whether processes are left that were told to exit."""
+        """Whether processes that were told to exit are still there."""
 
     def begin_draining(self) -> None:
         """Take no more runs, and return those that wait."""
@@ -65,7 +65,7 @@ class ShutdownTarget(Protocol):
         """End every running run."""
 
     def finish_taking(self) -> None:
-        """Have no more triggers delivered, and return those that have been."""
+        """Stop deliveries, and return the triggers that have arrived."""
 
     def stop_taking(self) -> None:
         """Leave the run queue and end the job processes."""
@@ -146,7 +146,7 @@ class Shutdown:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLink:
-    """How an executor reaches its schedulers, and the keys of its app that prove who speaks."""
+    """How an executor reaches its schedulers, and the keys of its app, which authenticate it."""
 
     transport: Transport
     keys: AppKeys = field(repr=False)
@@ -201,7 +201,7 @@ class Executor:
 
     @property
     def was_clean(self) -> bool:
-        """Whether it ended with nothing left to run or to report, and said goodbye."""
+        """Whether it said goodbye, with nothing left to run or to report."""
         return self._core is not None and self._core.was_clean
 
     @property

@@ -82,7 +82,7 @@ class ForkServer:
         )
 
     def serve(self) -> None:
-        """Serve requests until the executor is gone; then end everything."""
+        """Serve requests until the executor is gone; then kill everything."""
         try:
             while self._serve_once():
                 pass
@@ -113,7 +113,7 @@ class ForkServer:
     # -- requests -----------------------------------------------------------------------------
 
     def _take_requests(self) -> bool:
-        """Serve what has been asked for; return False when the executor is gone."""
+        """Serve pending requests; return False when the executor is gone."""
         for _ in range(_REQUEST_LIMIT):
             try:
                 data, ancillary, _, _ = self._control.recvmsg(

@@ -33,7 +33,7 @@ class Spare(NamedTuple):
     link: socket.socket
 
     def has_taken_order(self) -> bool:
-        """Whether one that has ended had taken the order that it was sent; closes the link."""
+        """Whether it had taken the order that it was sent before it ended; closes the link."""
         try:
             return self.link.recv(len(_TAKEN), socket.MSG_DONTWAIT) == _TAKEN
         except OSError:
@@ -68,23 +68,23 @@ class Spares:
 
     @property
     def pids(self) -> set[int]:
-        """Their process ids."""
+        """The process ids of the spares."""
         return {spare.process.pid for spare in self._all.values() if spare.process.pid}
 
     def keep(self, count: int) -> None:
-        """Keep so many from now on; those that are too many end."""
+        """Keep this many from now on; end the surplus."""
         self._wanted = count
         for spare in list(self._all.values())[count:]:
             spare.link.shutdown(socket.SHUT_RDWR)
 
     def due_in(self) -> float | None:
-        """Return in how many seconds to call `fork_some`; None if none is missing."""
+        """Return in how many seconds `fork_some` is due; None if none is missing."""
         if len(self._all) >= self._wanted:
             return None
         return max(0.0, self._due_at - self._clock())
 
     def put_off(self) -> None:
-        """Note that something was asked for: spares can wait."""
+        """Note that a request came: spares can wait."""
         self._due_at = max(self._due_at, self._clock() + QUIET_SECONDS)
 
     def fork_some(self) -> None:
@@ -98,7 +98,7 @@ class Spares:
             self._back_off()
 
     def give(self, order: bytes, files: list[int]) -> Spare | None:
-        """Hand an order with its files to a spare; return that, or None if there is none.
+        """Hand an order with its files to a spare; return the spare, or None if there is none.
 
         It is a spare no more, and still watched.
         """
@@ -164,7 +164,7 @@ def await_order(link: socket.socket) -> tuple[frames.Fork, list[int]] | None:
 
 
 def descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that came with a packet, as far as there was room for them."""
+    """Return the descriptors that came with a packet, as many as there was room for."""
     numbers = array.array("i")
     for _level, _kind, data in ancillary:
         numbers.frombytes(data[: len(data) - len(data) % numbers.itemsize])

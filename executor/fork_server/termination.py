@@ -34,7 +34,7 @@ _environment = threading.Lock()
 
 @contextlib.contextmanager
 def marked(folder: Path | None) -> Iterator[None]:
-    """Mark the program that is started meanwhile, and all that it will start."""
+    """Mark the program that is started meanwhile, and everything that it starts."""
     with _environment:
         if folder is not None:
             os.environ[MARK] = str(folder)
@@ -45,9 +45,9 @@ def marked(folder: Path | None) -> Iterator[None]:
 
 
 def end_marked(folder: Path) -> list[str]:
-    """Kill what carries an executor's mark; return the names of those found.
+    """Kill the processes that carry an executor's mark; return their names.
 
-    Call it before that executor starts anything. What clears its own environment is not found.
+    Call it before that executor starts anything. A process that clears its environment is missed.
     """
     entry = f"{MARK}={folder}".encode()
     names: dict[int, str] = {}
@@ -70,7 +70,7 @@ def _carriers(entry: bytes) -> dict[int, str]:
 
 
 def is_helper(pid: int) -> bool:
-    """Whether it is one that `multiprocessing` started for a job, or ends by itself just now."""
+    """Whether a process is a helper of `multiprocessing`, or is already ending by itself."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -151,7 +151,7 @@ class Termination:
         self._ignore_nudges = linux.default_action(signal.SIGCONT)
 
     def listen(self) -> None:
-        """Take the signals from now on; again does nothing."""
+        """Receive the signals from now on; idempotent."""
         if self._is_listening:
             return
         self._is_listening = True

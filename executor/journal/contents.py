@@ -33,7 +33,7 @@ class OpenRun:
         return is_remote and not self.line and self.boot_id == boot_id
 
     def verdict(self, now_ms: int, *, is_complete: bool, noted: frozenset[int] | None) -> Final:
-        """Return the report of a run that its process left open.
+        """Return the report of a run that its executor's process left open.
 
         `is_complete`: the host has not been down since, so no written line was lost. `noted` are
         the runs that job processes of its boot began last; None if that is not known.
@@ -55,13 +55,13 @@ class OpenRun:
         )
 
     def _may_have_begun(self, noted: frozenset[int] | None) -> bool:
-        """Whether the process it was handed to has begun it, or a later one."""
+        """Whether its process has begun it, or a later run of the batch."""
         if self.run_id not in self.handed:
             return False
         return noted is None or not noted.isdisjoint(self.handed[self.handed.index(self.run_id) :])
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the journal that restore it; the last BOOT above is its own."""
+        """Yield the journal lines that restore the run; the last BOOT above is its own."""
         if self.line:
             yield self.line
             return
@@ -124,7 +124,7 @@ class Contents:
                 self.horizon_ms = max(self.horizon_ms, record.since_ms)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines that restore it."""
+        """Yield the journal lines that restore these contents."""
         for boot_id, at_ms in self.boots.items():
             if boot_id != self.boot_id:
                 yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms))
@@ -158,7 +158,7 @@ class Contents:
         return self.open_runs.setdefault(run_id, OpenRun(run_id, boot_id))
 
     def mark_reserved(self, run_ids: tuple[int, ...]) -> None:
-        """Note that these runs come next."""
+        """Note that these runs are reserved to start next."""
         for run_id in run_ids:
             self.open_run(run_id, self.boot_id).is_reserved = True
 

@@ -36,12 +36,12 @@ class FinishedIds:
         self.add_block(block, 1 << bit, at_ms)
 
     def add_block(self, block: int, bits: int, at_ms: int) -> None:
-        """Add every id of a block whose bit is set."""
+        """Add the ids of a block whose bits are set."""
         self._bits[block] = self._bits.get(block, 0) | bits
         self._touched_at_ms[block] = max(at_ms, self._touched_at_ms.get(block, 0))
 
     def touched_at_ms(self, number: int) -> int:
-        """Return when an id of the block of this one was last added; 0 if none was."""
+        """Return when an id was last added to this id's block; 0 if none was."""
         return self._touched_at_ms.get(number // BLOCK_SIZE, 0)
 
     def blocks(self) -> Iterator[tuple[int, int, int]]:
@@ -99,7 +99,7 @@ class FinishedRuns:
         return run_id in self._ids and now_ms - self._ids.touched_at_ms(run_id) >= SETTLED_MS
 
     def add(self, run_id: int, at_ms: int, line: bytes) -> None:
-        """Add a run, with its FINISHED line if that is known; else b""."""
+        """Add a run, with its FINISHED line, or b"" if that is unknown."""
         self._ids.add(run_id, at_ms)
         if line:
             self._results[run_id] = (at_ms, line)
@@ -124,7 +124,7 @@ class FinishedRuns:
         return self._ids.forget_before(horizon_ms)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the journal that restore this."""
+        """Yield the journal lines that restore the finished runs."""
         for block, bits, at_ms in self._ids.blocks():
             remembered = records.FinishedIdBlock(block=block, bits=f"{bits:x}", at_ms=at_ms)
             yield records.to_line(remembered)
@@ -138,6 +138,6 @@ class FinishedRuns:
         self._results_bytes -= len(line) + LINE_COST
 
     def _is_oldest_before(self, horizon_ms: int) -> bool:
-        """Whether the first report is that old; a clock that was set back keeps some longer."""
+        """Whether the first report is that old; if the clock was set back, some are kept longer."""
         first = next(iter(self._results), None)
         return first is not None and self._results[first][0] < horizon_ms

@@ -90,7 +90,7 @@ class Reporting:
         self.end(trigger, outcome, why)
 
     def send_back(self, trigger: Trigger, why: Words, *, is_full: bool = False) -> None:
-        """Report that a run was not taken and may go elsewhere; `is_full`: for lack of room."""
+        """Report that a run was not taken and may go elsewhere; `is_full`: there was no room."""
         self._log.info("run_returned", run_id=trigger.run_id, job_id=trigger.job_id, why=str(why))
         self.report(reports.not_started(trigger, why, is_full=is_full))
 
@@ -130,9 +130,9 @@ STARTED_SECONDS = 0.5
 
 
 class StartReports:
-    """The starts of this boot's runs that are still to be reported.
+    """The starts of this boot's runs that have not been reported yet.
 
-    A run that its process is only believed to have begun is not reported: what is reported as
+    A run that its process is only assumed to have begun is not reported: what is reported as
     started cannot be sent to another executor any more.
 
     Args:
@@ -159,7 +159,7 @@ class StartReports:
         self._due.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
 
     def report_due(self) -> None:
-        """Report the starts that are due; what is not known to have begun waits as long again."""
+        """Report the starts that are due; a run not known to have begun waits as long again."""
         now = self._clock.monotonic()
         while self._due and self._due[0][0] <= now:
             _, run_id = self._due.popleft()

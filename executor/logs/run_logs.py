@@ -29,7 +29,7 @@ _PIECE_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Numbers of lines; `to_line` is the last one that was looked at."""
+    """Numbers of lines; `to_line` is the last line searched."""
 
     lines: tuple[int, ...]
     to_line: int
@@ -44,10 +44,10 @@ def find(
     most_bytes: int = SEARCH_BYTES,
     most_found: int = FOUND_LIMIT,
 ) -> FoundLines:
-    """Return which lines hold the words, small letters or capitals, from the file's place on.
+    """Return which lines contain the words, in any case, from the file's position on.
 
-    `from_line` is the number of the line there. A line is looked at as a whole, so that the next
-    search goes on with the next one.
+    `from_line` is the number of the line there. Lines are searched whole, so the next search
+    continues with the next line.
     """
     wanted = words.encode().lower()
     found: list[int] = []
@@ -229,7 +229,7 @@ class RunLogs:
             return ""
 
     def fault(self, path: str) -> str:
-        """Return why there cannot be a log at a path; empty if there is one or nothing."""
+        """Return why a path cannot hold a log; empty if it does, or if nothing is there."""
         return misplaced(path)
 
     def size(self, path: str) -> int:
@@ -296,7 +296,7 @@ class RunLogs:
             return _nothing(from_line, missing=not (self.folder / day).is_dir())
 
     def search(self, run_id: int, day: str, words: str, from_line: int) -> FoundLines:
-        """Return which lines of a run's log hold some words, as far as one answer looks."""
+        """Return which lines of a run's log contain some words, as far as one answer searches."""
         nothing = FoundLines(lines=(), to_line=max(1, from_line) - 1, is_end=True)
         if not _DAY.fullmatch(day) or not words:
             return nothing

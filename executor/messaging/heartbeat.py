@@ -61,7 +61,7 @@ def _memory_percent() -> float:
 
 
 def _bounded(percent: float) -> float:
-    """Return a percentage as schedulers accept it, whatever a container's figures say."""
+    """Clamp a percentage to what schedulers accept; a container's figures may be out of range."""
     return min(100.0, max(0.0, percent))
 
 

@@ -40,7 +40,7 @@ class IdleLimit:
             self.look(())
 
     def look(self, idle: Collection[int]) -> None:
-        """Find out how many fit, given the ids of those that are idle now."""
+        """Update how many fit, given the ids of the processes that are idle now."""
         if self._fixed is not None:
             return
         self._bytes_each = self._host.private_bytes(idle) or self._bytes_each

@@ -89,7 +89,7 @@ class SlotPool(Protocol):
 
     @property
     def away(self) -> Reason | None:
-        """Why runs are neither taken nor started for now; None if they are."""
+        """Why runs are neither taken nor started at present; None if they are."""
         return None
 
     @property
@@ -100,7 +100,7 @@ class SlotPool(Protocol):
         """Get ready; return the handlers' names. Raises if the handlers cannot be loaded."""
 
     def lacks_handler(self, trigger: Trigger) -> bool:  # noqa: ARG002 - by default nobody knows
-        """Whether it is known that a run's handler is not here."""
+        """Whether a run's handler is known to be missing here."""
         return False
 
     def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
@@ -115,7 +115,7 @@ class SlotPool(Protocol):
         return True
 
     def recall(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
-        """Take back the runs handed ahead along with this one that have not begun.
+        """Take back the runs handed ahead with this one that have not begun.
 
         Meanwhile it calls what the events say. Returns False if this one cannot be taken back, nor
         has it been reached.
@@ -136,11 +136,11 @@ class SlotPool(Protocol):
         raise RuntimeError(f"expected run {trigger.run_id} to be remote")
 
     def refresh_log(self, run_id: int, then: Callable[[], None]) -> None:  # noqa: ARG002 - remote
-        """Call `then` when the log of a run is as new as it can be here; never waits."""
+        """Call `then` once the log of a run is as recent as it can be here; never waits."""
         then()
 
     def has_late_log(self, run_id: int) -> bool:  # noqa: ARG002 - remote
-        """Whether the log of a run that has ended is not complete here yet."""
+        """Whether the log of an ended run is still incomplete here."""
         return False
 
     def stop(self, run_id: int, why: Words) -> bool:

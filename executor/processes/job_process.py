@@ -55,7 +55,7 @@ class ProcessChannel:
         loop.add_reader(self._socket, self._on_readable)
 
     def send(self, data: bytes) -> None:
-        """Send lines, the rest of them once there is room."""
+        """Send lines; what does not fit is sent once there is room."""
         if self._unsent:
             self._unsent += data
             return
@@ -77,7 +77,7 @@ class ProcessChannel:
                 return
 
     def close(self) -> None:
-        """Take what is left in the channel of a process that is gone, and close it."""
+        """Read what a process that is gone has left in the channel, and close it."""
         while self._on_readable():
             pass
         self._loop.remove_reader(self._socket)
@@ -115,7 +115,7 @@ class ProcessChannel:
         return True
 
     def _take_answer(self) -> bool:
-        """Take the first answer that has come whole; return False if there is none."""
+        """Take the first complete answer; return False if there is none."""
         data = self._unread
         try:
             answer, self._unread = frames.take_answer(data, in_batch=self.in_batch)
@@ -137,7 +137,7 @@ NUDGE_FACTOR = 3
 
 
 class Owner(NamedTuple):
-    """Whom a process serves: a handler, for one job or, without, for all its jobs."""
+    """Whom a process serves: a handler, for one job or, without a job, for all of them."""
 
     handler: str
     job_id: int | None = None
@@ -182,12 +182,12 @@ class SlotRun:
         return self.use == ProcessUse.FRESH
 
     def cancel_timer(self) -> None:
-        """Let the run take as long as it likes."""
+        """Cancel the run's timeout."""
         if self.timer is not None:
             self.timer.cancel()
 
     def detach(self) -> None:
-        """Take the run from its process, for another one to get it."""
+        """Take the run from its process, so that another one can have it."""
         self.process = self.exit = None
         self.cancel_timer()
 
@@ -300,7 +300,7 @@ class JobProcess:
         self.expect_exit(grace_seconds)
 
     def _nudge(self, again_seconds: float) -> None:
-        """Let the process notice SIGTERM: if it is stopped, or just began a system call."""
+        """Make the process notice SIGTERM, even if it is stopped or enters a system call."""
         self._supervisor.signal(self.number, signal.SIGCONT)
         self._cancel_nudge()
         self._nudge_timer = self._loop.call_later(

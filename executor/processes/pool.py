@@ -39,7 +39,7 @@ class IdleProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """Their process ids."""
+        """The process ids of the idle processes."""
         return [process.pid for process in self._all.values()]
 
     def add(self, process: JobProcess) -> None:
@@ -135,7 +135,7 @@ class Pool:
         return self._processes.get(number)
 
     def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> SlotEvent:
-        """Give a run to an idle process of its job, or to a new one, now or soon; return which.
+        """Give a run to an idle process of its job, or to a new one, now or later; return which.
 
         An idle process may be handed some of the `followers` ahead, the first ones first.
         """
@@ -151,7 +151,7 @@ class Pool:
         return SlotEvent.CROWDED
 
     def make_room(self, run: SlotRun) -> bool:
-        """Let a run wait for an idle process to exit; return False if none is idle.
+        """Queue a run until an idle process has exited; return False if none is idle.
 
         For when the host cannot take another process.
         """
@@ -218,7 +218,7 @@ class Pool:
             pass
 
     def fit_idle(self) -> None:
-        """Find out how many idle processes fit; end the others, the longest idle first."""
+        """Update how many idle processes fit; end the surplus, the longest idle first."""
         if self._idle:
             self._idle_limit.look(self._idle.pids)
             while len(self._idle) > self._idle_limit.most and self._end_longest_idle():
@@ -233,7 +233,7 @@ class Pool:
         return self._idle.take(run.owner)
 
     def _fork(self, run: SlotRun) -> SlotEvent:
-        """Request a process for a run, unless not even that is possible."""
+        """Request a process for a run, if a request is possible at all."""
         self._last_number += 1
         note = None if run.needs_own_process else self._look_ahead.assign_note()
         try:
@@ -258,7 +258,7 @@ class Pool:
         return SlotEvent.GIVEN_NEW
 
     def _give(self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun]) -> None:
-        """Give a run to an idle process; its last run comes alone."""
+        """Give a run to an idle process; the process's last run has no followers."""
         room = self._options.runs_per_process - process.runs_begun - 1
         ahead = followers[: max(0, room - 1)] if process.note is not None else ()
         batch = None

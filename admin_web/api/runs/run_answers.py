@@ -49,7 +49,7 @@ class Wait:
 
 
 def applied(seconds: float) -> dict[str, str]:
-    """Return the header of an answer to a request that was held, for at most so long."""
+    """Return the header that tells a client how long its request could be held."""
     return {"Preference-Applied": f"wait={int(seconds)}"}
 
 

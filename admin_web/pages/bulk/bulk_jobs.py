@@ -98,7 +98,7 @@ class BulkJobPages:
 
     @route("/jobs/bulk/undo", Right.OPERATE, methods=("POST",))
     def undo(self) -> Response:
-        """Start the jobs again that a bulk stop has stopped; works once."""
+        """Restart the jobs that a bulk stop has stopped; works once."""
         known, key = visitor(), bulk.sent_key()
         stop = self._work.find(key, known.user_id)
         if stop is None or stop.action is not BulkAction.STOP or stop.state is not WorkState.DONE:
@@ -117,7 +117,7 @@ class BulkJobPages:
 
 
 def job_parts(commands: Commands, work: Work) -> Iterator[Part]:
-    """Do to jobs what a bulk action is about, and return the outcomes part by part."""
+    """Carry out a bulk action, and return the outcomes part by part."""
     jobs, ids = commands.bulk_jobs, work.ids
     ways: dict[BulkAction, Callable[[], Iterator[Part]]] = {
         BulkAction.START: lambda: jobs.start(ids),

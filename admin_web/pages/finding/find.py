@@ -121,7 +121,7 @@ class FindPages:
 
     @route("/find", Right.VIEW)
     def show(self) -> str:
-        """Show the results; only the list itself for the box on every page."""
+        """Show the results; for the box on every page, only the list."""
         known, text = visitor(), " ".join(request.args.get("q", "").split())[:MAX_LENGTH]
         now_ms = self._services.now_ms()
         choices = self._services.database.read(

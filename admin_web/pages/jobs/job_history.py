@@ -96,7 +96,7 @@ def restored(session: Session, history: JobHistory, version: Version, known: Vis
 
 
 def _is_visible(session: Session, visitor: Visitor, gone: AuditEntry) -> bool:
-    """Whether a deleted job was one of the visitor's apps; another app may have its name now."""
+    """Whether a deleted job was in one of the visitor's apps; its app's name may be taken again."""
     app, _, _ = gone.name.partition("/")
     if app not in apps.ids_by_name(session, visitor.app_ids):
         return False
