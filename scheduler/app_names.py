@@ -58,7 +58,7 @@ def bare_line(text: str, longest: int) -> str:
 
 
 class AppNames:
-    """The names of all apps, read again when an unknown one is asked for; apps keep their names."""
+    """The names of all apps, which never change; read again when an unknown one is asked for."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

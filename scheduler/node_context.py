@@ -164,6 +164,6 @@ class NodeContext:
         return written
 
     def wake_for_old_runs(self) -> None:
-        """Have the dispatcher look for runs that are long due, at once."""
+        """Have the dispatcher look for long-overdue runs at once."""
         self.has_old_runs.set()
         self.wake_dispatcher.set()

@@ -24,7 +24,7 @@ def explanation(words: Words) -> Explanation:
 
 
 def fault_of(error: Exception, most: int = 500) -> str:
-    """Return what an error says, on one line of at most `most` characters."""
+    """Return an error's message on one line of at most `most` characters."""
     return " ".join(str(error).split())[:most]
 
 

@@ -39,7 +39,7 @@ class RunWebhook:
         return bool(self.url)
 
     def hears(self, *, success: bool) -> bool:
-        """Return whether it is called for a success, or for a failure."""
+        """Return whether it is called for this outcome, a success or a failure."""
         return bool(self.url) and self.when in ("", ALWAYS, SUCCESS if success else FAILURE)
 
 
@@ -102,7 +102,7 @@ class Overdue(_News, frozen=True, kw_only=True):
 
 
 class Missed(_News, frozen=True, kw_only=True):
-    """Due times of a job are skipped, as nobody could send them in time: from `first_at` on.
+    """Due times of a job from `first_at` on are skipped, because nobody could send them in time.
 
     Instants are epoch milliseconds; `why` says what happened, `timezone` is the job's. More of the
     same outage may be recorded later.
@@ -117,7 +117,7 @@ class Missed(_News, frozen=True, kw_only=True):
 
 
 class IncidentNews(_News, frozen=True, kw_only=True, tag="incident"):
-    """A job does not do what is expected of it, or does so again.
+    """A job does not do what is expected of it, or has recovered.
 
     `state` is opened, reminder or closed. `due_at` is the due time or the instant that broke the
     rule; instants are epoch milliseconds, 0 = not yet. `note` says why it closed.
@@ -167,7 +167,7 @@ class Summary(_News, frozen=True, kw_only=True):
 
 
 class Trial(_News, frozen=True, kw_only=True, tag="test"):
-    """Somebody tests a target; `app` and `job` "" = one that belongs to none."""
+    """A test of a target by a person; `app` and `job` are "" if the target belongs to none."""
 
     job: str
     who: str

@@ -37,7 +37,7 @@ from warren.sql.runs.ticks import Tick, tick_of
 
 @dataclass(frozen=True, slots=True)
 class LateStartRule:
-    """The times in which nothing could be sent, for a job that skips what they make too late.
+    """Spans in which nothing could be sent, for a job that skips runs which these make too late.
 
     `changes` are the job's, in order: the limit counts that was in force when it was decided.
     """
@@ -49,7 +49,7 @@ class LateStartRule:
     def of(
         policy: str, downtimes: Sequence[Downtime], changes: Sequence[History]
     ) -> "LateStartRule":
-        """Return the rule of a policy; one that makes up for missed runs forbids nothing."""
+        """Return the rule for a policy; a policy that makes up for missed runs forbids nothing."""
         return LateStartRule(downtimes if policy == MisfirePolicy.DO_NOTHING else (), changes)
 
     def forbids(self, row: TickRow | DelayedTick) -> bool:
@@ -179,7 +179,7 @@ def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, i
 def _judge(
     tick: Tick, runs: list[TickRun], found: _FirstRuns, since_ms: int, *, is_repeated: bool
 ) -> None:
-    """Note whether the children of a tick must have run, judged without its re-runs."""
+    """Note whether the children of a tick must have run, ignoring its re-runs."""
     first, end = runs[0], tick_end(tick, runs)
     if (first.shard_index, first.attempt) != (0, 0):
         return
@@ -192,7 +192,7 @@ def _judge(
 
 
 def _heads_of_mended(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:
-    """Return first runs of which one must have started children; none if re-runs started none."""
+    """Return first runs, one of which must have started children; none if re-runs started none."""
     runs.sort(key=lambda run: (run.shard_index, run.origin_id, run.attempt))
     newest = {run.shard_index: run for run in runs}.values()
     end = tick_end(tick_of(runs[-1]), runs)
@@ -221,7 +221,7 @@ class DelaySpan:
 
 
 def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
-    """Count a span's ticks, and find those that break the rules above."""
+    """Count a span's ticks, and find those that break the rules for fixed delays."""
     # Before the rows: a tick that is skipped meanwhile must not count as fired too.
     skips = [
         skip.from_at

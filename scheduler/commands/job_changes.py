@@ -57,7 +57,7 @@ class ChildChanges:
         return links[0].words if links else None
 
     def changes(self, known: KnownJobs, families: Sequence[Family]) -> list[Link]:
-        """Return the links that are to change, and have `known` know them; only reads.
+        """Return the links that are to change, and add them to `known`; only reads.
 
         Raises:
             Problem: a child is unknown, there are too many, or a job is its own descendant.
@@ -265,7 +265,7 @@ class JobChanges:
             return self._schedules.check_start(session, edit.spec, after_ms)[0]
 
     def _old_until(self, session: Session, edit: Edit, now_ms: int) -> int:
-        """Return until when the ticks of an edited job are those of its old schedule."""
+        """Return the instant up to which an edited job follows its old schedule."""
         return self._check_start(session, edit, now_ms) if edit.restarts else now_ms
 
     def _carry_out(
@@ -311,7 +311,7 @@ def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
 
 @contextmanager
 def _naming(spec: JobSpec) -> Iterator[None]:
-    """Add the job's app and name to a problem of the block."""
+    """Add the job's app and name to a problem raised in the block."""
     try:
         yield
     except Problem as problem:
@@ -319,7 +319,7 @@ def _naming(spec: JobSpec) -> Iterator[None]:
 
 
 def _is_watched_anew(edit: Edit) -> bool:
-    """Whether something else is expected of an edited job, or of other due times."""
+    """Whether an edit changes what is expected of a job, or its due times."""
     changes = edit.reschedules or any(one.name in ("expect", "timezone") for one in edit.fields)
     return changes and bool(edit.job.expect or any(one.name == "expect" for one in edit.fields))
 

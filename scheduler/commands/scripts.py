@@ -30,7 +30,7 @@ def has_script(job: Job, spec: JobSpec) -> bool:
 
 
 def script_change(job: Job, spec: JobSpec) -> tuple[str, ...]:
-    """Return a line about what the spec changes about a job's script; none if nothing."""
+    """Return a line on how the spec changes a job's script; none if it does not."""
     if has_script(job, spec):
         return ()
     if not spec.script_language:

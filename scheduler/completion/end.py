@@ -88,7 +88,7 @@ def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
 
 
 def _is_head(first: Attempt) -> bool:
-    """Whether the first run of a tick that is left was the first one from the start."""
+    """Whether the first remaining run of a tick was its first run from the start."""
     return first.attempt == 0 and (first.shard_index == 0 or first.id == first.origin_id)
 
 
@@ -143,7 +143,7 @@ def never_started(
 
 
 def lost(run_id: int, why: Words, now_ms: int, *, only_from: RunStatus | None = None) -> End:
-    """Return the end of a run that may have started, and of which nothing is known."""
+    """Return the end of a run that may have started, but whose fate is unknown."""
     return End(
         run_id=run_id,
         status=RunStatus.LOST,
@@ -181,7 +181,7 @@ def plausible_instant(instant_ms: int, *, routed_at: int | None, now_ms: int) ->
 
 
 def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> End:
-    """Return an end with its instants as they are recorded: plausible, and not after now."""
+    """Return an end with the instants to record: plausible, and not after now."""
     if end.sent_to is not None:
         began = end.started_at
         end = replace(
@@ -196,7 +196,7 @@ def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> 
 
 
 def ms_ahead(end: End, now_ms: int) -> int:
-    """Return how far an end lies after now; it is recorded so much earlier, and so is its start.
+    """Return by how much an end is ahead of now; end and start are recorded that much earlier.
 
     An executor's clock may be ahead, and the database's may have been set back. What follows an
     end, like a fixed delay's next tick, goes by what is recorded, and so does the audit.

@@ -188,7 +188,7 @@ class FollowUps:
 
 
 def _leads_on(last: LastAttempt, followed: Mapping[int, Followed]) -> bool:
-    """Whether the end of this run's tick may have follow-ups."""
+    """Whether this run's tick may have follow-ups when it ends."""
     job = followed[last.run.job_id]
     if job.webhook_url or (last.run.origin_id == 0 and _waits(job)):
         return True
@@ -200,7 +200,7 @@ def _waits(job: Followed) -> bool:
 
 
 def _tick_ends(session: Session, last_attempts: Sequence[LastAttempt]) -> list[TickEnd]:
-    """Return those of the runs' ticks that have ended."""
+    """Return the ticks of these runs that have ended."""
     alone = [last for last in last_attempts if _is_alone(last.run)]
     others = {tick_of(last.run) for last in last_attempts if not _is_alone(last.run)}
     sharded = {tick_of(last.run) for last in last_attempts if last.run.shard_total > 1}
@@ -239,7 +239,7 @@ def _child_run(
 def _with_last_tick_over(
     session: Session, jobs: Sequence[ParkedJob], over: Mapping[int, TickEnd]
 ) -> list[ParkedJob]:
-    """Return those of the jobs whose tick that is over is the last open one of their schedule.
+    """Return the jobs whose finished tick was the last open one of their schedule.
 
     An earlier tick may still have been open when the job was restarted or edited.
     """

@@ -55,7 +55,7 @@ class DayTimes:
         return len(self.hours) * len(self.minutes) * len(self.seconds)
 
     def rank(self, second: int) -> int:
-        """Count how many fire before this second of the day."""
+        """Count the firing seconds before this second of the day."""
         hour, rest = divmod(second, 3_600)
         minute, second = divmod(rest, 60)
         in_hours, hour_hit = _find(self.hours, hour)
@@ -66,7 +66,7 @@ class DayTimes:
         return (in_hours * len(self.minutes) + in_minutes) * len(self.seconds) + in_seconds
 
     def pick(self, rank: int) -> int:
-        """Return the second of the day with so many before it; the inverse of `rank`."""
+        """Return the second with this many before it; the inverse of `rank`."""
         rest, second = divmod(rank, len(self.seconds))
         hour, minute = divmod(rest, len(self.minutes))
         return self.hours[hour] * 3_600 + self.minutes[minute] * 60 + self.seconds[second]
@@ -84,7 +84,7 @@ class Days:
     )
 
     def first_from(self, day: int) -> int | None:
-        """Return the first day that is not before this one; None when there is none any more."""
+        """Return the first day that is not before this one; None if none is left."""
         start = date.fromordinal(day + _EPOCH_ORDINAL)
         for year, month in self._months_from(start.year, start.month):
             zeroth, days = self._month(year, month)
@@ -145,7 +145,7 @@ class Pattern:
     times: DayTimes
 
     def first_from(self, wall: int) -> int | None:
-        """Return the first that is not before this wall second; None if there is none any more."""
+        """Return the first that is not before this wall second; None if none is left."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
         found = self.days.first_from(day if rank < len(self.times) else day + 1)
@@ -314,7 +314,7 @@ def _expand(field: Field, text: str) -> tuple[int, ...]:
 
 
 def _spell(field: Field, walks: Iterable[Span]) -> str:
-    """Spell a field so that croniter means by it what Quartz means.
+    """Spell a field so that croniter reads it as Quartz does.
 
     They agree on every `a-b/s` with a < b (all 230,415 were compared); but to croniter `5-5` is
     `*`, and `22-2/3` starts anew at the field's low end.

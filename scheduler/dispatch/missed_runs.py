@@ -75,7 +75,7 @@ class Pauses:
         return [span for span in self.missed if span.app_id == app_id]
 
     def missed_by(self, app_id: int, due_at: int) -> MissedBy:
-        """Return what kept a run from being sent in time, if anything has."""
+        """Return what kept a run from being sent in time, if anything did."""
         by = {
             one.app_id
             for one in self._over
@@ -126,7 +126,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What one transaction writes: runs that are cancelled, with the reason; sent now; released.
+    """What one transaction writes: runs to cancel, with the reason; to send now; to release.
 
     `ended` is what metrics count of the cancelled ones.
     """
@@ -138,7 +138,7 @@ class _Verdicts:
     ended: list[Ended] = field(default_factory=list)
 
     def cancel(self, rows: Iterable[PlannedRun], why: Mapping[MissedBy, Reason]) -> None:
-        """Cancel runs, each with the reason for what made it late."""
+        """Cancel runs, each with the reason for its delay."""
         self.cancelled += [(row, why[self.held.missed_by(row.app_id, row.due_at)]) for row in rows]
 
 
@@ -279,7 +279,7 @@ def _lock(
 def _judge_job(
     job: MissedJob, rows: list[PlannedRun], last_ms: int, verdicts: _Verdicts, now_ms: int
 ) -> None:
-    """Decide about a job's late runs, in tick order; `last_ms` is its last tick with a run."""
+    """Decide on a job's late runs, in tick order; `last_ms` is its last tick with a run."""
     if job.is_enabled and job.next_tick_at <= now_ms:
         return  # a planner is about to decide about later ticks, which may be the last
     *earlier, last = rows

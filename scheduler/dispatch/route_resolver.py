@@ -88,7 +88,7 @@ class RouteResolver:
         return router is not None and router.needs_memory
 
     def learn_underway(self, app: str, sent: Iterable[RoutedRun]) -> None:
-        """Take into account which runs any scheduler has sent and executors may not have yet."""
+        """Learn which runs schedulers have sent that may not have reached executors yet."""
         self._probes.learn_sent(
             ((app, run.address, run.boot_id), run.job_id, run.id) for run in sent
         )
@@ -179,7 +179,7 @@ class RouteResolver:
 
 
 def _nobody(facts: ClaimFacts, need: Need, meant: Sequence[str], wanted: Collection[str]) -> Words:
-    """Return what those lack that are online and meant; if nobody is, what else is to be said."""
+    """Say why no executor will do: what the online ones lack, or that the app is offline."""
     online = ", ".join(one for one in meant if not wanted or one in wanted)
     if not online:
         return "" if wanted or facts.listed else Why.APP_OFFLINE(app=facts.app)

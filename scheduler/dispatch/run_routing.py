@@ -37,7 +37,7 @@ from warren.sql.runs.ticks import Shard
 
 
 def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
-    """Whether this claim decides the number of shards.
+    """Whether this claim still has to decide the number of shards.
 
     A first attempt was never routed, even if its job's route has changed since it was planned.
     """
@@ -77,7 +77,7 @@ class _Due:
 
     @property
     def need(self) -> Need:
-        """What its executor must have."""
+        """What the executor of this run must have."""
         if self.script is None:
             return Need(self.row.handler or "")
         return Need(self.script.language, is_script=True)
@@ -131,7 +131,7 @@ class RunRouting:
             self._route(_Due(row, job))
 
     def number_shards(self, take_ids: Callable[[int], list[int]]) -> None:
-        """Give the shards of all broadcasts their ids, taken at once."""
+        """Assign ids to the shards of all broadcasts; all are reserved in one go."""
         if not self._without_id:
             return
         ids = take_ids(len(self._without_id))
@@ -142,7 +142,7 @@ class RunRouting:
             self.outcome.shards.append(replace(shard, run_id=run_id))
 
     def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
-        """Route the run of a script, unless this claim has read or sent enough of them."""
+        """Route the run of a script, unless this claim has reached its limit on scripts."""
         scripts, usage = self._facts.scripts, self._usage
         if version not in scripts or usage.script_characters >= self._limits.script_characters:
             return  # it stays PLANNED
@@ -289,7 +289,7 @@ class RunRouting:
         self._end(row, choice.words, least_wait_seconds=least_wait_seconds)
 
     def _unseen_seconds(self, due: _Due, request: RouteRequest) -> float:
-        """Return how long none of the executors that may take a run was heard or seen."""
+        """Return for how long no executor that may take a run has given a sign of life."""
         waited_seconds: float = (self._facts.now_ms - due.row.due_at) / 1000
         if waited_seconds < self._no_executor_seconds:
             return waited_seconds

@@ -29,7 +29,7 @@ Place = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Aside:
-    """How long a job is left out: until a time, or once there is room at a place, if it has one."""
+    """How long a job is left out: until a time, or until its place, if any, has room."""
 
     until: float
     with_room_at: float = 0.0
@@ -60,7 +60,7 @@ class JobsAside:
         self._jobs[job_id] = _Aside(now + BROKEN_SECONDS)
 
     def free(self, now: float, room_of: Callable[[Place], int]) -> None:
-        """Let jobs in again whose time is over, and as many as now have room at their place."""
+        """Readmit jobs whose time is over, and as many as their places now have room for."""
         room: dict[Place, int] = {}
         kept = {}
         for job_id, aside in self._jobs.items():
@@ -125,11 +125,11 @@ class Workload:
         return {address: self._counts[app_id, address] for address in addresses}
 
     def has_room(self, app_id: int, address: str, *, also: int = 0) -> bool:
-        """Whether the address takes one more run, besides `also` that are not added yet."""
+        """Whether the address takes one more run, besides `also` runs that are not added yet."""
         return self._counts[app_id, address] + also < self._limit
 
     def add(self, app_id: int, address: str) -> None:
-        """Note that a run was routed there."""
+        """Note that a run was routed to an address."""
         self._counts[app_id, address] += 1
 
     def free(self, ended: Mapping[tuple[int, str], int]) -> None:

@@ -47,7 +47,7 @@ _USUAL_FACTOR = re.compile(r"(\d{1,3}(?:\.\d{1,2})?)\s*x\s+usual", re.ASCII)
 
 
 class Rule(StrEnum):
-    """What may be broken; all but `waiting` are declared by the job's owner."""
+    """The rules that a job may break; all but `waiting` are declared by its owner."""
 
     START_WITHIN = "start_within"
     FINISH_BY = "finish_by"
@@ -88,12 +88,12 @@ class Expectations:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
-        """Return those of these values whose names are known."""
+        """Return the expectations among these values; unknown names are ignored."""
         return cls(**{name: str(values[name]) for name in DECLARED if values.get(name)})
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return what `start_within: 5m, finish_by: 07:00` says.
+        """Parse a text such as `start_within: 5m, finish_by: 07:00`.
 
         Raises:
             ValueError: with the first part that is no rule.
@@ -148,7 +148,7 @@ class Expectations:
 
     @property
     def needs_usual(self) -> bool:
-        """Whether it must be known how long the job usually takes."""
+        """Whether the job's usual duration is needed."""
         return usual_factor(self.longest) is not None
 
 
@@ -162,7 +162,7 @@ def time_of(text: str) -> time | None:
 
 
 def usual_factor(text: str) -> float | None:
-    """Return the factor of `3 x usual`, over 1; None if it is not written so."""
+    """Return the factor of a text like `3 x usual`, over 1; None if the text is not like that."""
     found = _USUAL_FACTOR.fullmatch(text)
     factor = float(found[1]) if found else 0.0
     return factor if factor > 1 else None

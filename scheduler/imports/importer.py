@@ -38,14 +38,14 @@ GAP = 1_000_000
 
 @dataclass(slots=True)
 class RunCounts:
-    """How many runs were added, are here already, or were left out as another has their id."""
+    """How many runs were added, exist already, or were left out because their id is taken."""
 
     added: int = 0
     known: int = 0
     taken: int = 0
 
     def note(self, items: Sequence[ImportedRun], known: Mapping[int, int]) -> None:
-        """Count runs, of whose ids some are known here, with when these were due."""
+        """Count runs; `known` are the ids that exist here, with the due times of their runs."""
         for one in items:
             due_ms = known.get(one.source_id)
             self.added += due_ms is None
@@ -66,7 +66,7 @@ class PastRunImport:
         )
 
     def days(self, items: Sequence[ImportedDay], *, today: date, is_preview: bool) -> list[Outcome]:
-        """Import the days before today of which no run is counted here; return what was done."""
+        """Import the past days for which no run is counted here; return what was done."""
 
         def unit(session: Session) -> list[Outcome]:
             counted = origins.counted_days(session, [one.day for one in items])
@@ -256,7 +256,7 @@ class Importer:
         return self._past.runs(known, job_ids, app_ids)
 
     def targets(self, kind: str) -> dict[int, int]:
-        """Return the ids here of everything imported so far, by the source's ids."""
+        """Return the local ids of everything imported so far, by the source's ids."""
         known = self._context.database.read(
             lambda session: origins.read(session, self._options.source, kind)
         )

@@ -23,7 +23,7 @@ from warren.sql.models import App, Job
 
 
 class TakeOver:
-    """Starts the jobs that are started at one source, with one transaction for each app."""
+    """Starts the jobs that are started at one source, in one transaction per app."""
 
     def __init__(self, context: CommandContext, source: str, *, again: bool = False) -> None:
         self._context = context
@@ -45,7 +45,7 @@ class TakeOver:
         return self._context.database.read(unit)
 
     def write(self, items: ImportItems) -> list[Outcome]:
-        """Start the jobs that are started there and stopped here; return what was done."""
+        """Start the jobs that run at the source and are stopped here; return what was done."""
         by_app: dict[str, list[ImportedJob]] = defaultdict(list)
         for job in items.jobs:
             if job.is_running:
@@ -114,7 +114,7 @@ def _outcome(item: ImportedJob, job: Job | None, why_not: str) -> Outcome:
 
 
 class GiveBack:
-    """Stops the jobs that came from one source, with one transaction for each."""
+    """Stops the jobs that came from one source, in one transaction each."""
 
     def __init__(self, context: CommandContext, source: str) -> None:
         self._context = context

@@ -17,7 +17,7 @@ from warren.sql.registry import apps
 
 
 def circling(children: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    """Return the links that may be part of a circle: none for jobs that form no circle.
+    """Return the links that may be part of a circle; none if there is no circle.
 
     Linear in the number of links, so that long chains of jobs are cheap to check.
     """
@@ -40,7 +40,7 @@ def _without_ends(
     onwards: Mapping[int, Sequence[int]],
     backwards: Mapping[int, Sequence[int]],
 ) -> set[int]:
-    """Return the jobs without those from which every way ends."""
+    """Return the jobs that remain when dead ends are removed, again and again."""
     left = set(job_ids)
     ways = Counter({one: sum(other in left for other in onwards.get(one, ())) for one in left})
     ends = [one for one in left if not ways[one]]
@@ -131,7 +131,7 @@ class KnownJobs:
         return {**stored, **(self._new_apps if visible is None else {})}
 
     def ids(self, names: Iterable[Name], app_ids: Mapping[str, int]) -> dict[Name, int]:
-        """Return the ids of those of the jobs that exist in these apps."""
+        """Return the ids of the jobs that exist in these apps."""
         by_app: dict[str, list[str]] = defaultdict(list)
         known = {}
         for app, name in dict.fromkeys(names):
@@ -145,7 +145,7 @@ class KnownJobs:
         return known
 
     def names(self, job_ids: Iterable[int]) -> dict[int, Name]:
-        """Return app and name of those of the jobs that exist, by id."""
+        """Return app and name of the jobs that exist, by id."""
         wanted = set(job_ids)
         new = {job_id: self._new_jobs[job_id] for job_id in wanted if job_id in self._new_jobs}
         return new | child_links.names(self._session, wanted - new.keys())
@@ -283,7 +283,7 @@ def _found(
 def _hidden(
     job_ids: Sequence[int], names: Mapping[int, Name], visible: Collection[str]
 ) -> list[int]:
-    """Return those of the jobs that exist in other apps than the visible ones."""
+    """Return the jobs that exist, but in apps that are not visible."""
     return [job_id for job_id in job_ids if job_id in names and names[job_id][0] not in visible]
 
 

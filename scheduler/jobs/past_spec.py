@@ -66,7 +66,7 @@ class PastSpec:
 
 
 def undone(record: Record, later: Iterable[Record]) -> dict[str, Any]:
-    """Return a record with changes undone; `later` are their old values, newest change first."""
+    """Undo changes in a record; `later` are their old values, newest change first."""
     earlier = dict(record)
     for before in later:
         earlier |= before

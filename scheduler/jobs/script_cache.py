@@ -92,7 +92,7 @@ def _language_name(script_type: str) -> str:
 
 
 def few_scripts(rows: Sequence[RoutedRun]) -> list[RoutedRun]:
-    """Return all runs of handlers, and the first READ_LIMIT runs of scripts."""
+    """Return the runs, but of scripts' runs only the first READ_LIMIT."""
     left = READ_LIMIT
     few = []
     for row in rows:

@@ -47,7 +47,7 @@ APPS = 1_000
 
 
 class RefusalLog:
-    """Logs executors that are not welcome. `clock` is monotonic. For one thread."""
+    """Logs refused executors. `clock` is monotonic. For one thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -98,7 +98,7 @@ class Greetings:
         return bool(self._waiting)
 
     def add(self, greeting: Greeting, *, is_holder: bool) -> bool:
-        """Let a heartbeat wait; False if there are too many others. A holder always may.
+        """Queue a heartbeat; False if too many others wait. A holder is always queued.
 
         Of several accounts that send heartbeats of one boot, the first is answered.
         """
@@ -115,7 +115,7 @@ class Greetings:
         return True
 
     def take(self) -> deque[Greeting]:
-        """Take those that the next round answers: one of each app, then another of each."""
+        """Take the heartbeats for the next round: one of each app, then another of each."""
         taken: deque[Greeting] = deque()
         by_app = {
             app: deque(one for boots in of_app.values() for one in boots.values())
@@ -131,7 +131,7 @@ class Greetings:
         return taken
 
     def put_back(self, greetings: Iterable[Greeting]) -> None:
-        """Let heartbeats wait again, unless their boots have sent others meanwhile."""
+        """Queue heartbeats again, unless their boots have sent newer ones."""
         for greeting in greetings:
             beat = greeting.beat
             boots = self._waiting.setdefault(beat.app, {}).setdefault(beat.address, {})
@@ -186,11 +186,11 @@ class Registrar:
         self.awake.set()
 
     def learn_catalogues(self, fingerprints: Iterable[str]) -> None:
-        """Read what executors can run, as far as it is stored."""
+        """Read the catalogues that are stored."""
         self._catalogues.learn(fingerprints)
 
     def take_catalogue(self, answer: CatalogueAnswer) -> None:
-        """Keep what an executor can run, if it is what its heartbeats tell; from any thread."""
+        """Keep an executor's catalogue, if it matches its heartbeats; from any thread."""
         boot = Boot(answer.app, answer.address, answer.boot_id)
         contents = bytes(answer.contents)
         try:
@@ -233,7 +233,7 @@ class Registrar:
         return NAP_SECONDS
 
     def _holder(self, greeting: Greeting, now_ms: int) -> str:
-        """Return the boot that holds the address; for a known boot the roster is enough.
+        """Return the boot that holds the address; for a known boot, the roster is enough.
 
         Empty when the executor is not welcome.
         """
@@ -250,7 +250,7 @@ class Registrar:
         return holder
 
     def _is_its_own(self, greeting: Greeting, now_ms: int) -> bool:
-        """Whether a heartbeat came from the account that the registry has for its boot."""
+        """Whether a heartbeat came from the account registered for its boot."""
         beat = greeting.beat
         account = self._context.database.write(
             lambda session: presence.claim(session, registration(beat, now_ms, greeting.account))
@@ -268,7 +268,7 @@ class Registrar:
         return True
 
     def _is_settled(self, boot: Boot) -> bool:
-        """Whether this boot was let in here before, and its queues are there as far as we know."""
+        """Whether this boot was admitted here before, and its queues should still exist."""
         if self._roster.holder(boot.app, boot.address) != boot.boot_id:
             return False
         return self._queues.are_there(boot) and self._accounts.knows(boot)
@@ -290,7 +290,7 @@ class Registrar:
         return _reply(beat, welcome)
 
     def _is_catalogue_unknown(self, beat: Heartbeat, *, is_new: bool) -> bool:
-        """Return whether to ask for what a boot can run, which no scheduler has heard."""
+        """Return whether to ask a boot for its catalogue, because no scheduler knows it."""
         try:
             # A newcomer's may be known here, and have been deleted from the database meanwhile.
             unknown = self._catalogues.learn([beat.catalogue], again=is_new)

@@ -41,11 +41,11 @@ class ClusterZone:
         self.run_round()
 
     def name(self) -> str:
-        """Return its IANA name."""
+        """Return the zone's IANA name."""
         return self._name
 
     def run_round(self) -> None:
-        """Read it again."""
+        """Read the zone again."""
         self._name = self._database.read(lambda session: cluster_zone(session, self._name))
 
 
@@ -119,7 +119,7 @@ class SelfHealth:
         self._database_at = float("-inf")
 
     def hear_canary(self, number: int) -> None:
-        """Note that one of this scheduler's own canaries came back through its own queue.
+        """Note that a canary of this scheduler came back through its queue.
 
         It proves that the queue was heard up to the moment at which it was sent.
         """

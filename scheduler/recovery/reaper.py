@@ -51,7 +51,7 @@ class ExecutorRemoval:
         self._looked_at = context.monotonic()
 
     def run_round(self, now_ms: int) -> None:
-        """Look, if the last look was long enough ago."""
+        """Remove what is due for removal, if the last round was long enough ago."""
         now = self._context.monotonic()
         if now - self._looked_at <= FORGETTING_SECONDS:
             return
@@ -171,7 +171,7 @@ class Reaper:
         return not self._is_heard_by_others(boot, now_ms)
 
     def _is_heard_by_others(self, boot: Boot, now_ms: int) -> bool:
-        """Whether the registry has heard lately from the boot that holds the address.
+        """Whether the registry has lately heard from the boot that holds the address.
 
         Another scheduler may have let an executor in, and sent it runs, before this one did.
         """
@@ -204,7 +204,7 @@ class Reaper:
         return len(left)
 
     def _has_unread_reports(self) -> bool:
-        """Whether reports, perhaps of a dead boot, are in no scheduler's hands yet."""
+        """Whether reports, perhaps of a dead boot, are still queued for schedulers."""
         return bool(self._admin.count_messages(topology.callback_queue().name))
 
     def _patience_seconds(self, boot: Boot) -> float:

@@ -31,7 +31,7 @@ from warren.sql.runs.run_rows import RoutedRun
 
 
 class Resending(NamedTuple):
-    """The triggers of runs, and the runs that get none any more."""
+    """The triggers of runs, and the runs that can no longer get one."""
 
     triggers: list[RoutedTrigger]
     orphans: list[RoutedRun]
@@ -78,7 +78,7 @@ class Resender:
         self._context = context
 
     def again(self, rows: Sequence[RoutedRun]) -> Resending:
-        """Return the triggers of routed runs, and the runs that get none any more."""
+        """Return the triggers of routed runs, and the runs that can no longer get one."""
         apps = self._context.app_names.known()
         parts = self._context.database.read(lambda session: _parts(session, rows, apps))
         made = [(row, parts.trigger(row)) for row in rows]
@@ -148,7 +148,7 @@ class Rescuer:
         self._unknown: dict[int, _Unknown] = {}
 
     def note_unknown(self, run_ids: Sequence[int]) -> None:
-        """Note runs of this scheduler whose triggers' fate the broker did not report."""
+        """Note runs of this scheduler for whose triggers the broker reported no outcome."""
         now = self._context.monotonic()
         with self._lock:
             for run_id in run_ids:

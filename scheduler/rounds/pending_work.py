@@ -34,7 +34,7 @@ class WorkSnapshot:
 
 
 class PendingWork:
-    """The role that looks.
+    """The role that looks for pending work.
 
     Args:
         since_ms: tells from when on the dispatcher looks for due runs.
@@ -70,7 +70,7 @@ class PendingWork:
         return POLL_SECONDS
 
     def may_have_pauses(self) -> bool:
-        """Whether there may be pauses, of which planned runs may be left."""
+        """Whether there may be pauses, or planned runs left over from one."""
         latest = self.latest
         if latest is None or self.clock() - latest.began_at > STALE_SECONDS:
             return True
@@ -178,7 +178,7 @@ def planner(begin_ms: int) -> WakeCondition:
 
 
 def dispatcher(work: Pending, now_ms: int) -> bool:
-    """Whether a run is due soon, or a pause or its end has to be noted."""
+    """Whether a run is due soon, or the start or end of a pause has to be noted."""
     is_due = work.next_due is not None and work.next_due <= now_ms + NEAR_MS
     return is_due or work.has_pauses
 
@@ -214,10 +214,10 @@ def mailer(work: Pending, _now_ms: int) -> bool:
 
 
 def webhooks(work: Pending, _now_ms: int) -> bool:
-    """Whether a webhook waits to be called."""
+    """Whether an alarm's webhook waits to be called."""
     return work.has_webhooks
 
 
 def run_webhooks(work: Pending, _now_ms: int) -> bool:
-    """Whether a webhook waits to hear of the end of a run."""
+    """Whether a webhook call about the end of a run waits to be sent."""
     return work.has_run_ends

@@ -93,7 +93,7 @@ def last(request: RouteRequest, _random: Random) -> Choice:
 
 
 def at_random(request: RouteRequest, random: Random) -> Choice:
-    """Choose any, each as likely as the others."""
+    """Choose any, with equal probability."""
     return _plain(Route.RANDOM, request, random.randrange(len(request.candidates)))
 
 
@@ -149,7 +149,7 @@ def least_recently_used(request: RouteRequest, _random: Random) -> Choice:
 
 
 def least_loaded(request: RouteRequest, random: Random) -> Choice:
-    """Choose the one with the most free slots, by what schedulers know; of equals, any."""
+    """Choose the one with the most free slots, as far as schedulers know; of equals, any."""
     free = request.free_slots
     most = max(free.get(address, 0) for address in request.candidates)
     best = [address for address in request.candidates if free.get(address, 0) == most]
@@ -180,7 +180,7 @@ def underway(memory: Memory | None) -> tuple[int, ...]:
 
 
 def memory_of_underway(run_ids: Iterable[int]) -> Memory:
-    """Return what BUSYOVER remembers when these runs are on their way."""
+    """Return BUSYOVER's memory for these runs on their way."""
     return {"route": Route.BUSYOVER, "sent": list(run_ids)}
 
 
@@ -213,7 +213,7 @@ def _first_ok(route: Route, request: RouteRequest) -> Choice:
 
 
 def _best(probes: Mapping[str, ProbeAnswer]) -> str | None:
-    """Return the best one that may be taken although none is ok; of equals, the first."""
+    """Return the best one that is acceptable although none is ok; of equals, the first."""
     ranks = {address: one.rank for address, one in probes.items() if one.rank is not None}
     return max(ranks, key=ranks.__getitem__, default=None)
 

@@ -164,7 +164,7 @@ class FixedDelay(SingleTick):
 
     @classmethod
     def waiting_for(cls, value: str) -> str:
-        """Return that the job waits for a run to end, and what follows."""
+        """Say that the job waits for a run to end, and what follows."""
         return f"{value} s after the end of its run"
 
     def tick(self, anchor_ms: int) -> int | None:
@@ -213,7 +213,7 @@ class CronSchedule(Schedule):
 
     @classmethod
     def hint(cls, value: str, language: str) -> str:
-        """Return which weekdays the numbers of an expression are."""
+        """Say which weekdays the numbers in an expression mean."""
         try:
             return weekday_hint(value, language)
         except Problem:
@@ -265,7 +265,7 @@ def shown_as(kind: str) -> type[Schedule]:
 
 
 def hint(kind: str, value: str | None, language: str = "en") -> str:
-    """Return in words what in a row's schedule is easily misread; empty if nothing is."""
+    """Explain in words what is easily misread in a row's schedule; empty if nothing is."""
     return shown_as(kind).hint(value or "", language)
 
 

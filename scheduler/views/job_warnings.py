@@ -57,7 +57,7 @@ class HandlerCheck:
         return cls(online)
 
     def of(self, spec: JobSpec) -> Reason | None:
-        """Return that no online executor has a job's handler, or that this was not checked."""
+        """Warn if no online executor has a job's handler, or if this was not checked."""
         online = self._online.get(spec.app, [])
         if not spec.handler:
             return None
@@ -100,7 +100,7 @@ def file_warnings(
 ) -> list[tuple[str, str]]:
     """Return what is suspicious about the jobs of a file: pairs of APP/NAME and a sentence.
 
-    What was told about jobs that are not `changed` when they were is not told again.
+    Warnings about jobs that are not `changed` were given when those changed, and are not repeated.
     """
     check = HandlerCheck.read(session, {spec.app for spec in specs}, now_ms)
     found = []

@@ -37,7 +37,7 @@ Lists = Mapping[str, tuple[str, ...]]
 
 
 class ExecutorView(NamedTuple):
-    """An executor; `listed` says whether its app's address list has it, None without a list.
+    """An executor; `listed`: it is in its app's address list, None if there is no list.
 
     An executor that is listed but has never registered has no boot and no load. `catalogue` is what
     it can run, which JSON leaves out; None if it does not tell, or was not asked for here.

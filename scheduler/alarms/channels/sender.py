@@ -120,7 +120,7 @@ Send = Callable[[Alarm, Message], str]
 
 
 class AlarmSender:
-    """The role that sends.
+    """The role that sends alarms.
 
     Args:
         kind: of the alarms to send.
@@ -226,6 +226,6 @@ def _is_test(alarm: Alarm) -> bool:
 
 
 def _words(error: Exception) -> str:
-    """Return an error's text; only the kind of one that nobody foresaw, which may hold a secret."""
+    """Return an error's text, or only its type if it is unexpected and so may hold a secret."""
     text = fault_of(error, _ERROR_LENGTH) if isinstance(error, OSError | ValueError) else ""
     return text or type(error).__name__

@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def in_words(self) -> str:
-        """Return what may be shown of it."""
+        """Return the part of the answer that may be shown."""
         return f"it answered {self.status}"
 
 
@@ -124,7 +124,7 @@ class Webhook:
             connection.close()
 
     def _addresses(self, host: str, port: int) -> list[_Address]:
-        """Look a name up once, and check every address that it resolves to."""
+        """Resolve a name once, and check every address."""
         found = [
             _Address(family, sockaddr)
             for family, _, _, _, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

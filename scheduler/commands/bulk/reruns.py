@@ -84,7 +84,7 @@ R = TypeVar("R", bound=Repeatable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunOptions:
-    """How runs run again.
+    """How runs are repeated.
 
     Attributes:
         current: with the job's handler, param and script of now, not those of the run.
@@ -98,7 +98,7 @@ class RerunOptions:
 
 
 class Shard(NamedTuple):
-    """A shard of a due time, of which one run runs again at most."""
+    """A shard of a due time, of which at most one run is repeated."""
 
     job_id: int
     scheduled_at: int
@@ -115,7 +115,7 @@ class Known:
 
     @classmethod
     def read(cls, session: Session, runs: Sequence[Repeatable]) -> "Known":
-        """Read it for these runs."""
+        """Read what is known about these runs."""
         versions = {run.script_version for run in runs if run.script_version is not None}
         return cls(
             later=reruns.later(session, [run.id for run in runs]),
@@ -157,7 +157,7 @@ def newest_chosen(runs: Iterable[R]) -> dict[Shard, R]:
 
 
 def outcome_of(run: Repeatable, known: Known) -> Outcome:
-    """Return what becomes of a run that is to run again with others: DONE, or why it is left out.
+    """Return the outcome for one of several runs to repeat: DONE, or why it is left out.
 
     A failure after which the same shard of its due time succeeded is left out, as recovered.
     """

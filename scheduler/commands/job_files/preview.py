@@ -128,7 +128,7 @@ def app_change(name: str, *, is_new: bool, words: tuple[str, ...]) -> Change:
 
 
 def job_change(spec: JobSpec, applied: Applied, children: str | None) -> Change:
-    """Return the change of a job; `children` says what changes about these."""
+    """Return the change of a job; `children` says what changes about its children."""
     name = f"{spec.app}/{spec.name}"
     change = Change(
         action=applied.action, what="job", name=name, details=applied.details, diff=applied.diff
