@@ -39,7 +39,7 @@ Column: TypeAlias = ColumnElement[Any] | InstrumentedAttribute[Any] | type[Model
 
 
 def query(row: type[NamedTuple], model: type[Model], **others: Column) -> Query:
-    """Return a query of rows of this type; fields not in `others` are columns of the model.
+    """Return a query for rows of this type; fields not in `others` are columns of the model.
 
     Raises:
         TypeError: a field's type differs from its column's, apart from None, or `others` has a

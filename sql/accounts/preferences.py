@@ -9,7 +9,7 @@ from warren.sql.batch import insert_or_ignore
 from warren.sql.models import Favourite, SavedFilter
 from warren.sql.rows import fetch, query
 
-#: Most favourites and filters of a user, which bounds their queries.
+#: How many favourites and filters a user may have, which bounds their queries.
 MAX_FAVOURITES, MAX_FILTERS = 500, 50
 
 
@@ -47,7 +47,7 @@ def set_favourite(session: Session, user_id: int, job_id: int, *, is_on: bool) -
 
 
 def filters(session: Session, user_id: int, page: str) -> list[NamedFilter]:
-    """Return a user's filters of a page, by name."""
+    """Return a user's filters for a page, by name."""
     mine = query(NamedFilter, SavedFilter).where(
         SavedFilter.user_id == user_id, SavedFilter.page == page
     )

@@ -20,7 +20,7 @@ MAX_COUNTED = 1_000
 
 
 class AlarmState(StrEnum):
-    """What people ask for; several statuses each."""
+    """The states that people ask for; each covers several statuses."""
 
     UNDELIVERED = "undelivered"
     WAITING = "waiting"
@@ -155,21 +155,21 @@ def lock_undelivered(session: Session, wanted: AlarmFilter, *, now_ms: int) -> S
 
 
 def send_again(session: Session, alarms: Iterable[Alarm], *, now_ms: int) -> None:
-    """Let undelivered alarms be sent now; one that is over its day gets one more try."""
+    """Have undelivered alarms sent now; one whose day of tries is over gets one more."""
     for chunk in chunks(sorted(alarm.id for alarm in alarms)):
         again = update(Alarm).where(Alarm.id.in_(chunk))
         modify(session, again.values(status=AlarmStatus.READY, next_try_at=now_ms))
 
 
 def dismiss(session: Session, alarms: Iterable[Alarm], *, now_ms: int) -> None:
-    """Send these alarms no more, and count them as undelivered no more."""
+    """Stop sending these alarms, and stop counting them as undelivered."""
     for chunk in chunks(sorted(alarm.id for alarm in alarms)):
         gone = update(Alarm).where(Alarm.id.in_(chunk))
         modify(session, gone.values(status=AlarmStatus.DISMISSED, next_try_at=now_ms))
 
 
 def reopen_runs(session: Session, run_ids: Iterable[int]) -> None:
-    """Forget that runs' alarms were given up, unless another of the run's still is."""
+    """Forget that runs' alarms were given up, unless the run has another that still is."""
     others = exists().where(
         Alarm.job_id == Run.job_id,
         Alarm.run_id == Run.id,
@@ -183,7 +183,7 @@ def reopen_runs(session: Session, run_ids: Iterable[int]) -> None:
 
 
 def is_undelivered(now_ms: int) -> ColumnElement[bool]:
-    """Return the condition on alarms that were given up, failed, or that nobody sends."""
+    """Return the condition on alarms that were given up, failed, or that nobody is sending."""
     is_late = or_(Alarm.error.is_not(None), Alarm.created_at < now_ms - LATE_MS)
     return or_(
         Alarm.status == AlarmStatus.GIVEN_UP, and_(Alarm.status == AlarmStatus.READY, is_late)

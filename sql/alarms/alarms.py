@@ -103,7 +103,7 @@ def newest_of_apps(session: Session, subjects: Sequence[str]) -> dict[int, AppAl
 
 
 def differing(app: App, columns: Mapping[str, str]) -> list[str]:
-    """Return those of the columns in which an app's alarm targets differ from these."""
+    """Return the columns in which an app's alarm targets differ from these."""
     return [name for name, value in columns.items() if (getattr(app, name) or "") != value]
 
 
@@ -200,7 +200,7 @@ def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
 def jobs_alarmed(
     session: Session, job_ids: Iterable[int], subject: str, *, since_ms: int
 ) -> set[int]:
-    """Return those of the jobs that have an alarm after `since_ms` with this subject prefix."""
+    """Return which of the jobs have an alarm after `since_ms` with this subject prefix."""
     return {
         job_id
         for chunk in chunks(sorted(job_ids))
@@ -253,7 +253,7 @@ def is_ready(now_ms: int, kind: MessageKind) -> tuple[ColumnElement[bool], ...]:
 
 
 def jobs_with_unsent(session: Session, job_ids: Iterable[int], count: int) -> set[int]:
-    """Return those of the jobs of which at least `count` messages wait to be sent."""
+    """Return which of the jobs have at least `count` messages that wait to be sent."""
     waiting = (
         select(Alarm.job_id)
         .where(Alarm.status == AlarmStatus.READY)

@@ -14,7 +14,7 @@ from warren.sql.run_status import RunStatus
 
 #: Newest runs of a job that a look reads at most.
 RUNS_READ = 2_000
-#: The successes whose median duration is usual, and how many it takes at least.
+#: The usual duration is the median of the last successes: of this many at most, and at least.
 MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
 _WAITING = (RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT)
 
@@ -76,7 +76,7 @@ class Backlog(NamedTuple):
 
 
 def look_soon(session: Session, job_ids: Iterable[int], *, since_ms: int) -> None:
-    """Have jobs looked at at once, and judge them from now on."""
+    """Have jobs looked at immediately, and judge them from now on."""
     ids = sorted(set(job_ids))
     if not ids:
         return
@@ -96,7 +96,7 @@ def look_soon(session: Session, job_ids: Iterable[int], *, since_ms: int) -> Non
 
 
 def due(session: Session, now_ms: int, limit: int) -> list[WatchedJob]:
-    """Return the jobs that are to be looked at, the longest due first."""
+    """Return the jobs that are due for a look, the longest due first."""
     watched = query(
         WatchedJob,
         Watch,
@@ -113,7 +113,7 @@ def due(session: Session, now_ms: int, limit: int) -> list[WatchedJob]:
 
 
 def settle(session: Session, job: WatchedJob, **columns: int) -> None:
-    """Store what a look found, unless the job is to be looked at again, as it was changed."""
+    """Store what a look found, unless the job has changed and must be looked at again."""
     seen = update(Watch).where(
         Watch.job_id == job.job_id,
         Watch.next_look_at == job.next_look_at,
@@ -123,7 +123,7 @@ def settle(session: Session, job: WatchedJob, **columns: int) -> None:
 
 
 def forget(session: Session, job_id: int) -> None:
-    """Watch a job no longer."""
+    """Stop watching a job."""
     modify(session, delete(Watch).where(Watch.job_id == job_id))
 
 

@@ -62,7 +62,7 @@ class Connecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRule:
-    """What `update_rows` does in all rows alike.
+    """What `update_rows` does alike in all rows.
 
     Args:
         sets: columns that get the same SQL expression in every row.
@@ -196,7 +196,7 @@ class Dialect(Protocol):
         """Return a SELECT by primary key that locks rows, if the database has row locks."""
 
     def skip_given_ids(self, connection: Connection, table: Table) -> None:
-        """See that the ids that a table gives out are higher than those of its rows.
+        """Make sure that a table's next ids are higher than those of its rows.
 
         To be called after rows were inserted with ids of their own.
         """
@@ -224,7 +224,7 @@ def is_loss(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
 
 
 def is_schema_fault(error: Exception, dialect: Dialect) -> bool:
-    """Whether a table or column is missing, told by an error or by what it was raised from."""
+    """Whether a table or column is missing, according to an error or its cause."""
     cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
     return isinstance(cause, DBAPIError) and dialect.is_schema_fault(cause)
 

@@ -16,7 +16,7 @@ ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_k
 
 
 def check_mysql_url(url: str) -> None:
-    """Check the arguments of a URL, and that everybody reads the same host in it.
+    """Check the arguments of a URL, and that its host is unambiguous.
 
     Raises:
         ValueError: an argument is not of ARGUMENTS, or a special character is not quoted. The
@@ -56,7 +56,7 @@ class UrlForm:
 
     @property
     def scheme(self) -> str:
-        """What is before the `://`."""
+        """The part before the `://`."""
         return self.start.partition("://")[0]
 
 

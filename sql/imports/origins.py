@@ -51,7 +51,7 @@ def jumped_run_ids(session: Session) -> list[range]:
 
 
 def counted_days(session: Session, days: Sequence[date]) -> dict[date, int]:
-    """Return those of the days that have a report, each with its number of runs."""
+    """Return the days that have a report, each with its number of runs."""
     if not days:
         return {}
     between = DayReport.day.between(midnight(min(days)), midnight(max(days)))
@@ -62,7 +62,7 @@ def counted_days(session: Session, days: Sequence[date]) -> dict[date, int]:
 def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: datetime) -> None:
     """Store the reports of days that have none, or one without runs.
 
-    Values are successful and failed runs.
+    Values are the numbers of successful and failed runs.
     """
     rows = [
         {
@@ -87,7 +87,7 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
 
 
 def known_runs(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
-    """Return when the runs were due that have one of up to a few hundred ids, by id."""
+    """Return when the runs with these ids, a few hundred at most, were due, by id."""
     wanted = select(Run.id, Run.scheduled_at).where(Run.id.in_(run_ids))
     return {row.id: row.scheduled_at for row in session.execute(wanted)}
 
@@ -123,7 +123,7 @@ def read(session: Session, source: str, kind: str) -> dict[int, Origin]:
 def read_some(
     session: Session, source: str, kind: str, source_ids: Iterable[int]
 ) -> dict[int, Origin]:
-    """Return those of the items that were imported, by their ids at the source."""
+    """Return which of the items were imported, by their ids at the source."""
     of_kind = query(Origin, ImportOrigin).where(
         ImportOrigin.source == source, ImportOrigin.kind == kind
     )
@@ -160,7 +160,7 @@ def write(
 
 
 def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
-    """Return those of the jobs that exist, with the sources of their scripts."""
+    """Return the jobs that exist among these, with the sources of their scripts."""
     return {
         job.id: job
         for chunk in chunks(job_ids)
@@ -171,7 +171,7 @@ def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
 
 
 def app_ids(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
-    """Return the app ids of those of the jobs that exist."""
+    """Return the app ids of these jobs; jobs that do not exist are left out."""
     return {
         job_id: app_id
         for chunk in chunks(job_ids)
@@ -190,7 +190,7 @@ def names_in(session: Session, app_id: int) -> dict[str, int]:
 
 
 def taken_job_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return those of the ids that a job has, or had.
+    """Return which of the ids a job has, or had.
 
     A deleted job's id stands in its history and runs, or in where it was imported from.
     """
@@ -207,7 +207,7 @@ def taken_job_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
 def taken_app_ids(
     session: Session, app_ids: Sequence[int], *, origin: Origin | None, source: str
 ) -> set[int]:
-    """Return those of the ids that an app has, that a job names, or that another import gave.
+    """Return which of the ids an app has, a job names, or another import gave.
 
     `origin` is that of the app that is to have one of them, if it was imported from this source.
     """
@@ -221,7 +221,7 @@ def taken_app_ids(
 
 
 def highest_ids(session: Session) -> tuple[int, int]:
-    """Return the highest ids that are known of an app and of a job, be they deleted."""
+    """Return the highest known ids of an app and of a job, including deleted ones."""
     return (
         max(_highest(session, App.id), _highest(session, ImportOrigin.target_id, APP)),
         max(
@@ -239,14 +239,14 @@ def _highest(session: Session, column: InstrumentedAttribute[int], kind: str = "
 
 
 def _given(kind: str, ids: Sequence[int]) -> Select[int]:
-    """Return the SELECT of those of the ids that imports gave to items of a kind."""
+    """Return the SELECT of the ids among these that imports gave to items of a kind."""
     return select(ImportOrigin.target_id).where(
         ImportOrigin.kind == kind, ImportOrigin.target_id.in_(ids)
     )
 
 
 def started(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return those of the jobs that were ever started here."""
+    """Return which of the jobs were ever started here."""
     return {
         job_id
         for chunk in chunks(job_ids)

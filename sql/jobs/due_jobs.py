@@ -26,7 +26,7 @@ _LONG_TEXTS = frozenset(name for name, column in _COLUMNS.items() if column.type
 
 
 def write(session: Session, jobs: Iterable[Job]) -> None:
-    """Write what was changed of locked jobs, and all else that the session has not written.
+    """Write the changes to locked jobs, and everything else that the session has pending.
 
     Jobs with the same columns changed share a statement, unless one of these holds long texts:
     then each has its own.
@@ -64,7 +64,7 @@ class ParkedJob(NamedTuple):
 
 
 def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
-    """Lock and return those of the jobs that are parked."""
+    """Lock and return the jobs among these that are parked."""
     parked = (
         # By primary key, because the other index would lock all parked jobs.
         use_index(query(ParkedJob, Job), Job, PRIMARY_KEY)
@@ -145,7 +145,7 @@ def claim_due(session: Session, *, until_ms: int, limit: int) -> list[JobToPlan]
 
 
 def claim_by_ids(session: Session, job_ids: Sequence[int]) -> list[MissedJob]:
-    """Lock and return those of the jobs that are not locked by others."""
+    """Lock and return the jobs among these that are not locked by others."""
     wanted = use_index(query(MissedJob, Job), Job, PRIMARY_KEY).where(Job.id.in_(job_ids))
     return fetch(session, MissedJob, wanted.with_for_update(skip_locked=True))
 
@@ -156,7 +156,7 @@ def next_tick(session: Session) -> int | None:
 
 
 def next_ticks(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
-    """Return the next unplanned tick of those of the jobs that are enabled, by id."""
+    """Return the next unplanned tick of the enabled jobs among these, by id."""
     enabled = select(Job.id, Job.next_tick_at).where(Job.is_enabled == 1)
     return {
         job_id: tick

@@ -43,7 +43,7 @@ def record_change(
 def record_starts(
     session: Session, jobs: Sequence[tuple[int, Mapping[str, Any], str]], *, by: str, now_ms: int
 ) -> None:
-    """Record the schedules of jobs that start, or go on in another time zone.
+    """Record the schedules of jobs that start, or continue in another time zone.
 
     Each is an id, the row by attributes, and the time zone.
     """

@@ -169,7 +169,7 @@ def number(session: Session, version_id: int) -> int:
 
 
 def sources(session: Session, version_ids: Collection[int]) -> dict[int, tuple[str, str]]:
-    """Return type and source of those of the versions that exist, by id."""
+    """Return type and source of the versions that exist among these, by id."""
     rows = session.execute(
         select(ScriptVersion.id, ScriptVersion.script_type, ScriptVersion.source).where(
             ScriptVersion.id.in_(list(version_ids))

@@ -41,7 +41,7 @@ def of_run(session: Session, run_id: int) -> list[TickRun]:
 
 
 def over(session: Session, run_ids: Collection[int]) -> set[int]:
-    """Return those of the runs whose tick has ended, and those that were deleted.
+    """Return the runs whose tick has ended, and those that were deleted.
 
     A retry is planned in the transaction that ends the run before it, so there is no gap between
     attempts.
@@ -113,7 +113,7 @@ class SkippedFor(NamedTuple):
 def skip_reasons(
     session: Session, job_id: int, bounds: tuple[int, int]
 ) -> dict[Explanation, SkippedFor]:
-    """Return a job's due times in (after, until] that were skipped, by reason.
+    """Return a job's skipped due times in (after, until], by reason.
 
     A range of skipped ticks counts where it begins.
     """

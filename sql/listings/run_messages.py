@@ -63,7 +63,7 @@ def lines() -> Query:
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[RunLine]:
-    """Return those of a few runs that exist, in the given order."""
+    """Return the runs that exist among a few, in the given order."""
     runs = fetch(session, RunLine, lines().where(Run.id.in_(run_ids))) if run_ids else []
     by_id = {run.id: run for run in runs}
     return [by_id[run_id] for run_id in run_ids if run_id in by_id]
@@ -84,7 +84,7 @@ def without_numbers(message: str) -> str:
 
 
 def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
-    """Return those of the runs whose message, or routing message, contains a text.
+    """Return the runs among these whose message or routing message contains a text.
 
     Case is ignored. `#` in the text matches any number; such a text is searched only in the first
     line of messages.

@@ -12,7 +12,7 @@ from warren.sql.listings.run_messages import RunLine, lines
 from warren.sql.models import Run
 from warren.sql.rows import Query, fetch, fetch_one
 
-#: Most generations in each direction, and most jobs in all.
+#: Generations in each direction at most, and jobs in all.
 GENERATIONS, JOBS = 6, 60
 
 
@@ -129,7 +129,7 @@ def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) 
 def _children(
     session: Session, of: DetailedRun, head: int, app_ids: Collection[int] | None
 ) -> list[RunLine]:
-    """Return the runs of the present children whose origin is the tick's first run, `head`."""
+    """Return the present children's runs whose origin is the tick's first run, `head`."""
     child_ids = child_links.children(session, [of.job_id]).get(of.job_id, ())
     # One query for each child: with one for all, MariaDB would read the whole table.
     runs = [

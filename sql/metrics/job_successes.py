@@ -40,7 +40,7 @@ def chosen_jobs(session: Session, limit: int) -> list[int]:
 
 
 def of_jobs(session: Session, job_ids: Iterable[int]) -> list[LastSuccess]:
-    """Return the last success of each of the jobs that has one."""
+    """Return the last success of each job that has one."""
     successes = query(LastSuccess, JobSuccess, app=App.name, job=Job.name)
     named = successes.join(Job, Job.id == JobSuccess.job_id).join(App, App.id == Job.app_id)
     return [
@@ -51,7 +51,7 @@ def of_jobs(session: Session, job_ids: Iterable[int]) -> list[LastSuccess]:
 
 
 def found_in_runs(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
-    """Return the last success of jobs by id, as far as it is among their newest runs."""
+    """Return the last success of jobs by id, if it is among their newest runs."""
     found: dict[int, int] = {}
     for chunk in chunks(job_ids, _CHUNK):
         newest = union_all(*(select(_newest(job_id)) for job_id in chunk)).subquery()

@@ -87,7 +87,7 @@ class Sequence(Model):
 
 
 class Uptime(Model):
-    """A time in which some scheduler could send; before it, since `down_since`, none could.
+    """A span in which some scheduler could send; before it, since `down_since`, none could.
 
     `is_settled`: all planned runs that were due in that downtime are decided.
     """

@@ -53,7 +53,7 @@ def fingerprints(session: Session) -> tuple[str, ...]:
 
 
 def join(session: Session, own: Sequence[str]) -> None:
-    """Let a process in by the fingerprints of its secret and of the previous one, if it has one.
+    """Admit a process by the fingerprints of its secret and of its previous one, if any.
 
     It must have a secret that is in use; its own one is in use from then on.
 

@@ -85,7 +85,7 @@ def last_beat(session: Session, kind: str, app: str, address: str) -> tuple[str,
 
 
 def claim(session: Session, beat: Beat) -> str | None:
-    """Give a boot the account that sent this, unless it has one; return the account that it has.
+    """Assign the sending account to a boot that has none; return the boot's account.
 
     None if the boot does not hold its address.
     """
@@ -291,7 +291,7 @@ def count_addresses(session: Session, app: str) -> int:
 
 
 def forget(session: Session, app: str, address: str) -> None:
-    """Forget that an executor has said goodbye, as its queue is gone or another one's."""
+    """Forget that an executor has said goodbye: its queue is gone, or is another executor's."""
     leave(session, DEPARTED, app, address, "")
 
 

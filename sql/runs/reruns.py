@@ -65,7 +65,7 @@ _NEXT_ORIGINS = _LATER.join(Run, and_(_SAME_SHARD, Run.origin_id > _Asked.origin
 
 
 def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]:
-    """Return what came after each of the runs, the newest last; runs that are newest are absent."""
+    """Return what came after each run, the newest last; runs without successors are left out."""
     found: dict[int, list[LaterRun]] = defaultdict(list)
     for chunk in chunks(run_ids):
         both = (one.where(_Asked.id.in_(chunk)) for one in (_NEXT_ATTEMPTS, _NEXT_ORIGINS))
@@ -78,7 +78,7 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]
 
 
 def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:
-    """Return those of failed runs of whose shard something later decides.
+    """Return the failed runs whose shard is decided by something later.
 
     A later run that was killed, refused or cancelled decides nothing: the failure still stands.
     """
@@ -90,7 +90,7 @@ def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:
 
 
 def due_times(session: Session, run_ids: Iterable[int]) -> dict[int, DueTime]:
-    """Return the due times of those of the runs that exist."""
+    """Return the due times of the runs that exist among these."""
     columns = select(Run.id, Run.job_id, Run.scheduled_at)
     return {
         run_id: DueTime(job_id, scheduled_at)
@@ -102,7 +102,7 @@ def due_times(session: Session, run_ids: Iterable[int]) -> dict[int, DueTime]:
 def children_that_ran(
     session: Session, times: Collection[DueTime], children: Mapping[int, Sequence[int]]
 ) -> dict[DueTime, set[int]]:
-    """Return which of the jobs' present `children` have a run that one of these times caused."""
+    """Return which of the jobs' present `children` have a run caused by one of these times."""
     parents = [time for time in times if children.get(time.job_id)]
     heads: dict[DueTime, list[int]] = defaultdict(list)
     for some in chunks(parents, _CHUNK):
@@ -129,7 +129,7 @@ def children_that_ran(
 
 
 def kept_versions(session: Session, version_ids: Iterable[int]) -> set[int]:
-    """Return those of the versions of scripts that are still kept."""
+    """Return which versions of scripts are still kept."""
     return {
         version_id
         for chunk in chunks(sorted(set(version_ids)))

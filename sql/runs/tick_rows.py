@@ -29,7 +29,7 @@ _STARTED_LATE = and_(
 )
 
 
-#: Most runs that one statement reads, so that it ends within its time limit.
+#: Runs that one statement reads at most, so that it ends within its time limit.
 DEFAULT_RUNS = 200_000
 LAST_JOB_ID = 2**31 - 1
 
@@ -209,7 +209,7 @@ class Parent(NamedTuple):
 
 
 def parents(session: Session) -> list[Parent]:
-    """Return the jobs that have children, except those without a time of their last change."""
+    """Return the jobs that have children, except those whose last change has no time."""
     children = child_links.children(session, child_links.with_children(session))
     statement = (
         select(Job.id, App.name + "/" + Job.name, Job.update_time)
@@ -226,7 +226,7 @@ def parents(session: Session) -> list[Parent]:
 
 
 def child_origins(session: Session, job_id: int, bounds: tuple[int, int]) -> set[int]:
-    """Return the ids of parents' first runs for whose ticks in (after, until] a job has a run."""
+    """Return the ids of the parents' first runs that caused a job's runs in (after, until]."""
     return set(
         session.execute(
             select(Run.origin_id).where(
@@ -271,7 +271,7 @@ def skips(session: Session, job_id: int) -> Sequence[SkippedTicks]:
 
 
 def purged_until(session: Session, job_id: int) -> int:
-    """Return the last tick of which a job's runs were deleted; 0 if none were."""
+    """Return the last tick of a job whose runs were deleted; 0 if there is none."""
     last = session.execute(select(func.max(Purge.to_at)).where(Purge.job_id == job_id))
     return last.scalar_one() or 0
 

@@ -83,7 +83,7 @@ def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str
     }
 
 
-#: Most ticks in one statement.
+#: Ticks in one statement at most.
 _CHUNK = 100
 
 
@@ -147,7 +147,7 @@ def attempts(
 
 
 def own_runs(tick: Tick, runs: Iterable[TickRun]) -> list[TickRun]:
-    """Return those of the runs of a due time that belong to a tick: its own, and re-runs."""
+    """Return the runs of a due time that belong to a tick: its own, and re-runs."""
     return [run for run in runs if run.origin_id == tick.origin_id or run.rerun_of is not None]
 
 
@@ -181,7 +181,7 @@ def open_ids(session: Session, job_id: int) -> list[int]:
 
 
 def jobs_with_open_runs(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return those of the jobs whose schedule has caused a run that is open, without locks."""
+    """Return which of the jobs have an open run caused by their schedule, without locks."""
     caused = select(Run.job_id).where(Run.status.in_(OPEN), Run.origin_id == 0)
     return {
         job_id
@@ -206,6 +206,6 @@ def in_ticks(ticks: list[Tick]) -> ColumnElement[bool]:
 
 
 def _is_due_with(ticks: list[Tick]) -> ColumnElement[bool]:
-    """Return the condition on runs of any origin with the due time of one of these ticks."""
+    """Return the condition on runs of any origin whose due time is that of one of these ticks."""
     times = sorted({(tick.job_id, tick.scheduled_at) for tick in ticks})
     return or_(*(and_(Run.job_id == job_id, Run.scheduled_at == time) for job_id, time in times))

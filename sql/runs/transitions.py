@@ -75,7 +75,7 @@ class FinalState:
 
 
 def claim(session: Session, run_ids: Sequence[int]) -> list[PlannedRun]:
-    """Lock and return those of the runs that are still PLANNED and not locked by others."""
+    """Lock and return the runs among these that are still PLANNED and not locked by others."""
     return lock_rows(session, PlannedRun, Run, run_ids, _STILL_PLANNED)
 
 
@@ -144,7 +144,7 @@ def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: in
 
 
 def rewrite(session: Session, run_id: int) -> None:
-    """Write a run's row as it is: where this fails, the database takes no writes at all."""
+    """Write a run's row unchanged: if this fails, the database takes no writes at all."""
     session.execute(update(Run).where(Run.id == run_id).values(status=Run.status))
 
 
@@ -183,7 +183,7 @@ def end(session: Session, ended: Sequence[FinalState]) -> int:
 
 
 def note_late(session: Session, results: Mapping[int, RunStatus]) -> set[int]:
-    """Store the results that arrived after runs were LOST; return the runs whose first it is."""
+    """Store results that arrived after runs were LOST; return the runs that had none before."""
     first = {row.id for row in lock_rows(session, _RunId, Run, sorted(results), _LOST_FOR_GOOD)}
     rows = [{"id": run_id, "late_status": results[run_id].value} for run_id in sorted(first)]
     update_each(session, Run, rows, guard=Guard(_LOST_FOR_GOOD.guard))
@@ -196,7 +196,7 @@ def request_kill(session: Session, run_id: int, *, now_ms: int) -> bool:
 
 
 def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> int:
-    """Request the kill of runs in flight; return for how many this is new."""
+    """Request the kill of runs in flight; return how many are new requests."""
     statement = (
         update(Run)
         .where(Run.status.in_(IN_FLIGHT), Run.kill_requested_at.is_(None))
@@ -206,7 +206,7 @@ def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> i
 
 
 def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms: int) -> list[int]:
-    """Take over ROUTED runs of another scheduler; return the ids of those that were won.
+    """Take over ROUTED runs of another scheduler; return the ids of the runs that were won.
 
     A run is won if its owner and routing time have not changed and nobody holds its lock.
     """

@@ -106,8 +106,8 @@ def _wanted_indexes(table: Table) -> Iterator[tuple[str, tuple[str, ...], bool]]
 def _stale_counter(session: Session) -> str | None:
     """Return an error message if run ids would be reused, as after restoring only some tables.
 
-    New runs with such ids would silently not be inserted. The counter is read last: others reserve
-    and insert ids meanwhile, and it never falls.
+    New runs with such ids would silently fail to be inserted. The counter is read last: others
+    reserve and insert ids meanwhile, and it never falls.
     """
     newest = session.execute(select(func.max(Run.id))).scalar_one() or 0
     next_id = session.execute(

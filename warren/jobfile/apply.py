@@ -102,7 +102,7 @@ def change_line(change: Change, *, dry_run: bool) -> str:
 def warnings_about(
     database: Database, file: JobFile, changes: Sequence[Change]
 ) -> list[tuple[str, str]]:
-    """Return what is suspicious about the jobs of a file: pairs of APP/NAME and a sentence."""
+    """Return warnings about the jobs of a file: pairs of APP/NAME and a sentence."""
     changed = {one.name for one in changes if one.action is not ChangeAction.UNCHANGED}
     return database.read(
         lambda session: file_warnings(session, file.specs, changed, database_now_ms(session))
@@ -202,7 +202,7 @@ def apply_by_api(
 
 
 def _problems(path: Path, data: bytes, error: ApiError) -> Iterator[str]:
-    """Give each problem that the API names, with the file and the line where it can be found."""
+    """Yield each problem that the API names, with its file and line."""
     for one in error.problem.get("errors", ()):
         words, line = str(one.get("detail", "")), one.get("line")
         if line is None and one.get("pointer"):

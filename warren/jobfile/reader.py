@@ -64,7 +64,7 @@ class JobFile:
         )
 
     def refused(self, problem: Problem) -> JobFileError:
-        """Return the refusal of a job, `jobs/0/children`, with the line that it is about."""
+        """Return the error for a refused field, such as `jobs/0/children`, with its line."""
         _, number, field = [*problem.field.split("/"), ""][:3]
         lines = self.job_lines[int(number)]
         line = lines.get(field, lines["name"])
@@ -86,7 +86,7 @@ def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) 
 def read_job_text(
     data: bytes, path: Path, *, now_ms: int, added_routes: Sequence[str] = ()
 ) -> JobFile:
-    """Return what the bytes of a job file say, as `read_job_file` does."""
+    """Parse the bytes of a job file, as `read_job_file` does."""
     return _read(path, lambda: tree_of(data), now_ms, added_routes)
 
 

@@ -19,7 +19,7 @@ LINKS = (DATABASE, BROKER)
 
 
 class Services(Protocol):
-    """The settings that matter here."""
+    """The settings that name links to services."""
 
     @property
     def database_url(self) -> str | None:
@@ -98,7 +98,7 @@ def _host(url: str) -> str:
 
 
 def _is_verified(database_url: str) -> bool:
-    """Return whether the server must present a certificate of a given authority."""
+    """Return whether the server must present a certificate from a given authority."""
     asked = parse_qs(urlsplit(database_url).query)
     return "ssl_ca" in asked or "ssl_capath" in asked
 
@@ -122,7 +122,7 @@ def read_secret_files(
 ) -> SecretFiles:
     """Read the files that environment `variables` and `keys` of warren.toml name.
 
-    A variable beats a key, no matter whether it names the file or holds the value itself. It is a
+    A variable beats a key, whether it names the file or holds the value itself. It is a
     problem if the same source gives both.
     """
     found = SecretFiles()

@@ -81,7 +81,7 @@ def _default_slots() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings; each field has its reader and what is expected.
+    """All settings; each field has its reader and says what is expected.
 
     `was_set` are the names of those given by a flag, a variable or warren.toml.
     """

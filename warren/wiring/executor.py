@@ -24,7 +24,7 @@ from warren.wiring.processes import Signals
 
 #: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0
-#: The most job processes forked in advance.
+#: Job processes forked in advance at most.
 MAX_SPARES = 16
 
 
