@@ -15,7 +15,7 @@ from warren.admin_web.visitors import known_visitor
 #: The argument that asks for a list as a file, and its values.
 FORMAT, FORMATS = "format", ("csv", "json")
 _LOG = "/log/download"
-#: More arguments than any request has that is not refused.
+#: A request with more arguments than this is refused anyway.
 _MAX_ARGUMENTS = 100
 
 

@@ -170,7 +170,7 @@ class Code(Enum):
     STYLE_ALONE = "expected a webhook, because style is set"
     WHEN_ALONE = "expected a url, because when is set"
 
-    # Tests of alarm targets, and alarms that reached nobody.
+    # Tests of alarm targets, and undelivered alarms.
     NOTHING_TO_TEST = "nobody to alarm: neither %(what)s nor its app names an e-mail or a webhook"
     NO_MAIL_SERVER = (
         "no e-mail can be sent: no scheduler that is online has WARREN_SMTP_URL",

@@ -100,7 +100,7 @@ class Spares:
     def give(self, order: bytes, files: list[int]) -> Spare | None:
         """Hand an order with its files to a spare; return the spare, or None if there is none.
 
-        It is a spare no more, and still watched.
+        It is no longer a spare, but still watched.
         """
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
         for pidfd, spare in list(self._all.items()):

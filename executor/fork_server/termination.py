@@ -141,7 +141,7 @@ class Termination:
         """Handle SIGTERM and SIGINT once they are not blocked any more.
 
         The zygote does this for its job processes, which are spared the work, and keeps them
-        blocked. One that reaches a job process being forked waits until that listens.
+        blocked. A signal to a process that is just being forked waits until it listens.
         """
         process_state.take_signal(signal.SIGINT, signal.default_int_handler)
         process_state.take_signal(signal.SIGTERM, self._on_sigterm)

@@ -82,7 +82,7 @@ class Lines:
     """Lines `from_line` to `to_line`, 1-based; `to_line` < `from_line` if there are none.
 
     `is_end`: there are no more lines at present. `missing`: no logs of that day are kept here.
-    `times`: from which line on which time counts.
+    `times`: pairs of a line and the time from it on.
     """
 
     from_line: int
@@ -109,7 +109,7 @@ def first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
 def _count_lines(file: io.BufferedReader, most: int = sys.maxsize) -> tuple[int, int, int]:
     """Count the line feeds in the first `most` bytes; go back to the start.
 
-    Returns their number, how many bytes there are up to the last one, and how many in all.
+    Returns their number, the bytes up to and including the last one, and the bytes in all.
     """
     count = end = size = 0
     while data := file.read(min(most - size, _READ_BYTES)):

@@ -24,8 +24,8 @@ SAMPLE_SECONDS = 1.0
 class LoadMeter:
     """The host's CPU and memory usage in per cent, or its container's of memory. Thread-safe.
 
-    CPU usage is measured between two samples at least SAMPLE_SECONDS apart; the first is 0. What
-    cannot be measured, as no descriptor is free to read it, stays as it was.
+    CPU usage is measured between two samples at least SAMPLE_SECONDS apart; the first is 0. While
+    no descriptor is free to read a value, the last one stays.
     """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

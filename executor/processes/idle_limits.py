@@ -13,7 +13,7 @@ from warren.executor.fork_server.fork_server import PROCESS_LIMIT
 _MEMORY_PART, _PROCESSES_PART, _FILES_PART = 4, 4, 3
 #: Descriptors that the executor holds of a job process: its channel, its pidfd, its begin note.
 _FILES_EACH = 3
-#: What an idle process takes as long as none has been looked at.
+#: What an idle process is taken to need until one has been measured.
 _DEFAULT_BYTES = 3 * 2**20
 #: When less than this part of the memory is free, it is short.
 _SHORT_PART = 10

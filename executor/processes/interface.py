@@ -194,5 +194,5 @@ class SlotsFactory(Protocol):
     ) -> SlotPool:
         """Return slots that are not open yet; nothing else uses `script_folder`.
 
-        In files in `notes_folder` job processes may note what they begin.
+        Job processes may note what they begin in files in `notes_folder`.
         """

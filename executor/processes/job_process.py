@@ -264,7 +264,7 @@ class JobProcess:
     ) -> None:
         """Hand over a run; if it is the `last`, the process exits after it.
 
-        The `followers` are handed ahead, all of them being the `batch`.
+        The `followers` are handed ahead; together, all of them are the `batch`.
         """
         self.batch = batch
         self._channel.in_batch = batch is not None

@@ -67,7 +67,7 @@ class LateStartRule:
     def _limit_ms(self, at_ms: int) -> int:
         """Return the limit in force at an instant; before the first change, the first one.
 
-        The end of a schedule notes none.
+        A record of the end of a schedule has none.
         """
         known = [one for one in self.changes if one.late_limit]
         before = [one.late_limit for one in known if one.changed_at <= at_ms]

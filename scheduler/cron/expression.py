@@ -303,7 +303,7 @@ def _years(text: str) -> Sequence[int]:
 def _expand(field: Field, text: str) -> tuple[int, ...]:
     """Have croniter expand a field; it knows them in the order of cron, with seconds last.
 
-    A field alone, as jobs by the thousand share their fields and not their expressions.
+    Fields are cached one by one: thousands of jobs share fields, but not whole expressions.
     """
     place = _CRONITERS_ORDER.index(field)
     spelt = ["*"] * len(_CRONITERS_ORDER)

@@ -86,7 +86,7 @@ class PastRunImport:
     ) -> RunCounts:
         """Import runs whose ids are free; return what became of them.
 
-        `job_ids` and `app_ids` map the source's job ids to the ids here of the job and its app.
+        `job_ids` and `app_ids` map the source's job ids to the local ids of the job and its app.
         """
         counts = RunCounts()
         free = self._context.database.read(origins.jumped_run_ids)
@@ -178,7 +178,7 @@ class ImportOptions:
         today: the present day in the source's time zone.
         store_passwords: stores the passwords of new users; None = new users are disabled.
         take_over: whether to start the jobs that are started at the source.
-        again: whether to start those too that were started here before.
+        again: whether to start even those that were started here before.
 
     """
 

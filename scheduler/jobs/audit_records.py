@@ -14,7 +14,7 @@ from warren.scheduler.schedules.registry import written
 from warren.sql.jobs import child_links, script_versions
 from warren.sql.models import Job
 
-#: Most lines of a diff that are shown, and most lines of both sources for which one is computed.
+#: Lines of a diff that are shown at most, and lines of both sources for which one is computed.
 DIFF_LINES, COMPARED_LINES = 60, 4_000
 
 _WHEN = ("schedule_kind", "schedule_value")

@@ -86,7 +86,7 @@ class Greeting:
 class Greetings:
     """The latest heartbeat of each boot that waits. For use under a lock.
 
-    Of one app no more than `address_limit` addresses wait.
+    No more than `address_limit` addresses of one app wait.
     """
 
     def __init__(self, address_limit: int) -> None:
@@ -177,7 +177,7 @@ class Registrar:
     def greet(self, beat: Heartbeat, account: str) -> None:
         """Queue a heartbeat to be answered soon; never waits.
 
-        When too many boots of its app or for its address wait already, only their holders may.
+        If too many boots of its app or address wait already, only holders are queued.
         """
         is_holder = self._roster.holder(beat.app, beat.address) == beat.boot_id
         with self._lock:

@@ -26,12 +26,12 @@ ZONE_KEY = "timezone"
 class ClusterZone:
     """The cluster's zone, for processes that need it often; read at construction and each round.
 
-    Once a scheduler was seen, its zone is kept until another one is seen, even while none is
+    Once a scheduler has been seen, its zone is kept until another one is seen, even while none is
     registered.
 
     Args:
         database: where schedulers are registered.
-        setting: this process's own zone, until a scheduler was seen.
+        setting: this process's own zone, until a scheduler has been seen.
 
     """
 
@@ -121,7 +121,7 @@ class SelfHealth:
     def hear_canary(self, number: int) -> None:
         """Note that a canary of this scheduler came back through its queue.
 
-        It proves that the queue was heard up to the moment at which it was sent.
+        It proves that the queue was being read up to the moment at which it was sent.
         """
         sent_at = self._on_their_way.pop(number, None)
         if sent_at is not None:

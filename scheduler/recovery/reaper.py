@@ -261,8 +261,8 @@ class Reaper:
     def _is_proof(self, trigger: Trigger, delivery: Delivery) -> bool:
         """Whether this trigger, found unread, is the only one of its run and was never handed out.
 
-        A message that was handed out may have been begun, so no trigger in it is a proof. What this
-        reaper took and had to give back is marked as redelivered, and still a proof.
+        A message that was handed out may have been begun, so no trigger in it is proof. What this
+        reaper took and had to give back is marked as redelivered, and is still proof.
         """
         if trigger.resent:
             return False

@@ -46,7 +46,7 @@ def days_between(first: date, last: date) -> Iterator[date]:
 class ClearingCriteria:
     """Runs of one job, of one app, or of all: those due before `before_ms`, or all.
 
-    `keep` excepts the newest so many runs instead.
+    `keep` spares this many of the newest runs instead.
     """
 
     job_id: int | None = None

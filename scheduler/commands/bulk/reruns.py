@@ -87,7 +87,7 @@ class RerunOptions:
     """How runs are repeated.
 
     Attributes:
-        current: with the job's handler, param and script of now, not those of the run.
+        current: with the job's present handler, param and script, not those of the run.
         children: whether children run after success; None = yes, but it is a problem if they have
             already run for the due time.
 

@@ -60,7 +60,7 @@ def write_app(session: Session, name: str, wanted: AppSpec | None) -> App:
     return session.get_one(App, app_id)
 
 
-#: Told about a new job whose schedule does not run because nobody said that it should.
+#: Shown for a new job whose schedule does not run because the file does not enable it.
 STOPPED = "stopped (enabled is not set)"
 
 
