@@ -1,5 +1,6 @@
 """Executors of pyxxl behind the gateway: nobody here wrote them, and they run as they are."""
 
+from http.client import RemoteDisconnected
 from pathlib import Path
 
 import pytest
@@ -160,13 +161,15 @@ def test_callback_of_another_app_changes_nothing(served: GatewayCase) -> None:
     deployment.await_start(run_id)
     forged = [{"logId": run_id, "logDateTim": 0, "handleCode": 500, "handleMsg": "forged"}]
 
+    with pytest.raises(RemoteDisconnected):  # its own app has no such run, another gateway may
+        served.call("callback", forged, token=OTHER_TOKEN)
     replies = [
         served.call("callback", forged, token=token)["code"]
-        for token in (OTHER_TOKEN, "a-token-of-nobody", "default_token")
+        for token in ("a-token-of-nobody", "default_token")
     ]
     Path(path).touch()
 
-    assert replies == [200, 500, 500]
+    assert replies == [500, 500]
     [run] = deployment.await_final(run_id)
     assert (run.status, run.message) == (RunStatus.SUCCEEDED, "released")
 
