@@ -17,13 +17,15 @@ from warren.executor.processes.look_ahead import LookAhead
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotEvent
 
+#: Jobs whose last use of a process is remembered.
+MAX_REMEMBERED = 10_000
+
 
 class IdleProcesses:
     """Processes that have finished their run and wait for the next one of their job.
 
-    One that has served several runs is not ended for one that has served a single run: where more
-    jobs take turns than there are places, those that have a place keep it, and find their process
-    each time.
+    Where more jobs take turns than there are places, those that have a place keep it, and find
+    their process each time. A job gets the place of one that has not run since its own last run.
     """
 
     def __init__(self) -> None:
@@ -32,6 +34,8 @@ class IdleProcesses:
         #: Those among them that have served a single run.
         self._new: dict[int, JobProcess] = {}
         self._by_owner: dict[Owner, dict[int, JobProcess]] = {}
+        #: When each owner's process last became idle, the longest ago first.
+        self._last_idle: dict[Owner, float] = {}
 
     def __len__(self) -> int:
         """Return the number of idle processes."""
@@ -50,6 +54,14 @@ class IdleProcesses:
         if process.runs_begun == 1:
             self._new[process.number] = process
         self._by_owner.setdefault(process.owner, {})[process.number] = process
+        self._last_idle.pop(process.owner, None)
+        self._last_idle[process.owner] = process.idle_since
+        if len(self._last_idle) > MAX_REMEMBERED:
+            del self._last_idle[next(iter(self._last_idle))]
+
+    def last_idle(self, owner: Owner | None) -> float:
+        """Return when a process of this owner last became idle, in monotonic seconds; 0 = never."""
+        return self._last_idle.get(owner, 0.0) if owner is not None else 0.0
 
     def take(self, owner: Owner) -> JobProcess | None:
         """Remove and return a job's most recently idle process, so that the others can time out."""
@@ -68,13 +80,15 @@ class IdleProcesses:
         self.discard(process)
         return process
 
-    def take_least_useful(self) -> JobProcess | None:
-        """Remove and return the one whose end costs least: the newest that has served one run.
+    def take_least_useful(self, last_idle: float) -> JobProcess | None:
+        """Remove and return the one whose end costs least.
 
-        If there is none, the longest idle one.
+        It makes room for a job whose process was last idle then. That is the longest idle one if it
+        has idled since before that; otherwise the newest that has served a single run, if any.
         """
         process = next(reversed(self._new.values()), None)
-        if process is None:
+        oldest = next(iter(self._all.values()), None)
+        if process is None or (oldest is not None and oldest.idle_since < last_idle):
             return self.take_oldest()
         self.discard(process)
         return process
@@ -147,7 +161,7 @@ class Pool:
             return self._fork(run)
         self._waiting.append(run)
         if len(self._leaving) < len(self._waiting):
-            self._end_least_useful()
+            self._end(self._idle.take_least_useful(self._idle.last_idle(run.owner)))
         return SlotEvent.CROWDED
 
     def make_room(self, run: SlotRun) -> bool:
@@ -174,9 +188,10 @@ class Pool:
     def make_idle(self, process: JobProcess) -> None:
         """Let a process idle after its run; end the least useful one if there are too many."""
         process.run = None
+        last_idle = self._idle.last_idle(process.owner)
         self._idle.add(process)
         if len(self._idle) > self._idle_limit.most:
-            self._end_least_useful()
+            self._end(self._idle.take_least_useful(last_idle))
 
     def stop_idle(self, process: JobProcess) -> None:
         """Stop a process that has no run."""
@@ -266,9 +281,6 @@ class Pool:
             ids = tuple(one.trigger.run_id for one in (run, *ahead))
             batch = self._look_ahead.new_batch(process.note, ids)
         process.give(run, last=room <= 0, batch=batch, followers=ahead if batch else ())
-
-    def _end_least_useful(self) -> bool:
-        return self._end(self._idle.take_least_useful())
 
     def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
         return self._end(self._idle.take_oldest(idle_for))

@@ -386,6 +386,18 @@ def test_where_more_jobs_take_turns_than_there_are_places_those_that_have_one_ke
     assert len({pid for one in rounds for pid in one[2:]}) == 6
 
 
+def test_jobs_that_come_again_get_the_places_of_those_that_do_not(
+    make_floor: Callable[..., SlotHarness],
+) -> None:
+    harness = make_floor(count=1, idle_count=2)
+    for job_id in (1, 2, 1, 2):  # both are used again, and then no more
+        harness.run("pid", job_id=job_id)
+
+    rounds = [[harness.run("pid", job_id=one).message for one in (3, 4)] for _ in range(4)]
+
+    assert rounds[2] == rounds[3]
+
+
 def test_no_idle_process_is_kept_where_none_is_wanted(
     make_floor: Callable[..., SlotHarness],
 ) -> None:
