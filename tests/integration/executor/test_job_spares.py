@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Process, descendants
+from tests.support.processes import Process, alive, descendants
 from tests.support.slot_harness import SlotHarness
 from warren.broker.messages.values import Outcome, ScriptLanguage
 from warren.executor.fork_server.confinement import Confinement, JobLimits
@@ -125,11 +125,12 @@ def test_timeout_ends_the_whole_tree_of_a_run_in_a_spare(harness: SlotHarness) -
 
     run_id = harness.start("stubborn")
     harness.turn((harness.folder / "begun").exists)
+    tree = descendants(harness.zygote.pid)
     harness.slots.close(0.2)
     finished = harness.wait(run_id)
 
     assert finished.outcome is Outcome.FAILED
-    harness.turn(lambda: not harness.job_processes())
+    harness.turn(lambda: not any(alive(process.pid) for process in tree))
 
 
 def test_killed_spare_is_replaced_and_is_nobodys_run(harness: SlotHarness) -> None:
