@@ -117,7 +117,7 @@ def _trigger_until(
             survivors.commands.resume()
         return is_struck()
 
-    eventually(work, 60, every=0.02)
+    eventually(work, 180, every=0.02)
     return run_ids
 
 
