@@ -2,13 +2,15 @@
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
-from tests.support.processes import identify
+from tests.support.processes import identify, stop
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
@@ -62,8 +64,9 @@ def test_f03_triggers_of_a_scheduler_killed_before_it_wrote_sent_come_twice_and_
     survivors.await_schedulers(doomed)
     before = len(survivors.logged("duplicate_trigger_answered"))
 
-    # Those that wait for a slot are still ROUTED when they are taken over.
-    run_ids = _trigger_until(survivors, lambda: not doomed.is_running, seconds=2.0)
+    with _frozen_beside(survivors, doomed):
+        # Those that wait for a slot are still ROUTED when they are taken over.
+        run_ids = _trigger_until(survivors, lambda: not doomed.is_running, seconds=2.0)
     survivors.await_final(*run_ids, seconds=TAKE_OVER_SECONDS + 2 * len(run_ids))
 
     assert {survivors.status(run_id) for run_id in run_ids} == {RunStatus.SUCCEEDED}
@@ -117,8 +120,23 @@ def _trigger_until(
             survivors.commands.resume()
         return is_struck()
 
-    eventually(work, 180, every=0.02)
+    eventually(work, 60, every=0.02)
     return run_ids
+
+
+@contextmanager
+def _frozen_beside(survivors: Deployment, scheduler: Command) -> Iterator[None]:
+    """Freeze the other scheduler, so that this one gets all the work."""
+    [other] = [
+        command
+        for command in survivors.running()
+        if command is not scheduler and "scheduler_started" in command.text()
+    ]
+    stop(other.pid)
+    try:
+        yield
+    finally:
+        other.send(signal.SIGCONT)
 
 
 def _is_taken_over(survivors: Deployment, node: str, run_ids: list[int]) -> bool:
