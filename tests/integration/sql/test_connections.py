@@ -12,7 +12,7 @@ from pymysql.protocol import FieldDescriptorPacket
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from warren.sql.dialects.mysql import COLUMNS_LIMIT, LeanConnection
+from warren.sql.dialects.lean_connection import COLUMNS_LIMIT, LeanConnection
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 
