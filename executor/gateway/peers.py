@@ -133,6 +133,8 @@ class Peers:
         self._tokens = tokens
         self._signatures = signatures
         self._session: aiohttp.ClientSession | None = None
+        #: Those that did not answer the last call.
+        self._missing: set[str] = set()
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -210,13 +212,20 @@ class Peers:
                 allow_redirects=False,
             ) as response:
                 if response.status != HTTPStatus.OK:
-                    log.info("peer_missed", url=url, why=f"HTTP status {response.status}")
+                    self._miss(url, f"HTTP status {response.status}")
                     return None
                 answer = msgspec.json.decode(await response.read())
+                self._missing.discard(url)
                 return answer["content"] if answer["code"] == HTTPStatus.OK else False
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            log.info("peer_missed", url=url, why=str(error))
+            self._miss(url, str(error))
             return False
         except _UNCLEAR as error:
-            log.info("peer_missed", url=url, why=str(error) or type(error).__name__)
+            self._miss(url, str(error) or type(error).__name__)
             return None
+
+    def _miss(self, url: str, why: str) -> None:
+        """Tell once that a gateway does not answer, until it does again."""
+        if url not in self._missing:
+            self._missing.add(url)
+            log.warning("peer_missed", url=url, why=why)

@@ -168,7 +168,7 @@ class Roster:
         return dict(sorted(found.items()))
 
     def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
-        """Return what ails those of an app's executors that take triggers, by address."""
+        """Return health problems by address, of the app's executors that take triggers."""
         with self._lock:
             return {
                 member.address: member.heartbeat.ailments
@@ -210,7 +210,7 @@ class Roster:
             return self._clock() - max([fit_since, *uses])
 
     def abilities(self, app: str) -> Abilities:
-        """Return what those of an app's executors can run that take triggers."""
+        """Return what the app's executors can run, of those that take triggers."""
         with self._lock:
             able = {
                 member.address: member.heartbeat

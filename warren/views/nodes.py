@@ -14,9 +14,7 @@ from warren.scheduler.views.process_view import (
     NOT_IN_JSON,
     ExecutorView,
     NodeView,
-    executor_views,
     node_view,
-    read_catalogues,
 )
 from warren.scheduler.views.to_json import to_json
 from warren.sql.clock import database_now_ms
@@ -50,17 +48,6 @@ def registrations(
     return database.read(
         lambda session: (presence.listing(session, kind, app), database_now_ms(session))
     )
-
-
-def registered_executors(database: Database) -> tuple[list[ExecutorView], int]:
-    """Return all executors, including listed ones that never registered, and the clock."""
-
-    def read(session: Session) -> tuple[list[ExecutorView], int]:
-        rows, now_ms = presence.listing(session, presence.EXECUTOR), database_now_ms(session)
-        told = read_catalogues(session, rows)
-        return executor_views(rows, apps.listed_by_name(session), now_ms, told), now_ms
-
-    return database.read(read)
 
 
 def registered_schedulers(database: Database) -> tuple[list[NodeView], int]:

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from tests.support.moved_loop import MovedLoop
 from tests.support.ports import free_port
@@ -312,3 +313,20 @@ def test_executor_that_another_gateway_still_has_is_sent_there_and_tried_again_s
 
     case.do(retry())
     case.close()
+
+
+def test_gateway_that_does_not_answer_is_told_once() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+
+    async def ask_twice() -> None:
+        peers = Peers([url], {"demo": TOKEN}, Signatures({}))
+        for _ in range(2):
+            assert not await peers.register("demo", "http://127.0.0.1:9999", "demo")
+        await peers.close()
+
+    with capture_logs() as logs:
+        asyncio.run(ask_twice())
+
+    assert [(line["event"], line["log_level"], line["url"]) for line in logs] == [
+        ("peer_missed", "warning", url)
+    ]
