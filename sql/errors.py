@@ -7,8 +7,7 @@ SqlError
 ├── LookupFailed          a row was not found; it has a code and facts
 │   ├── NotFound          no such job, run, app, executor, user or token
 │   └── Ambiguous         several rows have the name
-├── RunsNotPlanned        another run has the key of one that somebody asked for
-└── NotAllWon             an all-or-nothing update matched only some rows
+└── RunsNotPlanned        another run has the key of one that somebody asked for
 """
 
 from enum import Enum, auto
@@ -82,7 +81,3 @@ class RunsNotPlanned(SqlError):
 
     def __init__(self, count: int) -> None:
         super().__init__(f"cannot plan {count} runs: other runs have their keys")
-
-
-class NotAllWon(SqlError):
-    """An all-or-nothing update matched only some rows; it must be undone."""

@@ -1,36 +1,33 @@
-"""Ends runs and plans their follow-ups in one transaction.
+"""Ends runs and plans what follows, in one transaction: `Completion.end` has the steps.
 
 Every final state is entered here, except that a change of schedule cancels planned runs itself.
-
-    ends -> plain successes, moved at once -> the others, by their rows: who wins, final state,
-    next attempts, alarms -> follow-ups of ticks that are over
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
-from warren.scheduler.completion import follow_ups
-from warren.scheduler.completion.end import End, with_plausible_instants
-from warren.scheduler.completion.follow_ups import FollowUps, LastAttempt
-from warren.scheduler.completion.plain_successes import PlainSuccess, end_plain, split
+from warren.scheduler.completion.end import End
+from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
 from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
+from warren.scheduler.completion.transition import (
+    Judged,
+    PlainSuccess,
+    Won,
+    move_by_row,
+    move_plain,
+)
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.problems import explanation
 from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToRun
-from warren.sql.run_status import ENTERED_FROM, FINAL, RunStatus
-from warren.sql.runs import planning, ticks, transitions
-from warren.sql.runs.run_rows import LockedRun
-
-log = structlog.get_logger()
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import planning, ticks
+from warren.sql.runs.run_rows import FailedRun, LockedRun
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,143 +67,75 @@ class Completion:
         self._follow_ups = FollowUps(ids, now_ms)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:
-        """End runs in the caller's transaction; the first final state wins.
-
-        Losing is normal. The result of a run that was given up as LOST is stored as its late
-        status.
-        """
-        plain, others = split(ends, self._now_ms())
-        won, planned = end_plain(session, plain, self._follow_ups)
-        winners = {one.end.run_id for one in won}
-        others += [one.end for one in plain if one.end.run_id not in winners]
-        tally = self._end_rows(session, others) if others else Tally()
-        tally.won |= {one.end.run_id: one.end.status for one in won}
-        tally.freed.update((one.sent_to.app_id, one.sent_to.address) for one in won)
-        tally.ended += [_ended_plainly(one) for one in won]
-        tally.planned += planned
-        return tally
-
-    def _end_rows(self, session: Session, ends: Sequence[End]) -> Tally:
-        """Lock and read the rows of runs, then end them."""
-        tally, now_ms = Tally(), self._now_ms()
-        rows = {row.id: row for row in transitions.lock(session, {end.run_id for end in ends})}
-        winners: dict[int, End] = {}
-        late: dict[int, RunStatus] = {}
-        for end in ends:
-            row = rows.get(end.run_id)
-            if row is None:
-                tally.unknown.add(end.run_id)
-            elif not _is_from_its_executor(row, end):
-                tally.not_theirs.add(end.run_id)
-            elif end.run_id not in winners and _may_enter(row, end):
-                reported = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
-                winners[end.run_id] = _as_killed(row, reported)
-            else:
-                tally.ignored.append(end.run_id)
-                if _is_late(row, end):
-                    late.setdefault(end.run_id, end.status)
-        _note_late(session, late)
-        tally.won = {run_id: end.status for run_id, end in winners.items()}
-        tally.freed = Counter(
-            (row.app_id, row.address)
-            for row in map(rows.__getitem__, winners)
-            if row.address is not None
-        )
-        if winners:
-            states = [_final_state(rows[run_id], end) for run_id, end in winners.items()]
-            transitions.end(session, states)
-            tally.ended = [_ended(rows[state.run_id], state) for state in states]
-            tally.planned = self._follow(session, rows, winners)
-        return tally
-
-    def _follow(
-        self, session: Session, rows: dict[int, LockedRun], winners: dict[int, End]
-    ) -> list[int]:
-        unwanted = [rows[run_id] for run_id, end in winners.items() if end.status in NO_FAILURE]
-        failures = ticks.failures_before(session, unwanted) if unwanted else {}
-        unsuccessful = [end for end in winners.values() if end.status is not RunStatus.SUCCEEDED]
-        job_ids = {rows[end.run_id].job_id for end in unsuccessful}
-        known = jobs.for_runs(session, job_ids) if job_ids else {}
-        attempts = self._next_attempts(rows, unsuccessful, known, failures)
-        planned = planning.plan(session, list(attempts.values()), self._ids)
-        last = [(rows[run_id], end) for run_id, end in winners.items() if run_id not in attempts]
-        alarming = [
-            (row, end) for row, end in last if not is_withdrawn(row, known.get(row.job_id), end)
+        """End runs in the caller's transaction; the first final state wins. Losing is normal."""
+        now_ms = self._now_ms()
+        successes, rest = move_plain(session, ends, now_ms)
+        judged = move_by_row(session, rest, now_ms)
+        known = _jobs_to_run(session, judged.won)
+        failures = _failures_before(session, judged.won)
+        attempts = self._next_attempts(judged.won, known, failures)
+        retried = planning.plan(session, list(attempts.values()), self._ids)
+        last = [one for one in judged.won if one.row.id not in attempts]
+        missed = [
+            one for one in last if not is_withdrawn(one.row, known.get(one.row.job_id), one.end)
         ]
-        follow_ups.keep(session, alarming, failures, self._alarm_defaults, now_ms=self._now_ms())
-        last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
+        store_alarms(session, missed, failures, self._alarm_defaults, now_ms=now_ms)
         # Last: the row of a new attempt, written by now, keeps its tick open.
-        return planned + self._follow_ups.follow(session, last_attempts)
+        followed = self._follow_ups.follow(session, last, [one.success for one in successes])
+        return _tally(successes, judged, retried + followed)
 
     def _next_attempts(
         self,
-        rows: dict[int, LockedRun],
-        unsuccessful: Sequence[End],
+        won: Sequence[Won],
         known: Mapping[int, JobToRun],
         failures: Collection[int],
     ) -> dict[int, planning.NewRun]:
         now_ms = self._now_ms()
         attempts: dict[int, planning.NewRun] = {}
-        for end in unsuccessful:
-            row, has_failed = rows[end.run_id], end.run_id in failures
-            job = known.get(row.job_id)
+        for row, end in won:
+            if end.status is RunStatus.SUCCEEDED:
+                continue
+            job, has_failed = known.get(row.job_id), row.id in failures
             attempt = next_attempt(row, job, end, now_ms=now_ms, has_failed=has_failed)
             if attempt is not None:
-                attempts[end.run_id] = attempt
+                attempts[row.id] = attempt
         return attempts
 
 
-def _is_late(row: LockedRun, end: End) -> bool:
-    """Whether this is the result of a run that was given up as LOST."""
-    is_result = end.status is not RunStatus.LOST and not end.never_started
-    return row.status == RunStatus.LOST and is_result
+def _jobs_to_run(session: Session, won: Sequence[Won]) -> dict[int, JobToRun]:
+    """Return the jobs of the runs that did not succeed."""
+    job_ids = {row.job_id for row, end in won if end.status is not RunStatus.SUCCEEDED}
+    return jobs.for_runs(session, job_ids) if job_ids else {}
 
 
-def _note_late(session: Session, results: Mapping[int, RunStatus]) -> None:
-    for run_id in sorted(transitions.note_late(session, results)) if results else ():
-        log.warning("result_came_late", run_id=run_id, status=results[run_id].value)
+def _failures_before(session: Session, won: Sequence[Won]) -> dict[int, FailedRun]:
+    """Return what failed before the ends that are no failures by themselves."""
+    unwanted = [row for row, end in won if end.status in NO_FAILURE]
+    return ticks.failures_before(session, unwanted) if unwanted else {}
 
 
-def _is_from_its_executor(row: LockedRun, end: End) -> bool:
-    return end.sent_to in (None, (row.app_id, row.address, row.boot_id))
-
-
-def _may_enter(row: LockedRun, end: End) -> bool:
-    if row.status in FINAL or row.status not in ENTERED_FROM[end.status]:
-        return False
-    if end.only_from is not None and row.status != end.only_from:
-        return False
-    return end.routed_at is None or row.routed_at == end.routed_at
-
-
-def _as_killed(row: LockedRun, end: End) -> End:
-    """Return the end of a run that never started and was killed before it could."""
-    if not end.never_started or row.kill_requested_at is None or row.status == RunStatus.PLANNED:
-        return end
-    return End(
-        run_id=end.run_id,
-        status=RunStatus.KILLED,
-        message=Why.KILLED_BEFORE_START(why=end.message),
-        finished_at=end.finished_at,
-        never_started=True,
+def _tally(successes: Sequence[PlainSuccess], judged: Judged, planned: list[int]) -> Tally:
+    tally = Tally(
+        ignored=judged.ignored,
+        unknown=judged.unknown,
+        not_theirs=judged.not_theirs,
+        planned=planned,
     )
+    for row, end in judged.won:
+        tally.won[row.id] = end.status
+        tally.ended.append(_ended(row, end))
+        if row.address is not None:
+            tally.freed[row.app_id, row.address] += 1
+    for one in successes:
+        tally.won[one.end.run_id] = RunStatus.SUCCEEDED
+        tally.ended.append(_ended_plainly(one))
+        tally.freed[one.sent_to.app_id, one.sent_to.address] += 1
+    return tally
 
 
-def _final_state(row: LockedRun, end: End) -> transitions.FinalState:
-    return transitions.FinalState(
-        run_id=end.run_id,
-        status=end.status,
-        message=explanation(end.message),
-        finished_at=end.finished_at,
-        started_at=end.started_at or row.started_at,
-        log_tail=end.log_tail,
-    )
-
-
-def _ended(row: LockedRun, state: transitions.FinalState) -> Ended:
-    return Ended(
-        row.app_id, row.job_id, state.status, row.due_at, state.started_at, state.finished_at
-    )
+def _ended(row: LockedRun, end: End) -> Ended:
+    began = end.started_at or row.started_at
+    return Ended(row.app_id, row.job_id, end.status, row.due_at, began, end.finished_at)
 
 
 def _ended_plainly(one: PlainSuccess) -> Ended:

@@ -22,6 +22,7 @@ from warren.scheduler.alarms.events import (
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion import run_webhooks
 from warren.scheduler.completion.end import End, TickEnd, tick_end
+from warren.scheduler.completion.transition import Won
 from warren.scheduler.jobs.new_run import run_of
 from warren.scheduler.schedules.registry import WAITING_KINDS, read_schedule
 from warren.sql.alarms import alarms
@@ -33,12 +34,15 @@ from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
 from warren.sql.run_status import FAILURES, Kind, RunStatus
 from warren.sql.runs import planning, queries, ticks, transitions
 from warren.sql.runs.run_rows import FailedRun, LockedRun
+from warren.sql.runs.successes import Success
 from warren.sql.runs.ticks import tick_of
 
+log = structlog.get_logger()
 
-def keep(
+
+def store_alarms(
     session: Session,
-    last: Sequence[tuple[LockedRun, End]],
+    last: Sequence[Won],
     failures: Mapping[int, FailedRun],
     defaults: AlarmTargets,
     *,
@@ -46,9 +50,8 @@ def keep(
 ) -> None:
     """Store an alarm for each target of each failed tick, one for all shards of a tick.
 
-    `last` are runs, as read before, with their ends, that are not retried; `failures` are the
-    failed attempts before them. A run about which nobody is alerted is marked so. A run that
-    somebody asked to kill raises no alarm.
+    `last` are runs that are not retried; `failures` are the failed attempts before them. A run
+    about which nobody is alerted is marked so. A run that somebody asked to kill raises no alarm.
     """
     failed = [
         (run, end)
@@ -103,9 +106,6 @@ def _message(end: End, failure: FailedRun | None) -> str:
     return f"{end.message}; {before}"
 
 
-log = structlog.get_logger()
-
-
 @dataclass(frozen=True, slots=True)
 class LastAttempt:
     """A run that has just ended and is not retried."""
@@ -122,12 +122,20 @@ class FollowUps:
         self._ids = ids
         self._now_ms = now_ms
 
-    def follow(self, session: Session, last_attempts: Sequence[LastAttempt]) -> list[int]:
-        """Plan the follow-ups of the ticks that these runs end; return the planned ids."""
-        job_ids = {last.run.job_id for last in last_attempts}
-        followed = child_links.followed(session, job_ids, waiting_kinds=WAITING_KINDS)
+    def follow(
+        self, session: Session, last: Sequence[Won], successes: Sequence[Success]
+    ) -> list[int]:
+        """Plan the follow-ups of the ticks that these runs end; return the planned ids.
+
+        The jobs are read after the runs have ended, so that an edit made before it counts. The rows
+        of `successes`, which nobody has read so far, are read if something may follow.
+        """
+        job_ids = {one.row.job_id for one in last} | {one.job_id for one in successes}
+        followed = child_links.followed(session, sorted(job_ids), waiting_kinds=WAITING_KINDS)
         if not followed:
             return []
+        last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
+        last_attempts += _read(session, [one for one in successes if one.job_id in followed])
         ends = _tick_ends(
             session,
             [
@@ -185,6 +193,14 @@ class FollowUps:
                 session,
                 [{"id": job.id, "next_tick_at": _next_tick(job, over[job.id])} for job in waiting],
             )
+
+
+def _read(session: Session, successes: Sequence[Success]) -> list[LastAttempt]:
+    if not successes:
+        return []
+    finished_at = {one.run_id: one.finished_at for one in successes}
+    rows = transitions.lock(session, finished_at)
+    return [LastAttempt(row, RunStatus.SUCCEEDED, finished_at[row.id]) for row in rows]
 
 
 def _leads_on(last: LastAttempt, followed: Mapping[int, Followed]) -> bool:

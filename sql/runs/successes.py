@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from warren.sql.batch import Guard, lock_rows, update_each
 from warren.sql.dialects.dialect import Locking, UpdateRule
-from warren.sql.errors import NotAllWon
 from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
@@ -73,36 +72,25 @@ def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> 
     connection = session.connection()
     # Not `begin_nested`: after a deadlock the savepoint is gone, and its rollback would hide that.
     connection.exec_driver_sql("SAVEPOINT successes")
-    try:
-        for who, sent in runs.items():
-            succeed(session, who, sent)
-    except NotAllWon:
-        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT successes")
-        return {
-            run_id
-            for who, sent in runs.items()
-            for run_id in _succeed_carefully(session, who, sent)
-        }
-    return {run.run_id for sent in runs.values() for run in sent}
+    if all(succeed(session, who, sent) for who, sent in runs.items()):
+        return {run.run_id for sent in runs.values() for run in sent}
+    connection.exec_driver_sql("ROLLBACK TO SAVEPOINT successes")
+    moved: set[int] = set()
+    for who, sent in runs.items():
+        is_open = lock_open(session, who, {run.run_id: run.job_id for run in sent})
+        succeed(session, who, [run for run in sent if run.run_id in is_open])
+        moved |= is_open
+    return moved
 
 
-def _succeed_carefully(session: Session, who: SentTo, runs: Sequence[Success]) -> set[int]:
-    is_open = lock_open(session, who, {run.run_id: run.job_id for run in runs})
-    succeed(session, who, [run for run in runs if run.run_id in is_open])
-    return is_open
+def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> bool:
+    """Move runs that were sent to one boot to SUCCEEDED; return whether all were moved.
 
-
-def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> None:
-    """Move runs that were sent to one boot to SUCCEEDED, all or none.
-
-    Raises:
-        NotAllWon: a run was already final, or is not as reported; undo it.
-
+    One that was not was already final, or is not as reported; nobody knows which.
     """
     rows = [_row(run) for run in sorted(runs, key=lambda run: run.run_id)]
     guard = Guard(f"{_OPEN_AND_ALONE} AND {_SENT_TO}", who)
-    if update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED) != len(runs):
-        raise NotAllWon
+    return update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED) == len(runs)
 
 
 def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int]:

@@ -1,0 +1,186 @@
+"""The step of completion that enters final states: the first final state of a run wins.
+
+Most ends report the success of a run that is the only one of its tick. One guarded UPDATE moves
+all those of an executor, without reading their rows first; what it does not move, and every other
+end, is judged by its row.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.broker.messages.values import cut_message
+from warren.broker.reasons.codes import Why
+from warren.scheduler.completion.end import (
+    AHEAD_MS,
+    EARLY_MS,
+    End,
+    ms_ahead,
+    with_plausible_instants,
+)
+from warren.scheduler.problems import explanation
+from warren.sql.run_status import ENTERED_FROM, FINAL, RunStatus
+from warren.sql.runs import successes, transitions
+from warren.sql.runs.run_rows import LockedRun
+from warren.sql.runs.successes import SentTo, Success
+from warren.sql.runs.transitions import FinalState
+
+log = structlog.get_logger()
+
+
+class PlainSuccess(NamedTuple):
+    """An end that may be written without its row: who reported it, and what is written."""
+
+    end: End
+    sent_to: SentTo
+    success: Success
+
+
+class Won(NamedTuple):
+    """An end that won, and the run's row as it was before."""
+
+    row: LockedRun
+    end: End
+
+
+@dataclass(slots=True, kw_only=True)
+class Judged:
+    """Ends by their rows: those that won, and why the others, as run ids, did not.
+
+    `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
+    they were not routed.
+    """
+
+    won: list[Won] = field(default_factory=list)
+    ignored: list[int] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    not_theirs: set[int] = field(default_factory=set)
+
+
+def move_plain(
+    session: Session, ends: Sequence[End], now_ms: int
+) -> tuple[list[PlainSuccess], list[End]]:
+    """Move plain successes whose runs are open; return them, and the ends to be judged by row."""
+    times = Counter(end.run_id for end in ends)
+    by_executor: dict[SentTo, list[Success]] = defaultdict(list)
+    plain: dict[int, PlainSuccess] = {}
+    for end in ends:
+        if times[end.run_id] == 1 and (one := _plain(end, now_ms)) is not None:
+            plain[end.run_id] = one
+            by_executor[one.sent_to].append(one.success)
+    if not plain:
+        return [], list(ends)
+    moved = successes.succeed_open(session, by_executor)
+    won = [one for run_id, one in plain.items() if run_id in moved]
+    return won, [end for end in ends if end.run_id not in moved]
+
+
+def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
+    """Lock and read the rows of runs, then move those that may end so.
+
+    The result of a run that was given up as LOST is stored as its late status.
+    """
+    judged = Judged()
+    if not ends:
+        return judged
+    rows = {row.id: row for row in transitions.lock(session, {end.run_id for end in ends})}
+    won: dict[int, Won] = {}
+    late: dict[int, RunStatus] = {}
+    for end in ends:
+        row = rows.get(end.run_id)
+        if row is None:
+            judged.unknown.add(end.run_id)
+        elif not _is_from_its_executor(row, end):
+            judged.not_theirs.add(end.run_id)
+        elif end.run_id not in won and _may_enter(row, end):
+            plausible = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
+            won[end.run_id] = Won(row, _as_killed(row, plausible))
+        else:
+            judged.ignored.append(end.run_id)
+            if _is_late(row, end):
+                late.setdefault(end.run_id, end.status)
+    _note_late(session, late)
+    judged.won = list(won.values())
+    if won:
+        transitions.end(session, [_final_state(one.row, one.end) for one in judged.won])
+    return judged
+
+
+def _plain(end: End, now_ms: int) -> PlainSuccess | None:
+    """Return what ends a whole tick, as far as can be told without the row; None for other ends.
+
+    Instants within a day are accepted, whenever the run was routed.
+    """
+    if (
+        end.status is not RunStatus.SUCCEEDED
+        or end.sent_to is None
+        or end.alone_of_job is None
+        or end.started_at is None
+        or not isinstance(end.message, str)
+    ):
+        return None
+    earliest_ms, latest_ms = now_ms - EARLY_MS, now_ms + AHEAD_MS
+    due_at = end.finished_at if end.due_at is None else end.due_at
+    if not all(earliest_ms <= at <= latest_ms for at in (end.started_at, end.finished_at, due_at)):
+        return None
+    ahead_ms = ms_ahead(end, now_ms)
+    success = Success(
+        run_id=end.run_id,
+        job_id=end.alone_of_job,
+        message=cut_message(end.message),
+        started_at=end.started_at - ahead_ms,
+        finished_at=end.finished_at - ahead_ms,
+        log_tail=end.log_tail or "",
+    )
+    return PlainSuccess(end, end.sent_to, success)
+
+
+def _is_from_its_executor(row: LockedRun, end: End) -> bool:
+    return end.sent_to in (None, (row.app_id, row.address, row.boot_id))
+
+
+def _may_enter(row: LockedRun, end: End) -> bool:
+    if row.status in FINAL or row.status not in ENTERED_FROM[end.status]:
+        return False
+    if end.only_from is not None and row.status != end.only_from:
+        return False
+    return end.routed_at is None or row.routed_at == end.routed_at
+
+
+def _as_killed(row: LockedRun, end: End) -> End:
+    """Return the end of a run that never started and was killed before it could."""
+    if not end.never_started or row.kill_requested_at is None or row.status == RunStatus.PLANNED:
+        return end
+    return End(
+        run_id=end.run_id,
+        status=RunStatus.KILLED,
+        message=Why.KILLED_BEFORE_START(why=end.message),
+        finished_at=end.finished_at,
+        never_started=True,
+    )
+
+
+def _final_state(row: LockedRun, end: End) -> FinalState:
+    return FinalState(
+        run_id=end.run_id,
+        status=end.status,
+        message=explanation(end.message),
+        finished_at=end.finished_at,
+        started_at=end.started_at or row.started_at,
+        log_tail=end.log_tail,
+    )
+
+
+def _is_late(row: LockedRun, end: End) -> bool:
+    """Whether this is the result of a run that was given up as LOST."""
+    is_result = end.status is not RunStatus.LOST and not end.never_started
+    return row.status == RunStatus.LOST and is_result
+
+
+def _note_late(session: Session, results: Mapping[int, RunStatus]) -> None:
+    for run_id in sorted(transitions.note_late(session, results)) if results else ():
+        log.warning("result_came_late", run_id=run_id, status=results[run_id].value)
