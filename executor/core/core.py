@@ -202,7 +202,7 @@ class Core:
             self._commits.schedule()
 
     def _return_waiting(self) -> None:
-        """Return waiting runs; one that was handed ahead, once it is known not to have begun."""
+        """Return waiting runs, so that other executors get them."""
         self._active_runs.return_waiting(Why.SHUTTING_DOWN())
 
     def _ask(self, now: float) -> None:

@@ -13,7 +13,7 @@ read from any thread.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class RemoteSlots(SlotPool):
         loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
         script_folder: Path,  # noqa: ARG002 - scripts are sent as they are
-        notes_folder: Path | None = None,  # noqa: ARG002 - it hands nothing ahead
+        notes_folder: Path | None = None,  # noqa: ARG002 - there are no job processes
     ) -> None:
         self._loop = loop
         self._client = client
@@ -95,11 +95,7 @@ class RemoteSlots(SlotPool):
         self._watching = self._loop.create_task(self._watch.run())
         return ()
 
-    def start(
-        self,
-        trigger: Trigger,
-        followers: Sequence[Trigger] = (),  # noqa: ARG002 - it hands nothing ahead
-    ) -> None:
+    def start(self, trigger: Trigger, *_others: Trigger) -> None:
         """Start a run, whose start is durable; any failure is reported as its end."""
         if not self.free or trigger.run_id in self._runs:
             raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")

@@ -158,20 +158,19 @@ class ActiveRuns:
         self._reservations.renew()
 
     def _launch_reserved(self) -> None:
-        """Start the reserved runs that were let go, with what comes next handed ahead."""
+        """Start the reserved runs that were let go, each with what its process may go on with."""
         if not self._reserved:
             return
         runs, self._reserved = self._reserved, []
         for run in runs:
-            run.followers = self._reservations.followers_of(run.trigger, self._slots.look_ahead)
-            if run.followers:
-                ids = tuple(trigger.run_id for trigger in (run.trigger, *run.followers))
-                self._run_states.hand_over(ids)
+            run.batch = self._reservations.batch_of(run.trigger, self._slots.batch_size)
+            if len(run.batch) > 1:
+                self._run_states.hand_over(tuple(trigger.run_id for trigger in run.batch))
         try:
             self._run_states.write()
         except JournalFailed:
             for run in runs:
-                run.followers = []
+                run.batch = ()
                 self._start_once_durable(run)
             return
         for run in runs:
@@ -247,7 +246,7 @@ class ActiveRuns:
                 self._stop(run, returned(why))
 
     def forget_closed(self, run_ids: set[int]) -> None:
-        """Drop those of these runs that are waiting: the schedulers have ended them already."""
+        """Drop the waiting ones of these runs: the schedulers have ended them already."""
         for run_id in run_ids:
             run = self._in_hand(run_id)
             if run is not None and run.phase is Phase.WAITING:
@@ -271,7 +270,7 @@ class ActiveRuns:
         return run if run is not None and run.phase.has_slot else None
 
     def _in_hand(self, run_id: int) -> ActiveRun | None:
-        """Take a run back if it was handed ahead; return it unless it has ended or is out there."""
+        """Take a run back from its process; return it unless it has ended, or has begun there."""
         run = self._runs.get(run_id)
         is_here = run is not None and self._slots.recall(run_id) and self._runs.get(run_id) is run
         return run if is_here else None
@@ -295,9 +294,9 @@ class ActiveRuns:
         self._reserved.append(run)
 
     def _enter_slot(self, run: ActiveRun) -> None:
-        trigger, followers, run.followers = run.trigger, run.followers, []
+        trigger, batch, run.batch = run.trigger, run.batch or (run.trigger,), ()
         try:
-            self._slots.start(trigger, followers)
+            self._slots.start(*batch)
         except Exception as error:  # noqa: BLE001 - the run ends with the reason
             self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
             run.fault = Why.START_FAILED(fault=str(error))

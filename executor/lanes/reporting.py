@@ -29,15 +29,15 @@ from warren.executor.scheduler_clock import SchedulerClock
 class ActiveRun:
     """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits.
 
-    `followers` are handed ahead with it. The rest is what its phase came from: why it was to
-    `stop`, why the slots could not take it, and its `end`.
+    `batch` are the runs that are given to its process at once, if several. The rest is what its
+    phase came from: why it was to `stop`, why the slots could not take it, and its `end`.
     """
 
     trigger: Trigger
     size: int
     phase: Phase = Phase.WAITING
     started_at_ms: int = 0
-    followers: Sequence[Trigger] = ()
+    batch: Sequence[Trigger] = ()
     stop: Stop | None = None
     fault: Words = ""
     end: Final | None = None

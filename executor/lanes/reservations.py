@@ -55,17 +55,17 @@ class Reservations:
             self._run_states.reserve(tuple(fresh))
             self._commits.when_durable(partial(self._mark_durable, fresh))
 
-    def followers_of(self, head: Trigger, most: int) -> list[Trigger]:
-        """Return up to so many runs that the process of this one may go on with."""
-        followers: list[Trigger] = []
-        if not most or not _may_share(head):
-            return followers
-        for trigger in self._lanes.following(head.job_id, most):
+    def batch_of(self, head: Trigger, size: int) -> list[Trigger]:
+        """Return up to so many runs that one process may be given at once, this one first."""
+        batch = [head]
+        if size <= 1 or not _may_share(head):
+            return batch
+        for trigger in self._lanes.following(head.job_id, size - 1):
             is_alike = trigger.handler == head.handler and _may_share(trigger)
             if not is_alike or not self.is_durable(trigger.run_id):
                 break
-            followers.append(trigger)
-        return followers
+            batch.append(trigger)
+        return batch
 
     def _mark_durable(self, run_ids: list[int]) -> None:
         for run_id in run_ids:

@@ -5,7 +5,7 @@ executors.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -83,9 +83,9 @@ class SlotPool(Protocol):
         return None
 
     @property
-    def look_ahead(self) -> int:
-        """How many runs of its job may be handed ahead with a run."""
-        return 0
+    def batch_size(self) -> int:
+        """How many runs of a job may be started at once, in one slot."""
+        return 1
 
     @property
     def away(self) -> Reason | None:
@@ -103,11 +103,11 @@ class SlotPool(Protocol):
         """Whether a run's handler is known to be missing here."""
         return False
 
-    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
+    def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires a free slot.
 
-        The `followers` are the next runs of its job, at most `look_ahead`. They may be handed to
-        its process, which then goes on with them by itself.
+        The others are the next runs of its job; with it they are at most `batch_size`. They may be
+        handed to its process, which then goes on with them by itself.
         """
 
     def has_begun(self, run_id: int) -> bool:  # noqa: ARG002 - by default

@@ -14,8 +14,8 @@ from warren.broker.messages.to_executor import Trigger
 from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Why
 from warren.executor.fork_server import frames
+from warren.executor.processes.batch import Batch
 from warren.executor.processes.endings import Exit, Stop
-from warren.executor.processes.look_ahead import Batch
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotPhase
 
@@ -209,7 +209,7 @@ class JobProcess:
     """A job process, from the request to fork it until its exit is reported.
 
     `owner` is None for a script, `note` is the file of its begin note. `run` is the one that it is
-    at, as far as is known, and `batch` the runs that it was last handed at once.
+    at, as far as is known, and `batch` the runs that it was last given at once, if several.
     """
 
     def __init__(
@@ -254,26 +254,14 @@ class JobProcess:
 
     # -- work ---------------------------------------------------------------------------------
 
-    def give(
-        self,
-        run: SlotRun,
-        *,
-        last: bool,
-        batch: Batch | None = None,
-        followers: Sequence[SlotRun] = (),
-    ) -> None:
-        """Hand over a run; if it is the `last`, the process exits after it.
-
-        The `followers` are handed ahead; together, all of them are the `batch`.
-        """
+    def give(self, runs: Sequence[SlotRun], *, last: bool, batch: Batch | None = None) -> None:
+        """Hand over a run, or a `batch`; if it is the `last`, the process exits after it."""
         self.batch = batch
         self._channel.in_batch = batch is not None
-        self.begin(run)
-        lines = [_order(run, last=last, batch=batch)]
-        for follower in followers:
-            follower.process = self
-            lines.append(_order(follower, last=False, batch=batch))
-        self._channel.send(b"".join(lines))
+        for run in runs:
+            run.process = self
+        self.begin(runs[0])
+        self._channel.send(b"".join([_order(run, last=last, batch=batch) for run in runs]))
 
     def begin(self, run: SlotRun) -> None:
         """Note that the process is at this run now."""
@@ -318,7 +306,7 @@ class JobProcess:
         """Whether this process, now closed, died between two runs, before it had read its run.
 
         A process that has not served yet does not count: a new one would die the same way. In a
-        batch, the begin note decides, because what was left unread may have been a follower.
+        batch, the begin note decides, because what was left unread may have been a later run.
         """
         left = self._channel.left_input_unread and self.batch is None and self.runs_begun > 1
         return left and self.run is not None and self.run.result is None

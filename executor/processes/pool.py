@@ -269,18 +269,14 @@ class Pool:
             return SlotEvent.UNPLACED
         self._processes[process.number] = process
         is_last = self._options.runs_per_process <= 1
-        process.give(run, last=is_last or run.needs_own_process)
+        process.give([run], last=is_last or run.needs_own_process)
         return SlotEvent.GIVEN_NEW
 
     def _give(self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun]) -> None:
         """Give a run to an idle process; the process's last run has no followers."""
         room = self._options.runs_per_process - process.runs_begun - 1
-        ahead = followers[: max(0, room - 1)] if process.note is not None else ()
-        batch = None
-        if ahead and process.note is not None:
-            ids = tuple(one.trigger.run_id for one in (run, *ahead))
-            batch = self._look_ahead.new_batch(process.note, ids)
-        process.give(run, last=room <= 0, batch=batch, followers=ahead if batch else ())
+        runs = [run, *followers[: max(0, room - 1)]]
+        self._look_ahead.give(process, runs, last=room <= 0)
 
     def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
         return self._end(self._idle.take_oldest(idle_for))

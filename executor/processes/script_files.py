@@ -52,7 +52,7 @@ class Scripts:
         self._folder = None if folder is None else folder.absolute()
         self._languages = frozenset(languages) if folder is not None else frozenset()
 
-    def found(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def languages(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the languages that may and can run here, and those whose interpreter is missing.
 
         Both are sorted. What is installed later is found at the next start.

@@ -7,6 +7,8 @@ makes it happen (a stop, a timeout, what processes do) and, at the end, what is 
 import asyncio
 import time
 from collections.abc import Callable, KeysView, Sequence
+from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -33,7 +35,7 @@ class SlotRuns:
         *,
         options: SlotOptions,
         supervisor: ForkServerSupervisor,
-        look_ahead: LookAhead,
+        notes_folder: Path | None,
         ends: RunEnds,
         events: SlotEvents,
         on_change: Callable[[], None],
@@ -54,10 +56,12 @@ class SlotRuns:
             job_processes=options.confinement.limits.processes,
             host=Host(),
         )
-        self.pool = Pool(loop, supervisor, options, look_ahead, idle_limit, of_process)
-        #: The runs that hold a slot, and those that processes were handed ahead.
+        self._look_ahead = LookAhead(
+            notes_folder, options.batch_seconds, partial(self._happens, SlotEvent.NOT_BEGUN)
+        )
+        self.pool = Pool(loop, supervisor, options, self._look_ahead, idle_limit, of_process)
+        #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
-        self._ahead: dict[int, SlotRun] = {}
         self._effects: dict[InSlot, Callable[[SlotRun], None]] = {
             effect: getattr(self, f"_{effect.name.lower()}") for effect in InSlot
         }
@@ -76,6 +80,15 @@ class SlotRuns:
         """Every run in a slot."""
         return list(self._runs.values())
 
+    @property
+    def batch_size(self) -> int:
+        """How many runs a process may be given at once."""
+        return self._look_ahead.batch_size
+
+    def close(self) -> None:
+        """Close what processes noted in; none of them is left."""
+        self._look_ahead.close()
+
     # -- for the slots ------------------------------------------------------------------------
 
     def start(self, run: SlotRun, followers: Sequence[SlotRun]) -> None:
@@ -84,7 +97,6 @@ class SlotRuns:
         self._happens(self.pool.place(run, followers), run)
         for follower in followers:
             if follower.process is not None:
-                self._ahead[follower.trigger.run_id] = follower
                 self._happens(SlotEvent.HANDED_AHEAD, follower)
 
     def refuse(self, run: SlotRun, why: Reason) -> None:
@@ -108,20 +120,19 @@ class SlotRuns:
     def has_begun(self, run_id: int) -> bool:
         """Whether a run is known to have begun; its process may stall just before."""
         run = self._runs.get(run_id)
-        batch = None if run is None or run.process is None else run.process.batch
-        return batch is None or batch.has_begun(run_id, batch.begun())
+        return run is None or self._look_ahead.has_begun(run)
 
     def recall(self, run_id: int) -> bool:
         """Take back what was handed ahead along with this run; return whether it is not out now."""
-        run = self._runs.get(run_id) or self._ahead.get(run_id)
+        run = self._runs.get(run_id) or self._look_ahead.get(run_id)
         if run is not None:
-            self._recall(run.process)
-        return run_id not in self._ahead
+            self._look_ahead.recall(run.process)
+        return self._look_ahead.get(run_id) is None
 
     def recall_all(self) -> None:
         """Take back every run that was handed ahead and has not begun."""
         for process in self.pool.all:
-            self._recall(process)
+            self._look_ahead.recall(process)
 
     # -- what processes do --------------------------------------------------------------------
 
@@ -136,19 +147,26 @@ class SlotRuns:
             self._happens(SlotEvent.FORKED, process.run)
 
     def _on_answer(self, process: JobProcess, answer: frames.FromJobProcess) -> None:
-        batch, run = process.batch, process.run
+        run = process.run
         if isinstance(answer, frames.Withheld):
-            if batch is not None and answer.batch == batch.number:
-                self._take_back(process, noted=batch.head)  # it has answered all that it began
+            self._look_ahead.on_withheld(process, answer.batch)
         elif run is not None and run.trigger.run_id == answer.run_id:
             self._tell_started(run)  # the answer may arrive before `Forked`
             run.result = answer
-            self._happens(_answered(process, answer), run)
+            self._happens(self._answered(process, answer), run)
+
+    def _answered(self, process: JobProcess, result: frames.Result) -> SlotEvent:
+        """Return what a result means for its run."""
+        if result.will_end:
+            return SlotEvent.ANSWERED_LAST
+        if self._look_ahead.has_next(process):
+            return SlotEvent.WENT_ON
+        return SlotEvent.ANSWERED_LATE if process.is_ending else SlotEvent.ANSWERED
 
     def _on_misuse(self, process: JobProcess, why: Reason) -> None:
         """End a process that wrote something other than a result to its channel, and its run."""
         self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
-        self._recall(process)
+        self._look_ahead.recall(process)
         if process.run is None:
             self.pool.stop_idle(process)
         elif process.run.result is None:
@@ -189,7 +207,7 @@ class SlotRuns:
         is_untaken: bool = False,
     ) -> None:
         """Handle the end of a process that is removed: it concerns all the runs that it had."""
-        never_began = self._never_began(process) or is_untaken
+        never_began = self._look_ahead.never_began(process) or is_untaken
         run = process.run
         if run is None:
             self.place_waiting()
@@ -203,53 +221,21 @@ class SlotRuns:
             else:
                 event = SlotEvent.EXITED
             self._happens(event, run)
-        while process.batch is not None and process.batch.followers:
+        while self._look_ahead.has_next(process):
             # It has begun them, and their answers were lost.
             follower = self._reach_next_of(process)
             follower.exit = exit_
             self._events.moved(follower.trigger.run_id, Event.REACHED)
             self._happens(SlotEvent.EXITED, follower)
 
-    # -- what processes were handed ahead -----------------------------------------------------
-
-    def _recall(self, process: JobProcess | None) -> None:
-        """Withdraw what a process was handed ahead, and take back what has not begun of it."""
-        if process is None or process.batch is None or process.run is None:
-            return
-        batch = process.batch
-        if not batch.followers and process.run.trigger.run_id == batch.head:
-            return
-        noted = batch.withdraw()
-        process.read()  # it has answered everything before the run that it noted last
-        self._take_back(process, noted)
-
-    def _take_back(self, process: JobProcess, noted: int) -> None:
-        """Take back the runs that have not begun if that is the last one that has."""
-        assert process.batch is not None
-        current = None if process.run is None else process.run.trigger.run_id
-        for run_id in process.batch.take_back(current, noted):
-            self._happens(SlotEvent.NOT_BEGUN, self._ahead.get(run_id) or self._runs[run_id])
-
-    def _never_began(self, process: JobProcess) -> bool:
-        """Whether a dead process had not begun its run; take back the others that it had not."""
-        batch = process.batch
-        if batch is None or process.run is None:
-            return process.died_idle
-        noted = batch.begun()
-        self._take_back(process, noted)
-        run = process.run
-        return run is not None and run.result is None and not batch.has_begun(batch.head, noted)
-
     def _reach_next_of(self, process: JobProcess) -> SlotRun:
-        assert process.batch is not None
-        run = self._ahead.pop(process.batch.reach_next())
-        process.begin(run)
+        run = self._look_ahead.reach_next(process)
         self._happens(SlotEvent.REACHED, run)
         return run
 
     def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
         if run.stop is None:
-            self._recall(run.process)  # it may have ended, or not begun: then it is GONE
+            self._look_ahead.recall(run.process)  # it may have ended, or not begun: then it is GONE
             run.stop, run.grace_seconds = stop, grace_seconds
             self._happens(SlotEvent.STOP, run)
 
@@ -281,7 +267,6 @@ class SlotRuns:
         run.started_at_ms = int(time.time() * 1000)
 
     def _forget(self, run: SlotRun) -> None:
-        del self._ahead[run.trigger.run_id]
         run.process = None
 
     def _give_back(self, run: SlotRun) -> None:
@@ -311,7 +296,7 @@ class SlotRuns:
     def _await_exit(self, run: SlotRun) -> None:
         assert run.process is not None
         run.process.expect_exit(self._grace_seconds)
-        self._recall(run.process)
+        self._look_ahead.recall(run.process)
 
     def _ask_to_exit(self, run: SlotRun) -> None:
         assert run.process is not None
@@ -349,12 +334,3 @@ class SlotRuns:
     def _leave_slot(self, run: SlotRun) -> None:
         del self._runs[run.trigger.run_id]
         run.cancel_timer()
-
-
-def _answered(process: JobProcess, result: frames.Result) -> SlotEvent:
-    """Return what a result means for its run."""
-    if result.will_end:
-        return SlotEvent.ANSWERED_LAST
-    if process.batch is not None and process.batch.followers:
-        return SlotEvent.WENT_ON
-    return SlotEvent.ANSWERED_LATE if process.is_ending else SlotEvent.ANSWERED

@@ -31,7 +31,6 @@ from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.endings import cut_off, killed
 from warren.executor.processes.interface import SlotEvents, SlotOptions, SlotPool
 from warren.executor.processes.job_process import SlotRun
-from warren.executor.processes.look_ahead import BATCH_RUNS, LookAhead
 from warren.executor.processes.run_ends import RunEnds
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.slot_runs import SlotRuns
@@ -74,7 +73,6 @@ class Slots(SlotPool):
             log_folder=run_logs.folder,
             script_folder=script_folder.absolute() if script_folder else None,
         )
-        self._look_ahead = LookAhead(notes_folder, options.batch_seconds)
         self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
         self._supervisor = ForkServerSupervisor(
             loop=loop,
@@ -89,7 +87,7 @@ class Slots(SlotPool):
             loop,
             options=options,
             supervisor=self._supervisor,
-            look_ahead=self._look_ahead,
+            notes_folder=notes_folder,
             ends=RunEnds(self._log_limiter, self._scripts),
             events=events,
             on_change=self._close_when_empty,
@@ -150,26 +148,25 @@ class Slots(SlotPool):
         return self.handlers
 
     @property
-    def look_ahead(self) -> int:
-        """How many runs of its job may be handed ahead with a run."""
-        is_possible = self._look_ahead.is_possible and self._options.process != ProcessUse.FRESH
-        return BATCH_RUNS - 1 if is_possible else 0
+    def batch_size(self) -> int:
+        """How many runs of a job one process may be given at once."""
+        return 1 if self._options.process == ProcessUse.FRESH else self._runs.batch_size
 
     def lacks_handler(self, trigger: Trigger) -> bool:
         """Whether the last zygote has no such handler; scripts need none."""
         return not trigger.script_language and trigger.handler not in self._supervisor.by_name
 
-    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:
+    def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires `free`. Any failure is reported as its end.
 
-        The `followers` are handed ahead if a process of their job is idle.
+        A process of its job that is idle is given the others too, to go on with.
         """
         if not self.free or trigger.run_id in self._runs.ids:
             raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
         run = self._slot_run(trigger)
         refusal = self._prepare(run)
         if refusal is None:
-            self._runs.start(run, [self._slot_run(follower) for follower in followers])
+            self._runs.start(run, [self._slot_run(other) for other in others])
         else:
             self._runs.refuse(run, refusal)
 
@@ -178,11 +175,11 @@ class Slots(SlotPool):
         return self._runs.has_begun(run_id)
 
     def recall(self, run_id: int) -> bool:
-        """Take back what was handed ahead along with this run; return whether it is not out now."""
+        """Take back what was given along with this run; return whether it is not out now."""
         return self._runs.recall(run_id)
 
     def recall_all(self) -> None:
-        """Take back every run that was handed ahead and has not begun."""
+        """Take back every run that a process has and has not begun."""
         self._runs.recall_all()
 
     def stop(self, run_id: int, why: Words) -> bool:
@@ -246,7 +243,7 @@ class Slots(SlotPool):
         self._events.ready()
 
     def _tell(self) -> Told:
-        found, missing = self._scripts.found()
+        found, missing = self._scripts.languages()
         version = self._options.code_version or commit_of(self._supervisor.folder)
         handlers = self._supervisor.handlers
         return Told(
@@ -275,4 +272,4 @@ class Slots(SlotPool):
             self._sweeper.cancel()
             self._sweeper = None
             self._supervisor.close(partial(self._closed.set_result, None))
-            self._look_ahead.close()
+            self._runs.close()

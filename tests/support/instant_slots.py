@@ -63,7 +63,7 @@ class InstantSlots(SlotPool):
     def lacks_handler(self, trigger: Trigger) -> bool:
         return not trigger.script_language and trigger.handler not in self._handlers
 
-    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:  # noqa: ARG002
+    def start(self, trigger: Trigger, *_others: Trigger) -> None:
         line = {"run": trigger.run_id, "attempt": trigger.attempt, "job": trigger.job_id}
         with self._starts.open("a") as out:
             out.write(json.dumps(line | {"boot": trigger.boot_id}) + "\n")

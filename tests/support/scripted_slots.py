@@ -72,7 +72,7 @@ class ScriptedSlots(SlotPool):
     def has_late_log(self, run_id: int) -> bool:
         return run_id in self.late_logs
 
-    def start(self, trigger: Trigger, followers: Sequence[Trigger] = ()) -> None:  # noqa: ARG002
+    def start(self, trigger: Trigger, *_others: Trigger) -> None:
         assert self.free > 0
         self.started.append(trigger)
         self.running[trigger.run_id] = trigger

@@ -102,7 +102,7 @@ class SlotHarness:
     def start_batch(self, handler: str, params: Sequence[str], **fields: Any) -> list[int]:
         """Start a run with all others handed ahead; the job must have an idle process."""
         head, *followers = [self.trigger(handler, param, **fields) for param in params]
-        self.slots.start(head, followers)
+        self.slots.start(head, *followers)
         return [trigger.run_id for trigger in (head, *followers)]
 
     def trigger(self, handler: str, param: str = "", **fields: Any) -> Trigger:

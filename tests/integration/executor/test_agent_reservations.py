@@ -72,7 +72,7 @@ def test_start_of_a_reserved_run_is_in_the_file_before_its_process_exists(case: 
     seen: list[bool] = []
     start = case.slots.start
 
-    def look(trigger: object, _followers: object) -> None:
+    def look(trigger: object, *_others: object) -> None:
         started = {record.run_id for record in case.records() if isinstance(record, Starting)}
         seen.append(trigger.run_id in started)  # type: ignore[attr-defined]
         start(trigger)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def test_starting_is_in_the_journal_before_the_process_starts(case: AgentCase) -
     seen: list[bool] = []
     start = case.slots.start
 
-    def look(trigger: object, _followers: object) -> None:
+    def look(trigger: object, *_others: object) -> None:
         seen.append(any(isinstance(record, Starting) for record in case.records()))
         start(trigger)  # type: ignore[arg-type]
 
@@ -357,7 +357,7 @@ def test_triggers_beyond_the_memory_limit_stay_with_the_broker_and_are_taken_lat
 def test_run_whose_start_raises_fails_with_the_reason_and_its_slot_is_free_again(
     case: AgentCase,
 ) -> None:
-    def fail(_trigger: object, _followers: object) -> None:
+    def fail(*_batch: object) -> None:
         raise OSError("no more processes")
 
     start, case.slots.start = case.slots.start, fail  # type: ignore[method-assign,assignment]

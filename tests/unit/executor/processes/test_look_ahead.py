@@ -1,12 +1,13 @@
 from pathlib import Path
 
 from warren.executor.begin_notes import BeginNote
-from warren.executor.processes.look_ahead import Batch, LookAhead
+from warren.executor.processes.batch import Batch
+from warren.executor.processes.look_ahead import LookAhead
 
 
 def handed(folder: Path, *run_ids: int) -> tuple[Batch, BeginNote]:
     """Return a batch and the process's side of its note, which tells of run 1 until then."""
-    look_ahead = LookAhead(folder, 0.005)
+    look_ahead = LookAhead(folder, 0.005, lambda _run: None)
     note = look_ahead.assign_note()
     assert note is not None
     process = BeginNote(note)
