@@ -1,7 +1,8 @@
 """Lists of jobs and runs for command line, API and console, newest first."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,7 +12,6 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.instants import at
 from warren.sql.jobs import job_names
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
@@ -22,8 +22,6 @@ from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
 
 #: Runs of a tick that are listed at most, and the bytes of their texts.
 TICK_RUNS, TICK_BYTES = 1_000, 4_000_000
-#: Unresolved failures that are searched for at once.
-UNRESOLVED_PAGE = 500
 
 
 class ListedJob(NamedTuple):
@@ -105,7 +103,8 @@ class DetailedRun(NamedTuple):
 class RunFilter:
     """Which runs to return; None = all.
 
-    `app` is an app's name, `job` is NAME or APP/NAME, `tick_of` any run of a tick.
+    `app` is an app's name, `job` is NAME or APP/NAME, `tick_of` any run of a tick, which does not
+    go with `unresolved`: failures whose shard of the due time is failed now.
     """
 
     app: str | None = None
@@ -113,6 +112,7 @@ class RunFilter:
     status: str | None = None
     since_ms: int | None = None
     tick_of: int | None = None
+    unresolved: bool = False
     limit: int = 50
 
 
@@ -137,57 +137,45 @@ def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
 
 
 def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
-    """Return runs, the latest due first.
+    """Return runs, the latest due first; of one job, these are the runs of its latest ticks.
 
     Raises:
-        NotFound: there is no such job, or no run `tick_of`.
+        NotFound: there is no such app or job, or no run `tick_of`.
         Ambiguous: several apps have a job of that name.
 
     """
-    statement = _runs()
-    if wanted.tick_of is not None:
-        statement = statement.where(*_same_tick(run(session, wanted.tick_of)))
-    if wanted.app is not None:
-        statement = statement.where(Run.app_id == apps.find(session, wanted.app).id)
-    if wanted.job is not None:
-        statement = statement.where(Run.job_id == job_names.find(session, wanted.job).id)
-    if wanted.status is not None:
-        statement = statement.where(Run.status == wanted.status)
-    if wanted.since_ms is not None:
-        # `due_second` has the index but only whole seconds; `due_at` is exact.
-        since = at(wanted.since_ms - 1_000).replace(microsecond=0)
-        statement = statement.where(Run.due_second >= since, Run.due_at >= wanted.since_ms)
-    newest_first = (Run.due_second.desc(), Run.id.desc())
-    return fetch(session, DetailedRun, statement.order_by(*newest_first).limit(wanted.limit))
-
-
-def unresolved(session: Session, wanted: RunFilter) -> list[DetailedRun]:
-    """Return failures whose shard of the due time is failed now, in the order of `runs`.
-
-    `tick_of` is ignored.
-
-    Raises:
-        NotFound: there is no such job.
-        Ambiguous: several apps have a job of that name.
-
-    """
-    job_id = None if wanted.job is None else job_names.find(session, wanted.job).id
     search = RunSearch(
-        job_id=job_id,
         app_ids=None if wanted.app is None else (apps.find(session, wanted.app).id,),
-        statuses=FAILURES if wanted.status is None else frozenset({RunStatus(wanted.status)}),
-        unresolved=True,
+        job_id=None if wanted.job is None else job_names.find(session, wanted.job).id,
+        statuses=_statuses(wanted),
+        unresolved=wanted.unresolved,
         since_ms=wanted.since_ms,
-        limit=min(wanted.limit, UNRESOLVED_PAGE),
     )
-    run_ids: list[int] = []
-    while len(run_ids) < wanted.limit:
-        page = run_search.page(session, search)
-        run_ids += [line.id for line in page.runs]
-        if page.older is None:
-            break
-        search = replace(search, before=page.older)
-    return [run for part in chunks(run_ids[: wanted.limit]) for run in by_ids(session, part)]
+    if wanted.tick_of is not None:
+        found = [run for run in tick(session, wanted.tick_of) if _is_wanted(run, wanted, search)]
+    else:
+        swept = run_search.sweep(session, search, most=wanted.limit, looked_at=sys.maxsize)
+        found = [
+            run
+            for part in chunks(swept.run_ids)
+            for run in fetch(session, DetailedRun, _runs().where(Run.id.in_(part)))
+        ]
+    return sorted(found, key=lambda run: (run.due_at, run.id), reverse=True)[: wanted.limit]
+
+
+def _statuses(wanted: RunFilter) -> frozenset[RunStatus]:
+    if wanted.status is not None:
+        return frozenset({RunStatus(wanted.status)})
+    return FAILURES if wanted.unresolved else frozenset()
+
+
+def _is_wanted(run: DetailedRun, wanted: RunFilter, search: RunSearch) -> bool:
+    return (
+        wanted.app in {None, run.app}
+        and search.job_id in {None, run.job_id}
+        and wanted.status in {None, run.status}
+        and run.due_at >= (wanted.since_ms or 0)
+    )
 
 
 def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -> DetailedRun:
@@ -207,7 +195,10 @@ def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
-    """Return those of a few runs that exist, in the given order, without their logs' ends."""
+    """Return a few runs in the given order, without the ends of their logs.
+
+    Deleted ones are left out.
+    """
     wanted = _runs(log_tail=null()).where(Run.id.in_(run_ids))
     runs = fetch(session, DetailedRun, wanted) if run_ids else []
     known = {run.id: run for run in runs}

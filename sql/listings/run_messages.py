@@ -63,7 +63,7 @@ def lines() -> Query:
 
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[RunLine]:
-    """Return the runs that exist among a few, in the given order."""
+    """Return a few runs in the given order; deleted ones are left out."""
     runs = fetch(session, RunLine, lines().where(Run.id.in_(run_ids))) if run_ids else []
     by_id = {run.id: run for run in runs}
     return [by_id[run_id] for run_id in run_ids if run_id in by_id]

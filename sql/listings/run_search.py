@@ -40,7 +40,7 @@ from warren.sql.runs import reruns
 LOOKED_AT = newest_runs.ALL_ROWS
 #: Most walks along an index for one page.
 MAX_WALKS = 8
-#: Runs read by one statement of a sweep.
+#: Runs read by one statement of a sweep, at most.
 SWEEP_ROWS = 2_000
 #: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
 #: of long runs. So this many runs with ticks before the earliest due time are looked at too.
@@ -153,7 +153,9 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     """
     chosen: dict[int, None] = {}
     seen = 0
-    for runs in _batches(session, wanted):
+    is_known_to_index = is_along_partitions(wanted) or not wanted.statuses
+    rows = min(SWEEP_ROWS, most + 1) if is_known_to_index and not has_rest(wanted) else SWEEP_ROWS
+    for runs in _batches(session, wanted, rows):
         if seen >= looked_at:
             return SweepResult(run_ids=list(chosen), is_all=False)
         seen += len(runs)
@@ -220,14 +222,14 @@ def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
     return _along_time(session, wanted, before, limit)
 
 
-def _batches(session: Session, wanted: RunSearch) -> Iterator[Sequence[ListedRun]]:
-    """Yield batches of runs along an index, newest first."""
+def _batches(session: Session, wanted: RunSearch, rows: int) -> Iterator[Sequence[ListedRun]]:
+    """Yield batches of so many runs along an index, newest first."""
     if is_along_partitions(wanted):
         runs = newest_runs.stream(session, selection(wanted))
-        while batch := list(islice(runs, SWEEP_ROWS)):
+        while batch := list(islice(runs, rows)):
             yield batch
         return
-    rest = replace(wanted, before=None, limit=SWEEP_ROWS, looked_at=SWEEP_ROWS)
+    rest = replace(wanted, before=None, limit=rows, looked_at=rows)
     while True:
         walk = _walk(session, rest)
         yield [run for _, run in walk.rows]
@@ -249,7 +251,7 @@ def _candidates(session: Session, wanted: RunSearch) -> Query:
 
 
 def _fitting(session: Session, runs: Sequence[ListedRun], wanted: RunSearch) -> list[int]:
-    """Return the ids of those of the runs that match."""
+    """Return the ids of the runs that match."""
     criteria = list(_criteria(wanted))
     run_ids = [run.id for run in runs if _fits(run, criteria)]
     if wanted.unresolved:

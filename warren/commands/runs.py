@@ -105,10 +105,10 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
             status=status.upper() if status else None,
             since_ms=since_ms,
             tick_of=tick,
+            unresolved=unresolved,
             limit=limit,
         )
-        listed = recent.unresolved if unresolved else recent.runs
-        rows = database.read(lambda session: listed(session, wanted))
+        rows = database.read(lambda session: recent.runs(session, wanted))
     if as_json:
         for row in rows:
             print_json(run_json(row))
