@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
 from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
-from warren.executor.handlers.outcomes import describe, text_of
+from warren.executor.handlers.outcomes import describe
+from warren.executor.handlers.results import told_by
 
 Handler = Callable[[JobContext], Any]
 
@@ -33,14 +34,16 @@ class Done:
     """How a run ended.
 
     `outcome` is "SUCCEEDED" or "FAILED", `message` the run's message as the console would show it.
-    `returned` is what the handler returned, None if it raised; `error` what it raised. `lines` is
-    the run's log: what was printed, and log records of INFO and above.
+    `returned` is what the handler returned, None if it raised; `error` what it raised. `result` is
+    what the API would give of it: what its JSON holds. `lines` is the run's log: what was printed,
+    and log records of INFO and above.
     """
 
     outcome: str
     message: str
     lines: list[str]
     returned: Any = None
+    result: Any = None
     error: BaseException | None = None
 
 
@@ -85,14 +88,14 @@ def run(
         scheduled_at=_instant(at),
     )
     output = io.StringIO()
-    returned, error = None, None
+    returned, error, result = None, None, ""
     with redirect_stdout(output), redirect_stderr(output), _logged():
         try:
             returned = handler(context)
             if inspect.isawaitable(returned):
                 returned = _awaited(returned)
-            message = text_of(returned)
-            outcome = Outcome.SUCCEEDED
+            words, result = told_by(returned)
+            outcome, message = Outcome.SUCCEEDED, str(words)
         except (KeyboardInterrupt, _RunningLoop):
             raise
         except BaseException as raised:  # noqa: BLE001 - whatever a handler raises ends its run only
@@ -101,12 +104,13 @@ def run(
             outcome, message = ending.outcome, str(ending.message)
     if context.failures and not isinstance(error, JobStopped):
         ending = describe(JobFailed(context.failures[-1]))
-        outcome, message = ending.outcome, str(ending.message)
+        outcome, message, result = ending.outcome, str(ending.message), ""
     return Done(
         outcome=outcome.name,
         message=message,
         lines=output.getvalue().splitlines(),
         returned=returned,
+        result=result_value(result),
         error=error,
     )
 

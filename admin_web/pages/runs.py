@@ -19,6 +19,7 @@ from warren.admin_web.logs.log_pages import LogPages
 from warren.admin_web.logs.log_reader import LogReader, shown_text, whole_lines
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
+from warren.admin_web.views.result_view import result_view
 from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
@@ -96,6 +97,7 @@ class RunPages:
             shares=shares(run, now_ms),
             cause=labels.CAUSE.get(run.kind, ""),
             result=labels.RESULT[run.status],
+            returned=result_view(run.result, run.message),
             tail=shown_text(whole_lines(run.log_tail or "")),
             job_url=_job_url(run),
         )

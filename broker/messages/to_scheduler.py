@@ -117,6 +117,7 @@ class Finished(
 
     `alone_of_job` is the job's id if, according to the trigger, this run is its whole tick: no
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
+    `result` is what its handler returned, as JSON; "" = nothing.
     `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not say.
     """
 
@@ -128,6 +129,7 @@ class Finished(
     started_at_ms: Natural = 0
     finished_at_ms: Natural
     log_tail: str = ""
+    result: str = ""
     alone_of_job: Natural = 0
     due_at_ms: Natural = 0
 

@@ -1,12 +1,14 @@
 """What messages consist of: bounds, names, and the values that both sides know."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 #: The longest message of a run, in characters; `cut_message` cuts longer texts and says so.
 MESSAGE_LIMIT = 50_000
+#: The longest result of a run, in characters of JSON; a longer one is not kept.
+RESULT_LIMIT = 50_000
 #: How many bytes of the log's end are sent with the result.
 LOG_TAIL_BYTES = 4_096
 #: Largest number on the wire: what a double, and so every JSON parser, represents exactly.
@@ -32,6 +34,19 @@ def cut_message(text: str) -> str:
         return text
     mark = f"\n… [cut, {len(text):,} characters]"
     return text[: MESSAGE_LIMIT - len(mark)] + mark
+
+
+def result_value(result: str | None) -> Any:
+    """Return the value of a run's result; None if it has none.
+
+    A job process may send any text: one that is no JSON is returned as it is.
+    """
+    if not result:
+        return None
+    try:
+        return msgspec.json.decode(result)
+    except (msgspec.MsgspecError, RecursionError):
+        return result
 
 
 class Outcome(StrEnum):

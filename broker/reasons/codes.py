@@ -70,6 +70,7 @@ class Why(Sentence):
     CANCELLED_TASKS = "cancelled what it left running, %(n)s in all: %(tasks)s"
     ENDED_ONE_LEFT = "ended 1 process that it left running: %(process)s"
     ENDED_LEFT = "ended %(n)s processes that it left running: %(processes)s"
+    RESULT_TOO_LONG = "its result has %(n)s characters as JSON, too many to be kept"
     LOG_MISSING = "its log is missing: %(fault)s"
     LOG_INCOMPLETE = "its log is incomplete: %(why)s"
     DISK_NEARLY_FULL = "the disk is nearly full"

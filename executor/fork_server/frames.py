@@ -9,7 +9,7 @@ import msgspec
 
 from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, RESULT_LIMIT, Outcome
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
 from warren.executor.handlers.outcomes import clean, cut, headline
@@ -144,12 +144,13 @@ class End(Frame, frozen=True, kw_only=True):
 # -- job process -> executor ------------------------------------------------------------------
 
 
-class Result(Frame, frozen=True, kw_only=True):
-    """The result of a run. With `will_end` the process is exiting, and its exit ends the run.
+class Result(Frame, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run went. With `will_end` the process is exiting, and its exit ends the run.
 
     `was_interrupted`: SIGTERM arrived before the handler returned. `log_bytes` and `log_tail`
     describe the run's log, `log_error` says why something is missing from it. `why` and `log_why`
     are the reasons that `message` and `log_error` tell; a handler's own message has none.
+    `returned` is what the handler returned, as JSON.
     """
 
     run_id: int
@@ -162,6 +163,7 @@ class Result(Frame, frozen=True, kw_only=True):
     log_why: _Why = ""
     was_interrupted: bool = False
     why: _Why = ""
+    returned: Annotated[str, msgspec.Meta(max_length=RESULT_LIMIT)] = ""
 
 
 class Withheld(Frame, frozen=True, kw_only=True):
@@ -177,8 +179,10 @@ FromJobProcess = Result | Withheld
 
 #: Longest packet between executor and zygote, in bytes; job results do not go this way.
 PACKET_LIMIT = 128 * 1024
-#: Longest result, in bytes: its texts in characters that take six bytes each, and the rest.
-RESULT_LIMIT = 6 * (MESSAGE_LIMIT + LOG_TAIL_BYTES + NOTE_LIMIT + 2 * REASON_LIMIT) + 1_000
+#: Longest answer, in bytes: its texts in characters that take six bytes each, and the rest.
+ANSWER_LIMIT = (
+    6 * (MESSAGE_LIMIT + LOG_TAIL_BYTES + NOTE_LIMIT + 2 * REASON_LIMIT + RESULT_LIMIT) + 1_000
+)
 #: How answers begin; anything else is invalid, however much of it is still to come.
 _STARTS = (b'{"type":"Result","run_id":', b'{"type":"Withheld","batch":')
 
@@ -208,7 +212,7 @@ def take_answer(data: bytes, *, in_batch: bool = False) -> tuple[FromJobProcess 
 
     """
     line, end, rest = data.partition(b"\n")
-    if len(line) > RESULT_LIMIT or not any(line.startswith(one[: len(line)]) for one in _STARTS):
+    if len(line) > ANSWER_LIMIT or not any(line.startswith(one[: len(line)]) for one in _STARTS):
         raise InvalidAnswer
     if not end:
         return None, data

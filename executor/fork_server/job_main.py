@@ -35,7 +35,8 @@ from warren.executor.fork_server.spares import await_order
 from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
 from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
 from warren.executor.handlers.handler_registry import Handler, Handlers
-from warren.executor.handlers.outcomes import describe, describe_hook, text_of
+from warren.executor.handlers.outcomes import describe, describe_hook
+from warren.executor.handlers.results import told_by
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
@@ -204,7 +205,7 @@ class RunLoop:
         self._output.begin(order.log_path, order.log_reserve)
         if order.shared:
             self._process_state.remember_limits()
-        outcome, message = self._attempt(order.trigger)
+        outcome, message, returned = self._attempt(order.trigger)
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
@@ -225,9 +226,10 @@ class RunLoop:
             log_error=frames.note_of(written.error),
             log_why=to_json(written.error),
             was_interrupted=self._termination.has_interrupted,
+            returned=returned,
         )
 
-    def _attempt(self, trigger: Trigger) -> tuple[Outcome, Words]:
+    def _attempt(self, trigger: Trigger) -> tuple[Outcome, Words, str]:
         """Call the handler. The outer `try` is for a SIGTERM that arrives as the inner one ends."""
         context = _context_of(trigger)
         try:
@@ -235,20 +237,20 @@ class RunLoop:
                 self._termination.phase = Phase.RUNNING
                 if self._termination.is_requested:
                     raise JobStopped  # noqa: TRY301 - SIGTERM came before the handler was called
-                message = self._call(context)
+                message, returned = self._call(context)
                 self._termination.phase = Phase.BETWEEN
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
                 self._termination.phase = Phase.BETWEEN
-                return self._explain(error, context.failures)
+                return *self._explain(error, context.failures), ""
         except JobStopped as stopped:
             self._termination.phase = Phase.BETWEEN
-            return self._explain(stopped, context.failures)
+            return *self._explain(stopped, context.failures), ""
         tasks = self._cancelled_tasks()
         if context.failures:
-            return self._explain(JobFailed(context.failures[-1]), ())
-        return Outcome.SUCCEEDED, _with_tasks(message, tasks)
+            return *self._explain(JobFailed(context.failures[-1]), ()), ""
+        return Outcome.SUCCEEDED, _with_tasks(message, tasks), returned
 
-    def _call(self, context: JobContext) -> str:
+    def _call(self, context: JobContext) -> tuple[Words, str]:
         if not self._is_initialised:
             if self._handler.init is not None:
                 self._complete(self._handler.init())
@@ -256,7 +258,7 @@ class RunLoop:
             self._resident_threads = self._count_threads()
             if self._event_loop is not None:
                 self._event_loop.keep_tasks()
-        return text_of(self._complete(self._handler.function(context)))
+        return told_by(self._complete(self._handler.function(context)))
 
     def _explain(self, error: BaseException, failures: Sequence[str]) -> tuple[Outcome, Words]:
         # A process whose `init` failed must not take another run.
@@ -340,7 +342,7 @@ def _new_event_loop() -> Any:
     return EventLoop()
 
 
-def _with_tasks(message: str, tasks: Sequence[str]) -> Words:
+def _with_tasks(message: Words, tasks: Sequence[str]) -> Words:
     if not tasks:
         return message
     note = Why.CANCELLED_TASKS(n=len(tasks), tasks=", ".join(tasks[:3]))

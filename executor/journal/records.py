@@ -132,7 +132,7 @@ def report_of(line: bytes) -> Final:
 
 def without_surrogates(report: Final) -> Final:
     """Replace everything that is not Unicode, such as in a file's name, by a question mark."""
-    texts = {"reason"} if isinstance(report, NotStarted) else {"message", "log_tail"}
+    texts = {"reason"} if isinstance(report, NotStarted) else {"message", "log_tail", "result"}
     cleaned = {
         name: getattr(report, name).encode("utf-8", "replace").decode() for name in sorted(texts)
     }

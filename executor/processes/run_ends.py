@@ -6,6 +6,7 @@ import time
 import structlog
 
 from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import from_json, to_json
 from warren.executor.fork_server import frames, linux
@@ -74,6 +75,7 @@ class RunEnds:
             started_at_ms=run.started_at_ms,
             finished_at_ms=int(time.time() * 1000),
             log_tail=log.tail,
+            result=_result(run, outcome),
         )
 
     def _finished_log(self, run: SlotRun) -> FinishedLog:
@@ -83,3 +85,8 @@ class RunEnds:
         if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
             return self._log_limiter.close(run.log_path)
         return self._log_limiter.check(run.log_path, result.log_tail)
+
+
+def _result(run: SlotRun, outcome: Outcome) -> str:
+    """Return what the handler of a run returned; a run that did not succeed has no result."""
+    return run.result.returned if run.result and outcome is Outcome.SUCCEEDED else ""

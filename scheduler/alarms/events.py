@@ -178,7 +178,7 @@ class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     """A tick of a job has ended, with success or not.
 
     `run_id` is the run that decided the end, `first_run_id` its first attempt. Instants are epoch
-    milliseconds.
+    milliseconds. `result` is what its handler returned, as JSON; "" = nothing.
     """
 
     job: str
@@ -191,6 +191,7 @@ class TickNews(_News, frozen=True, kw_only=True, tag="ended"):
     finished_at: int
     message: str
     address: str
+    result: str = ""
 
 
 News = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import RESULT_LIMIT, Outcome
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import from_json
 from warren.sql.instants import DAY_MS, HOUR_MS
@@ -100,6 +100,7 @@ class End:
     end, or in whose queue its trigger was found.
     `only_from` and `routed_at`, if given, are the row's values when this was decided; the run ends
     only if they still hold, as it may have been sent meanwhile.
+    `result` is what its handler returned, as JSON.
     `alone_of_job` is the run's job if its executor reports it as the only run of its tick, and
     `due_at` when it was due, if the executor tells.
     `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
@@ -111,6 +112,7 @@ class End:
     finished_at: int
     started_at: int | None = None
     log_tail: str | None = None
+    result: str = ""
     never_started: bool = False
     sent_to: SentTo | None = None
     only_from: RunStatus | None = None
@@ -229,6 +231,7 @@ def _finished(report: Finished, sent_to: SentTo) -> End:
         finished_at=report.finished_at_ms,
         started_at=report.started_at_ms or None,
         log_tail=report.log_tail,
+        result=report.result if len(report.result) <= RESULT_LIMIT else "",
         alone_of_job=report.alone_of_job or None,
         due_at=report.due_at_ms or None,
         sent_to=sent_to,

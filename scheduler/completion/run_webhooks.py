@@ -62,6 +62,7 @@ def _message(end: TickEnd, run: EndedRun, job: JobRecipients, url: str, now_ms: 
         finished_at=end.finished_at,
         message=(run.message or "")[:MESSAGE_LENGTH],
         address=run.address or "",
+        result=run.result or "",
     )
     return NewAlarm(
         subject_key=f"end:{tick.job_id}:{tick.scheduled_at}:{tick.origin_id}",

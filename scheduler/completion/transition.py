@@ -135,6 +135,7 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
         started_at=end.started_at - ahead_ms,
         finished_at=end.finished_at - ahead_ms,
         log_tail=end.log_tail or "",
+        result=end.result,
     )
     return PlainSuccess(end, end.sent_to, success)
 
@@ -172,6 +173,7 @@ def _final_state(row: LockedRun, end: End) -> FinalState:
         finished_at=end.finished_at,
         started_at=end.started_at or row.started_at,
         log_tail=end.log_tail,
+        result=end.result,
     )
 
 

@@ -6,6 +6,7 @@ Secrets are left out: the secret part of an alarm's target, and a token's text a
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from warren.broker.messages.values import result_value
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import kind_of
 from warren.sql.accounts import tokens
@@ -141,12 +142,13 @@ def plain(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-#: Columns that JSON leaves out.
+#: Columns that JSON leaves out, or has as something else.
 PAGES_ONLY = frozenset(
     {
         "message_why",
         "trigger_why",
         "log_tail",
+        "result",
         "boot_id",
         "retries_left",
         "wanted_addresses",
@@ -158,4 +160,4 @@ PAGES_ONLY = frozenset(
 
 def run_json(run: DetailedRun) -> dict[str, Any]:
     """Return a run as a JSON object; a deleted job's run has no `job`."""
-    return to_json(run, without=PAGES_ONLY)
+    return to_json(run, without=PAGES_ONLY) | {"result": result_value(run.result)}

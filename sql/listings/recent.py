@@ -92,6 +92,7 @@ class DetailedRun(NamedTuple):
     message_why: str | None
     trigger_why: str | None
     log_tail: str | None
+    result: str | None
     boot_id: str | None
     retries_left: int
     wanted_addresses: str | None
@@ -228,7 +229,13 @@ def last_of_tick(
     """
     length = dialect_of(session).byte_length
     sizes = (
-        select(Run.id, length(Run.param) + length(Run.message) + length(Run.trigger_message))
+        select(
+            Run.id,
+            length(Run.param)
+            + length(Run.message)
+            + length(Run.trigger_message)
+            + length(Run.result),
+        )
         .where(*_same_tick(of))
         .order_by(Run.origin_id.desc(), Run.attempt.desc(), Run.shard_index)
         .limit(most)

@@ -83,6 +83,8 @@ class Run(Model):
     kill_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     # MEDIUMTEXT, because an UPDATE with a join truncates longer values of TEXT without an error.
     log_tail: Mapped[str | None] = mapped_column(LONG_TEXT)
+    #: What its handler returned, as JSON; None if it returned nothing.
+    result: Mapped[str | None] = mapped_column(LONG_TEXT)
     late_status: Mapped[str | None] = mapped_column(String(16))
     #: The reasons behind the two messages, as JSON; None if a message is other text.
     trigger_why: Mapped[str | None] = mapped_column(LONG_TEXT)

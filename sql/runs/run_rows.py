@@ -117,6 +117,7 @@ class EndedRun(NamedTuple):
     kind: str
     address: str | None
     message: str | None
+    result: str | None
 
 
 class TracedRun(NamedTuple):

@@ -28,7 +28,7 @@ class SentTo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
-    """A successful run, and its job."""
+    """A successful run, its job, and what its handler returned as JSON, "" for nothing."""
 
     run_id: int
     job_id: int
@@ -36,6 +36,7 @@ class Success:
     started_at: int
     finished_at: int
     log_tail: str
+    result: str = ""
 
 
 class _SingleRunTick(NamedTuple):
@@ -88,9 +89,17 @@ def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> bool:
 
     One that was not was already final, or is not as reported; nobody knows which.
     """
-    rows = [_row(run) for run in sorted(runs, key=lambda run: run.run_id)]
+    ordered = sorted(runs, key=lambda run: run.run_id)
+    # Most runs have no result, so their updates leave out that column.
+    plain = [_row(run) for run in ordered if not run.result]
+    others = [_row(run) | {"result": run.result} for run in ordered if run.result]
     guard = Guard(f"{_OPEN_AND_ALONE} AND {_SENT_TO}", who)
-    return update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED) == len(runs)
+    moved = [
+        update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED)
+        for rows in (plain, others)
+        if rows
+    ]
+    return sum(moved) == len(runs)
 
 
 def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int]:

@@ -72,6 +72,7 @@ class FinalState:
     finished_at: int
     started_at: int | None = None
     log_tail: str | None = None
+    result: str = ""
 
 
 def claim(session: Session, run_ids: Sequence[int]) -> list[PlannedRun]:
@@ -170,15 +171,16 @@ def end(session: Session, ended: Sequence[FinalState]) -> int:
         ValueError: a status is not final.
 
     """
-    # Successes have no reason, so their updates leave out that column.
-    rows: dict[tuple[frozenset[RunStatus], bool], list[dict[str, Any]]] = defaultdict(list)
+    # Most have no reason or no result, so their updates leave out that column.
+    rows: dict[tuple[frozenset[RunStatus], bool, bool], list[dict[str, Any]]] = defaultdict(list)
     for run in ended:
         if run.status not in FINAL:
             raise ValueError(f"expected status to be final, got: {run.status.value}")
-        rows[ENTERED_FROM[run.status], run.message.why is not None].append(_final_row(run))
+        has_why, has_result = run.message.why is not None, bool(run.result)
+        rows[ENTERED_FROM[run.status], has_why, has_result].append(_final_row(run))
     return sum(
         update_each(session, Run, alike, guard=status_in(allowed))
-        for (allowed, _), alike in rows.items()
+        for (allowed, *_), alike in rows.items()
     )
 
 
@@ -273,7 +275,11 @@ def _final_row(run: FinalState) -> dict[str, Any]:
         "started_at": run.started_at,
         "log_tail": run.log_tail,
     }
-    return row if run.message.why is None else row | {"message_why": run.message.why}
+    if run.message.why is not None:
+        row["message_why"] = run.message.why
+    if run.result:
+        row["result"] = run.result
+    return row
 
 
 _STILL_PLANNED = Locking(

@@ -148,7 +148,12 @@ def show(settings: Settings, run_id: int, as_json: bool) -> None:
         print_json(run_json(run))
         return
     print_facts(run_facts(run, now_ms=now, zone=settings.zone))
-    for title, text in (("message", run.message), ("how it was sent", run.trigger_message)):
+    texts = {
+        "message": run.message,
+        "result": run.result if run.result and run.result[0] in "[{" else "",
+        "how it was sent": run.trigger_message,
+    }
+    for title, text in texts.items():
         if text:
             print_text(title, text)
 

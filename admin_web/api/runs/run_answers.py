@@ -149,10 +149,11 @@ class TickEnd(msgspec.Struct, kw_only=True):
     run_ids: list[int]
 
 
-RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY)
+#: `result` is what the handler returned.
+RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more={"result": Any})
 #: A run with the state of its tick.
 RunWithTick: Any = answer_type(
-    "RunWithTick", DetailedRun, without=PAGES_ONLY, more={"tick": TickEnd}
+    "RunWithTick", DetailedRun, without=PAGES_ONLY, more={"result": Any, "tick": TickEnd}
 )
 
 

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from warren.broker.messages.values import result_value
 from warren.scheduler.alarms.channels import webhook_style
 from warren.scheduler.alarms.channels.message import Message
 from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline
@@ -233,5 +234,8 @@ def _body(facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "run.succeeded" if facts["is_success"] else "run.failed",
         "timestamp": instants["finished_at"],
-        "data": {name: facts[name] for name in _DATA} | instants | link,
+        "data": {name: facts[name] for name in _DATA}
+        | {"result": result_value(facts["result"])}
+        | instants
+        | link,
     }

@@ -481,6 +481,7 @@ def _make_tables() -> None:
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
         sa.Column("kill_requested_at", sa.BigInteger(), nullable=True),
         sa.Column("log_tail", LONG_TEXT, nullable=True),
+        sa.Column("result", LONG_TEXT, nullable=True),
         sa.Column("late_status", sa.String(length=16), nullable=True),
         sa.Column("trigger_why", LONG_TEXT, nullable=True),
         sa.Column("message_why", LONG_TEXT, nullable=True),

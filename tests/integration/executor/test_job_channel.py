@@ -156,7 +156,7 @@ def test_flood_takes_no_more_of_the_executors_memory_than_a_result(harness: Slot
 
     written = int(harness.note("written"))
     assert finished.outcome is Outcome.FAILED
-    assert frames.RESULT_LIMIT - 1_000 < written <= frames.RESULT_LIMIT + most_in_a_channel()
+    assert frames.ANSWER_LIMIT - 1_000 < written <= frames.ANSWER_LIMIT + most_in_a_channel()
 
 
 def test_channel_takes_nothing_beyond_the_longest_result() -> None:
@@ -181,7 +181,7 @@ def test_channel_takes_nothing_beyond_the_longest_result() -> None:
         kept = sent
         sent += send_more()
 
-    assert frames.RESULT_LIMIT - 100 < kept <= frames.RESULT_LIMIT
+    assert frames.ANSWER_LIMIT - 100 < kept <= frames.ANSWER_LIMIT
     with pytest.raises(BlockingIOError):
         send_without_end()
     process.close()

@@ -33,6 +33,13 @@ def nothing(context):
 def number(context):
     return 42
 
+@job("returns")
+def returns(context):
+    value = {"rows": 3, "of": context.param}
+    if context.param == "failed":
+        context.failures.append("after all")
+    return value if context.param != "later" else asyncio.sleep(0, value)
+
 @job("async")
 async def asynchronous(context):
     await asyncio.sleep(0.001)
@@ -310,6 +317,22 @@ def test_exception_that_cannot_be_pickled_is_told(harness: SlotHarness) -> None:
 
     assert finished.outcome is Outcome.FAILED
     assert "unpicklable.<locals>.Local: (<function" in finished.message.splitlines()[0]
+
+
+@pytest.mark.parametrize("how", ["at once", "later"])
+def test_what_a_handler_returns_is_its_result(harness: SlotHarness, how: str) -> None:
+    finished = harness.run("returns", how)
+
+    assert finished.outcome is Outcome.SUCCEEDED
+    assert finished.message == f"{{'rows': 3, 'of': '{how}'}}"
+    assert finished.result == f'{{"rows":3,"of":"{how}"}}'
+
+
+def test_a_run_that_failed_or_returned_nothing_has_no_result(harness: SlotHarness) -> None:
+    failed, silent = harness.run("returns", "failed"), harness.run("nothing")
+
+    assert (failed.outcome, failed.message, failed.result) == (Outcome.FAILED, "after all", "")
+    assert (silent.outcome, silent.result) == (Outcome.SUCCEEDED, "")
 
 
 @pytest.mark.parametrize("handler", ["long", "long.boom"])

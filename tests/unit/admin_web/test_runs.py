@@ -403,6 +403,27 @@ class TestRun:
         assert "MISFIRE, online: one" in page
         assert "last words red" in page
 
+    def test_it_shows_what_the_handler_returned(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        table, tree, text = (
+            rows.run(job_id, clock.now + number, status="SUCCEEDED", message=said, result=result)
+            for number, (said, result) in enumerate(
+                {
+                    "[…]": '[{"day":"<b>","orders":17}]',
+                    "{…}": '{"day":{"of":"December"}}',
+                    "all well": '"all well"',
+                }.items()
+            )
+        )
+
+        pages = [admin.get(f"/runs/{run_id}").text for run_id in (table, tree, text)]
+
+        assert "<td>&lt;b&gt;</td><td>17</td>" in pages[0]
+        assert '<span class="quiet">of</span> December' in pages[1]
+        assert pages[2].count("all well") == 1
+
     def test_attempts_and_shards_of_its_tick_stand_side_by_side(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:

@@ -30,6 +30,7 @@ NEWS = TickNews(
     finished_at=1_800_000_001_500,
     message="Zürich — 東京",
     address="one",
+    result='{"rows":3}',
 )
 SECRET, OLD_SECRET = "new-secret-of-the-tests-0123456789", "old-secret-of-the-tests-0123456789"
 
@@ -108,6 +109,7 @@ def test_the_body_says_how_a_run_ended() -> None:
                 "status": "SUCCEEDED",
                 "message": "Zürich — 東京",
                 "address": "one",
+                "result": {"rows": 3},
                 "scheduled_at": "2027-01-15T08:00:00.000+00:00",
                 "finished_at": "2027-01-15T08:00:01.500+00:00",
                 "url": "https://console.example.com/runs/12",

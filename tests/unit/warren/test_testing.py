@@ -35,6 +35,16 @@ def test_a_run_has_what_its_test_says_and_tells_how_it_ended() -> None:
     ]
 
 
+def test_a_result_is_what_programs_get_of_it() -> None:
+    def handler(context: JobContext) -> dict[str, tuple[int, str]]:
+        if context.param:
+            context.failures.append("after all")
+        return {"parts": (1, context.kind)}
+
+    assert run(handler).result == {"parts": [1, "MANUAL"]}
+    assert run(handler, param="x").result is None
+
+
 def test_a_due_time_is_in_utc_and_now_by_default() -> None:
     def due(context: JobContext) -> str:
         return context.scheduled_at.isoformat()

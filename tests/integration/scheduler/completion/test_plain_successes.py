@@ -58,13 +58,18 @@ def test_many_successes_end_by_one_statement_with_all_that_they_say(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
     ids = sent(cluster, desk, 10)
-    reports = [success(cluster, desk, one, message=f"hé {one}") for one in ids]
+    results = [f'{{"rows":{one}}}' if one % 2 else "" for one in ids]
+    reports = [
+        success(cluster, desk, one, message=f"hé {one}", result=result)
+        for one, result in zip(ids, results, strict=True)
+    ]
 
     with statements(cluster.database) as said:
         desk.report(*reports)
         rows = [cluster.wait_final(one) for one in ids]
 
     assert [row.message for row in rows] == [f"hé {one}" for one in ids]
+    assert [row.result for row in rows] == [one or None for one in results]
     assert {row.status for row in rows} == {RunStatus.SUCCEEDED}
     assert {(row.trigger_code, row.handle_code) for row in rows} == {(200, 200)}
     assert [row.finished_at for row in rows] == [one.finished_at_ms for one in reports]
@@ -80,7 +85,7 @@ def test_one_that_comes_twice_is_ignored_and_makes_none_of_the_others_slow(
     ids = sent(cluster, desk, 5)
     desk.report(success(cluster, desk, ids[2], message="first"))
     cluster.wait_final(ids[2])
-    again = [success(cluster, desk, one, message="again") for one in ids]
+    again = [success(cluster, desk, one, message="again", result='"again"') for one in ids]
 
     with statements(cluster.database) as said:
         desk.report(*again)
@@ -88,6 +93,7 @@ def test_one_that_comes_twice_is_ignored_and_makes_none_of_the_others_slow(
     eventually(lambda: node.counters["callbacks_ignored"] == 1)
 
     assert [row.message for row in rows] == ["again", "again", "first", "again", "again"]
+    assert [row.result for row in rows] == ['"again"', '"again"', None, '"again"', '"again"']
     assert node.counters["callbacks_stored"] == 5
     assert [f"id IN ({ids[2]})" in text for text in ends_by_row(said)] == [True]
 

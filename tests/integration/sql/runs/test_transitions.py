@@ -250,7 +250,8 @@ class TestArrows:
 
     def test_a_result_keeps_all_that_is_known(self, database: Database) -> None:
         [run_id] = planned_in(database, RunStatus.RUNNING)
-        end = ended(run_id, message="42 rows", started_at=NOW_MS + 100, log_tail="bye\n")
+        facts = {"started_at": NOW_MS + 100, "log_tail": "bye\n", "result": "[42]"}
+        end = ended(run_id, message="42 rows", **facts)
 
         database.write(lambda session: transitions.end(session, [end]))
 
@@ -260,7 +261,8 @@ class TestArrows:
             NOW_MS + 100,
             NOW_MS + 500,
         )
-        assert (row.log_tail, row.finished_second) == ("bye\n", at(NOW_MS + 500))
+        assert (row.log_tail, row.result) == ("bye\n", "[42]")
+        assert row.finished_second == at(NOW_MS + 500)
 
     def test_a_reason_is_kept_beside_its_text_and_a_success_has_none(
         self, database: Database

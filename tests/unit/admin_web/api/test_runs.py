@@ -409,6 +409,22 @@ class TestWaiting:
         assert answer.status_code == 422
 
 
+def test_a_run_has_what_its_handler_returned(
+    admin: Program, rows: Rows, clock: Clock, job_id: int
+) -> None:
+    stored = {None: None, '{"rows":[3]}': {"rows": [3]}, '"3"': "3", "no json": "no json"}
+    ids = [
+        rows.run(job_id, clock.now - number, status="SUCCEEDED", message="3", result=result)
+        for number, result in enumerate(stored)
+    ]
+
+    shown = [admin.get(f"/runs/{run_id}").get_json()["result"] for run_id in ids]
+
+    assert shown == [*stored.values()]
+    listed = {run["id"]: run["result"] for run in admin.get("/runs").get_json()["items"]}
+    assert [listed[run_id] for run_id in ids] == shown
+
+
 def test_a_run_names_the_version_of_the_code_that_ran_it(
     admin: Program, rows: Rows, clock: Clock
 ) -> None:

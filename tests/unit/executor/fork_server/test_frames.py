@@ -97,7 +97,7 @@ def test_result_that_can_be_sent_is_sent_as_it_is() -> None:
         frames.encode_line(OF_ONE_THAT_STAYS) * 2,
         frames.encode_line(OF_ONE_THAT_STAYS) + b"{",
         frames.encode_line(msgspec.structs.replace(RESULT, log_tail="x" * 4_097)),
-        frames.encode_line(RESULT)[:-1] + b" " * frames.RESULT_LIMIT,
+        frames.encode_line(RESULT)[:-1] + b" " * frames.ANSWER_LIMIT,
     ],
 )
 def test_what_is_no_result_is_refused(data: bytes) -> None:

@@ -46,6 +46,7 @@ def run(**columns: Any) -> DetailedRun:
         "message_why": None,
         "trigger_why": None,
         "log_tail": "the end",
+        "result": None,
         "boot_id": None,
         "retries_left": 0,
         "wanted_addresses": None,
