@@ -43,13 +43,14 @@ _JOBS = """
 INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time, schedule_type,
  schedule_conf, timezone, misfire_strategy, late_limit, executor_route_strategy,
  executor_handler, executor_param, executor_block_strategy, executor_timeout,
- executor_fail_retry_count, retry_delay, delivery, concurrency, process, glue_type,
+ executor_fail_retry_count, retry_delay, retry_backoff, retry_most, retry_jitter, delivery,
+ concurrency, process, glue_type,
  trigger_status, trigger_last_time, trigger_next_time, tags)
 SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
  UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON',
  CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 60, 'ROUND',
  CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
- 0, 0, 0, 'AT_MOST_ONCE', 1, '', IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'),
+ 0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, '', IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'),
  IF(seq MOD 10, 1, 0), IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {next_tick}, 0),
  CONCAT('team-', seq DIV {apps} MOD {teams})
 FROM seq_1_to_{jobs}
@@ -58,12 +59,12 @@ _RUNS = """
 INSERT INTO xxl_job_log (id, job_group, job_id, executor_address, executor_handler, executor_param,
  executor_fail_retry_count, trigger_time, trigger_code, handle_time, handle_code, handle_msg,
  alarm_status, status, kind, scheduled_at, due_at, origin_id, shard_index, shard_total, attempt,
- redeliveries, routed_at, routed_by, boot_id, sent_at, started_at, finished_at)
+ starts, redeliveries, routed_at, routed_by, boot_id, sent_at, started_at, finished_at)
 SELECT n, 1 + job MOD {apps}, job, address, CONCAT('handler-', job MOD 500), '', 0,
  FROM_UNIXTIME(due DIV 1000), 200, FROM_UNIXTIME(due DIV 1000 + 2),
  IF(state = 'SUCCEEDED', 200, IF(state = 'FAILED', 500, 0)),
  IF(state = 'FAILED', 'ConnectionError: the line is bad', CONCAT(n MOD 1000, ' orders')), 0, state,
- IF(n MOD 40 = 0, 'MANUAL', 'CRON'), due, due, 0, 0, 1, 0, 0,
+ IF(n MOD 40 = 0, 'MANUAL', 'CRON'), due, due, 0, 0, 1, 0, 0, 0,
  IF(state = 'PLANNED', NULL, due), 'scheduler-1', IF(state = 'PLANNED', NULL, 'boot'),
  IF(state = 'PLANNED', NULL, due + 5), IF(state = 'PLANNED', NULL, due + 5 + n MOD 60),
  IF(state IN ('PLANNED', 'RUNNING'), NULL, due + 2000)

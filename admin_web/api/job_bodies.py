@@ -9,14 +9,15 @@ import msgspec
 from warren.admin_web.api.bodies import FieldErrors
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
+from warren.scheduler.jobs.retry_rules import in_short
 from warren.scheduler.jobs.rules import process_of
-from warren.scheduler.jobs.spec import Field, JobSpec, in_group
+from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
-_WEBHOOK = in_group("webhook")
+_WEBHOOK, _RETRY = in_group("webhook"), in_group("retry")
 _KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
 #: The fields that the path contains too.
 _NAMES = ("name", "app")
@@ -73,9 +74,14 @@ AlarmBody: Any = msgspec.defstruct("JobAlarm", _optional(_ALARM), kw_only=True, 
 WebhookBody: Any = msgspec.defstruct(
     "RunWebhook", _optional(_WEBHOOK), kw_only=True, omit_defaults=True
 )
+#: How a job is retried. Answers have the times and the delay as `retries` and `retry_delay`.
+RetryBody: Any = msgspec.defstruct(
+    "Retry", _optional({**SHORT_RETRY, **_RETRY}), kw_only=True, omit_defaults=True
+)
 _Groups = [
     ("schedule", ScheduleBody | Literal["none"] | None, None),
     ("script", ScriptBody | None, None),
+    ("retry", RetryBody | None, None),
     ("alarm", AlarmBody | None, None),
     ("webhook", WebhookBody | None, None),
 ]
@@ -138,6 +144,8 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
     zone = {"timezone": spec.timezone} if spec.timezone else {}
     values["schedule"] = ScheduleBody(**_known(schedule), **zone) if schedule else None
     values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
+    has_backoff = any(getattr(spec, one.name) != one.default for one in _RETRY.values())
+    values["retry"] = _group(spec, _RETRY, RetryBody) if has_backoff else None
     values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
     values["webhook"] = _webhook(spec, with_secrets=with_secrets) if spec.webhook else None
     return JobAnswer(**values)
@@ -178,6 +186,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
         if not values.get(name):
             wrong.say(f"{location.pointer}/{name}", f"missing field {name!r}")
     values |= _process_of(body, location, wrong)
+    values |= _retry_of(body, location, wrong)
     values |= _schedule_of(body.schedule, location, wrong)
     for group, fields, name in (
         (body.script, _SCRIPT, "script"),
@@ -211,12 +220,19 @@ def merged(target: Any, patch: Any) -> Any:
     return whole[""]
 
 
-def without_older(target: dict[str, Any], patch: Any) -> dict[str, Any]:
-    """Return a job without its `process` if a patch says `fresh_process`, its older name, alone."""
-    is_replaced = isinstance(patch, dict) and FRESH_PROCESS in patch and "process" not in patch
-    return {
-        name: value for name, value in target.items() if not (is_replaced and name == "process")
-    }
+def without_replaced(target: dict[str, Any], patch: Any) -> dict[str, Any]:
+    """Return a job without the fields that a patch says by another name.
+
+    These are `process` as `fresh_process`, its older name, and `retries` and `retry_delay` as
+    `retry/times` and `retry/delay`.
+    """
+    said = patch if isinstance(patch, dict) else {}
+    retry = said["retry"] if isinstance(said.get("retry"), dict) else {}
+    replaced = {field.name for key, field in SHORT_RETRY.items() if key in retry}
+    if FRESH_PROCESS in said:
+        replaced.add("process")
+    replaced -= said.keys()
+    return {name: value for name, value in target.items() if name not in replaced}
 
 
 def _process_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
@@ -224,6 +240,18 @@ def _process_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[s
         return {"process": process_of(body.process or "", body.fresh_process)}
     except Problem as problem:
         wrong.say(f"{location.pointer}/process", str(problem))
+        return {}
+
+
+def _retry_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
+    if body.retry is None:
+        return {}
+    said = {key: value for key in SHORT_RETRY if (value := getattr(body.retry, key)) is not None}
+    short = {one.name: getattr(body, one.name) for one in SHORT_RETRY.values()}
+    try:
+        return _values_of(body.retry, _RETRY) | in_short(short, said)
+    except Problem as problem:
+        wrong.say(f"{location.pointer}/{problem.field}", str(problem))
         return {}
 
 

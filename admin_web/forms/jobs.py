@@ -24,6 +24,7 @@ from warren.scheduler.jobs.spec import (
     JobSpec,
     Line,
     Number,
+    Share,
     Texts,
 )
 from warren.scheduler.jobs.spec import Field as JobField
@@ -33,7 +34,9 @@ from warren.scheduler.schedules.schedule import ValueForm
 from warren.sql.models.jobs import NO_SCHEDULE
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
+_DECIMAL = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?")
 _NO_NUMBER = lazy_gettext("Enter a whole number.")
+_NO_SHARE = lazy_gettext("Enter a number from 0 to 1.")
 #: The form field for the value of a schedule.
 _VALUE_FIELDS = {
     ValueForm.EXPRESSION: "cron",
@@ -63,6 +66,8 @@ def _field(name: str, label: LazyString, hint: LazyString | str = "", **look: st
         )
     if isinstance(kind, Number):
         look, default = look | {"inputmode": "numeric"}, str(default)
+    if isinstance(kind, Share):
+        look, default = look | {"inputmode": "decimal"}, f"{default:g}"
     if isinstance(kind, Line):
         look |= {"maxlength": str(kind.longest)}
     return StringField(label, default=default, description=hint, render_kw=look)
@@ -117,6 +122,17 @@ class JobForm(ConsoleForm):
     )
     retries = _field("retries", lazy_gettext("Retries"))
     retry_delay = _field("retry_delay", lazy_gettext("Retry delay, in seconds"))
+    retry_backoff = _field("retry_backoff", lazy_gettext("Backoff"))
+    retry_most = _field(
+        "retry_most",
+        lazy_gettext("Longest retry delay, in seconds"),
+        lazy_gettext("For an exponential backoff. 0 = one day."),
+    )
+    retry_jitter = _field(
+        "retry_jitter",
+        lazy_gettext("Jitter"),
+        lazy_gettext("From 0 to 1: the share of each retry delay that is left to chance."),
+    )
     process_use = _field("process_use", lazy_gettext("Process"))
     children = TextAreaField(lazy_gettext("Children"))
     emails = StringField(
@@ -153,7 +169,10 @@ class JobForm(ConsoleForm):
 
     #: The fields under "Where and how", "When it fails" and "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
-    failure_fields = ("retries", "retry_delay", "delivery", "emails", "webhook", "style")
+    failure_fields = (
+        *("retries", "retry_delay", "retry_backoff", "retry_most", "retry_jitter"),
+        *("delivery", "emails", "webhook", "style"),
+    )
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
 
@@ -240,26 +259,27 @@ class JobForm(ConsoleForm):
             return bool(field.data)
         if isinstance(declared.kind, Texts):
             return tuple(_parts(field, "\n" if isinstance(field, TextAreaField) else ","))
-        if isinstance(declared.kind, Number | Expected):
-            is_number = isinstance(declared.kind, Number)
-            return self._number(field) if is_number else _expectations(field)
+        if isinstance(declared.kind, Number | Share | Expected):
+            is_expected = isinstance(declared.kind, Expected)
+            return _expectations(field) if is_expected else self._number(field, declared.type)
         if isinstance(field, TextAreaField):
             # Browsers send CRLF.
             return (field.data or "").replace("\r\n", "\n")
         return _text(field)
 
-    def _number(self, field: Field) -> int:
+    def _number(self, field: Field, type_: type[int] | type[float]) -> int | float:
         text = _text(field)
-        if not _NUMBER.fullmatch(text):
-            field.errors = (_NO_NUMBER,)
+        words = _NO_NUMBER if type_ is int else _NO_SHARE
+        if not (_NUMBER if type_ is int else _DECIMAL).fullmatch(text):
+            field.errors = (words,)
             text = str(field.default)
-        return int(text)
+        return type_(text)
 
     def _field_of(self, problem: Problem) -> str:
         whole, _, part = problem.field.partition("/")
         if whole == "script":
             return "language"
-        if whole == "webhook":
+        if whole == "webhook" or f"{whole}_{part}" in FORM_FIELDS:
             return f"{whole}_{part}"
         if whole == "expect":
             return whole
@@ -282,7 +302,7 @@ def _shown(value: Any) -> object:
     """Return a value as its field shows it."""
     if isinstance(value, tuple):
         return "\n".join(value)
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _display_text(field: Field) -> str:

@@ -16,7 +16,7 @@ from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import KINDS, has_schedule
 from warren.sql.listings.recent import ListedJob
-from warren.sql.models.jobs import DeliveryGuarantee
+from warren.sql.models.jobs import Backoff, DeliveryGuarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +162,16 @@ DELIVERY = {
         ),
     ),
 }
+BACKOFF = {
+    Backoff.FIXED: Option(
+        lazy_gettext("fixed"),
+        lazy_gettext("The same delay before each retry."),
+    ),
+    Backoff.EXPONENTIAL: Option(
+        lazy_gettext("exponential"),
+        lazy_gettext("Each delay is twice the one before, for what may take a while to recover."),
+    ),
+}
 #: The options of each field that has a fixed set.
 OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "schedule_kind": SCHEDULE,
@@ -170,6 +180,7 @@ OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "misfire": MISFIRE,
     "delivery": DELIVERY,
     "process": PROCESS,
+    "retry_backoff": BACKOFF,
 }
 #: Script languages; their names are not translated.
 LANGUAGES = {

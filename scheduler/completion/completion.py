@@ -3,6 +3,7 @@
 Every final state is entered here, except that a change of schedule cancels planned runs itself.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,15 +56,21 @@ class Completion:
         ids: gives the ids of new attempts and of children's runs.
         now_ms: the database's clock.
         alarm_defaults: targets of failure alarms, for jobs without their own.
+        chance: gives a number from 0 to 1 for the jitter of each retry.
 
     """
 
     def __init__(
-        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets = NOBODY
+        self,
+        ids: RunIds,
+        now_ms: Callable[[], int],
+        alarm_defaults: AlarmTargets = NOBODY,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._ids = ids
         self._now_ms = now_ms
         self._alarm_defaults = alarm_defaults
+        self._chance = chance
         self._follow_ups = FollowUps(ids, now_ms)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:
@@ -96,7 +103,9 @@ class Completion:
             if end.status is RunStatus.SUCCEEDED:
                 continue
             job, has_failed = known.get(row.job_id), row.id in failures
-            attempt = next_attempt(row, job, end, now_ms=now_ms, has_failed=has_failed)
+            attempt = next_attempt(
+                row, job, end, now_ms=now_ms, chance=self._chance(), has_failed=has_failed
+            )
             if attempt is not None:
                 attempts[row.id] = attempt
         return attempts

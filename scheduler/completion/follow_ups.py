@@ -93,7 +93,7 @@ def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipient
         status=end.status.value,
         message=_message(end, failure)[:MESSAGE_LENGTH],
         address=run.address or "",
-        attempts=run.attempt + 1,
+        attempts=run.starts + 1,
         shard=f"{run.shard_index}/{run.shard_total}" if run.shard_total > 1 else "",
         log_tail=(end.log_tail or (failure and failure.log_tail) or "")[-TAIL_LENGTH:],
     )
@@ -102,7 +102,7 @@ def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipient
 def _message(end: End, failure: FailedRun | None) -> str:
     if failure is None:
         return str(end.message)
-    before = f"attempt {failure.attempt + 1} {failure.status}: {failure.message or ''}"
+    before = f"attempt {failure.starts + 1} {failure.status}: {failure.message or ''}"
     return f"{end.message}; {before}"
 
 

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from warren.scheduler.completion.end import End
 from warren.scheduler.jobs.stop_reasons import is_by_person
 from warren.sql.jobs.jobs import JobToRun
-from warren.sql.models.jobs import DeliveryGuarantee
+from warren.sql.models.jobs import Backoff, DeliveryGuarantee
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun, PlannedRun
@@ -17,15 +17,29 @@ REDELIVERY_SECONDS = (0, 1, 2, 4, 8)
 #: Seconds before the next try after a refused retry: the cause is probably still there.
 REFUSED_SECONDS = 1.0
 
+#: The longest wait of an exponential backoff for jobs that name none, and a bound for its exponent.
+LONGEST_WAIT_SECONDS = 86_400
+MAX_DOUBLINGS = 30
+
 #: Ends that are not failures by themselves; after a failed attempt the tick has still failed.
 NO_FAILURE = frozenset({RunStatus.REFUSED, RunStatus.KILLED})
+#: Ends of runs that no process has begun.
+_NEVER_STARTED = frozenset({RunStatus.REFUSED, RunStatus.UNDELIVERED})
 _RETRIED = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED})
 
 
 def next_attempt(
-    run: LockedRun, job: JobToRun | None, end: End, *, now_ms: int, has_failed: bool = False
+    run: LockedRun,
+    job: JobToRun | None,
+    end: End,
+    *,
+    now_ms: int,
+    chance: float,
+    has_failed: bool = False,
 ) -> NewRun | None:
     """Return the next attempt; None if there is none.
+
+    `chance`, from 0 to 1, places it within the job's jitter.
 
     A job that was deleted, or stopped by a person, starts nothing more by itself. A run that
     somebody asked to kill is not retried; a refused one only if an earlier attempt `has_failed`.
@@ -33,14 +47,14 @@ def next_attempt(
     if job is None or run.kill_requested_at is not None or was_stopped(run, job):
         return None
     if end.status is RunStatus.UNDELIVERED and end.never_started:
-        return _redelivery(run, end, now_ms) or _retry(run, job, end.least_wait_seconds, now_ms)
-    if end.status in _RETRIED:
-        return _retry(run, job, end.least_wait_seconds, now_ms)
-    if end.status is RunStatus.LOST and job.delivery == DeliveryGuarantee.AT_LEAST_ONCE:
-        return _retry(run, job, end.least_wait_seconds, now_ms)
-    if end.status is RunStatus.REFUSED and has_failed:
-        return _retry(run, job, REFUSED_SECONDS, now_ms)
-    return None
+        again = _redelivery(run, end, now_ms)
+        return again or _retry(run, job, end, now_ms=now_ms, chance=chance)
+    is_retried = (
+        end.status in _RETRIED
+        or (end.status is RunStatus.LOST and job.delivery == DeliveryGuarantee.AT_LEAST_ONCE)
+        or (end.status is RunStatus.REFUSED and has_failed)
+    )
+    return _retry(run, job, end, now_ms=now_ms, chance=chance) if is_retried else None
 
 
 def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
@@ -65,15 +79,34 @@ def _redelivery(run: LockedRun, end: End, now_ms: int) -> NewRun | None:
         run,
         due_at=now_ms + REDELIVERY_SECONDS[step] * 1000,
         retries_left=run.retries_left,
+        starts=run.starts,
         redeliveries=step + 1,
     )
 
 
-def _retry(run: LockedRun, job: JobToRun, least_wait_seconds: float, now_ms: int) -> NewRun | None:
+def _retry(run: LockedRun, job: JobToRun, end: End, *, now_ms: int, chance: float) -> NewRun | None:
     if run.retries_left <= 0:
         return None
+    starts = run.starts + _may_have_started(end)
+    least = REFUSED_SECONDS if end.status is RunStatus.REFUSED else end.least_wait_seconds
+    wait = max(wait_seconds(job, starts, chance), least)
     return NewRun.again(
-        run,
-        due_at=now_ms + int(max(job.retry_delay, least_wait_seconds) * 1000),
-        retries_left=run.retries_left - 1,
+        run, due_at=now_ms + int(wait * 1000), retries_left=run.retries_left - 1, starts=starts
     )
+
+
+def wait_seconds(job: JobToRun, starts: int, chance: float) -> float:
+    """Return the wait before the next attempt, when so many may have started.
+
+    With an exponential backoff it doubles with each start. Jitter only shortens it, so that `most`
+    holds, and spreads what failed together.
+    """
+    wait = float(job.retry_delay)
+    if job.retry_backoff == Backoff.EXPONENTIAL:
+        wait *= 2 ** min(max(starts - 1, 0), MAX_DOUBLINGS)
+        wait = min(wait, max(job.retry_most or LONGEST_WAIT_SECONDS, job.retry_delay))
+    return wait * (1 - job.retry_jitter / 100 * chance)
+
+
+def _may_have_started(end: End) -> bool:
+    return not end.never_started and end.status not in _NEVER_STARTED

@@ -128,7 +128,7 @@ def _span(
         "warren.run_id": run.id,
         "warren.kind": run.kind,
         "warren.status": run.status,
-        "warren.attempt": run.attempt,
+        "warren.attempt": run.starts,
         "warren.shard_index": run.shard_index,
         "warren.address": run.address,
     }

@@ -251,7 +251,7 @@ class RunRouting:
         """Return how a run was routed; runs that are routed alike share one value."""
         words, wanted = choice.words, row.wanted_addresses
         code = None if isinstance(words, str) else words.code
-        alike = (row.kind, row.attempt, row.retries_left, wanted, code, str(words))
+        alike = (row.kind, row.starts, row.retries_left, wanted, code, str(words))
         if alike not in self._explanations:
             self._explanations[alike] = self._explain_anew(row, choice)
         return self._explanations[alike]
@@ -262,7 +262,7 @@ class RunRouting:
         return explanation(
             Why.ROUTED(
                 kind=row.kind,
-                attempt=row.attempt + 1,
+                attempt=row.starts + 1,
                 left=row.retries_left,
                 node=self._node,
                 addresses=self._online,

@@ -139,6 +139,7 @@ def _row(item: ImportedRun, job_id: int, app_id: int) -> dict[str, object]:
         "shard_index": 0,
         "shard_total": 1,
         "attempt": 0,
+        "starts": 0,
         "redeliveries": 0,
         "started_at": item.triggered_ms,
         "finished_at": item.finished_ms,

@@ -11,6 +11,7 @@ from warren.scheduler.alarms import target_rules
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectation_rules
+from warren.scheduler.jobs import retry_rules
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
 from warren.scheduler.jobs.spec import (
@@ -22,6 +23,7 @@ from warren.scheduler.jobs.spec import (
     JobSpec,
     Line,
     Number,
+    Share,
     Tags,
 )
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
@@ -58,6 +60,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
             schedule_value=spec.schedule_value,
             timeout_seconds=spec.timeout,
         ),
+        *retry_rules.problems(spec),
         *_script(spec),
         *_children(spec),
         *found(lambda: check_app_name(spec.app)),
@@ -157,18 +160,20 @@ def _of_kinds(spec: JobSpec, added_routes: Sequence[str]) -> Iterator[Problem]:
 
 def _of_kind(field: Field, value: Any, added_routes: Sequence[str]) -> Iterator[Problem]:
     """Yield the problems of a value by the kind of its field."""
-    kind, what = field.kind, FieldName(field.name)
+    kind, what, at = field.kind, FieldName(field.name), field.pointer
     if isinstance(kind, Choice):
         known = (*kind.known, *added_routes) if what == "route" else kind.known
         if value not in known:
-            yield unknown_word(what, what, value, known)
+            yield unknown_word(at, what, value, known)
     elif isinstance(kind, Number) and not kind.least <= value <= kind.most:
         bounds = {"least": kind.least, "most": kind.most}
-        yield Problem(Code.INTEGER, what, what=what, **bounds, got=value)
+        yield Problem(Code.INTEGER, at, what=what, **bounds, got=value)
+    elif isinstance(kind, Share) and not (0 <= value <= 1 and value == round(value, 2)):
+        yield Problem(Code.SHARE, at, what=what, got=value)
     elif isinstance(kind, Tags):
         yield from _tags(value, kind)
     elif isinstance(kind, Line) and not (is_line(value, kind.longest) and value == value.strip()):
-        yield Problem(Code.LINE, what, what=what, most=kind.longest, got=value[:100])
+        yield Problem(Code.LINE, at, what=what, most=kind.longest, got=value[:100])
 
 
 def _tags(tags: Sequence[str], kind: Tags) -> Iterator[Problem]:

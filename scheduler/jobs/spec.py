@@ -18,7 +18,12 @@ from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.sql.models import Job
-from warren.sql.models.jobs import LATE_LIMIT_SECONDS, NO_SCHEDULE, DeliveryGuarantee
+from warren.sql.models.jobs import (
+    LATE_LIMIT_SECONDS,
+    NO_SCHEDULE,
+    Backoff,
+    DeliveryGuarantee,
+)
 
 #: Characters shown of a changed value, and how many of them before the first difference.
 SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15
@@ -151,6 +156,28 @@ class Number(Text):
         return str(before), str(after)
 
 
+class Share(Text):
+    """A share from 0 to 1 with up to two decimals; stored in percent."""
+
+    __slots__ = ()
+
+    def stored(self, value: float) -> int:
+        """Return the share in percent."""
+        return round(value * 100)
+
+    def value(self, stored: int) -> float:
+        """Return the share of a row."""
+        return stored / 100
+
+    def shown(self, value: float) -> str:
+        """Return the share as a number; empty for none."""
+        return f"{value:g}" if value else ""
+
+    def change(self, before: float, after: float) -> tuple[str, str]:
+        """Return both as numbers."""
+        return f"{before:g}", f"{after:g}"
+
+
 class Expected(Text):
     """What is expected of the job: stored as JSON with the rules that are set, or NULL."""
 
@@ -195,6 +222,7 @@ BLOCKS = tuple(Block)
 MISFIRES = tuple(MisfirePolicy)
 DELIVERIES = tuple(DeliveryGuarantee)
 PROCESSES = tuple(ProcessUse)
+BACKOFFS = tuple(Backoff)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +261,9 @@ class JobSpec:
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
+        retry_delay: the wait before each retry; with an exponential backoff, before the first.
+        retry_most: the longest wait of a backoff; 0 = LONGEST_WAIT_SECONDS.
+        retry_jitter: the share of each wait that is left to chance.
         process: empty = as the handler says, and without that the executor.
         children: NAME of a job in the same app, or APP/NAME.
         enabled: None = leave the state unchanged; a new job is stopped.
@@ -260,6 +291,9 @@ class JobSpec:
     timeout: Annotated[int, Number(0, 9_999_999, "s")] = 0
     retries: Annotated[int, Number(0, 1_000)] = 0
     retry_delay: Annotated[int, Number(0, 9_999_999, "s")] = 0
+    retry_backoff: Annotated[str, Choice(BACKOFFS, group="retry")] = Backoff.FIXED
+    retry_most: Annotated[int, Number(0, 9_999_999, "s", group="retry")] = 0
+    retry_jitter: Annotated[float, Share(group="retry")] = 0.0
     process: Annotated[str, Choice(PROCESSES)] = ""
     children: Annotated[tuple[str, ...], Texts(column="child_ids", custom=True)] = ()
     alarm_emails: Annotated[tuple[str, ...], Texts(group="alarm", column="alarm_email")] = ()
@@ -299,6 +333,11 @@ class Field:
         return self.name.removeprefix(f"{self.kind.group}_")
 
     @property
+    def pointer(self) -> str:
+        """Its place in a job file: `retry_most` is `retry/most`."""
+        return f"{self.kind.group}/{self.key}" if self.kind.group else self.name
+
+    @property
     def words(self) -> str:
         """Its name in edit summaries: `alarm_style` is `alarm style`."""
         return self.name.replace("_", " ", 1) if self.kind.group else self.name
@@ -328,7 +367,11 @@ FIELDS: Mapping[str, Field] = _declared()
 #: Fields that are stored by writing their columns.
 WRITTEN = tuple(field for field in FIELDS.values() if not field.kind.custom)
 #: Fields whose kind restricts their values.
-RULED = tuple(one for one in FIELDS.values() if isinstance(one.kind, Choice | Line | Number | Tags))
+_RULED_KINDS = (Choice, Line, Number, Share, Tags)
+RULED = tuple(field for field in FIELDS.values() if isinstance(field.kind, _RULED_KINDS))
+#: What the group `retry` of a job file may hold besides its own fields, by key: those that have a
+#: short form at the top.
+SHORT_RETRY: Mapping[str, Field] = {"times": FIELDS["retries"], "delay": FIELDS["retry_delay"]}
 _STORED = attrgetter(*(field.column for field in WRITTEN))
 _WANTED = attrgetter(*(field.name for field in WRITTEN))
 

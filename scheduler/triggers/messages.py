@@ -142,7 +142,7 @@ def routed_trigger(
             kind=run.kind,
             handler=run.handler or "",
             param=run.param or "",
-            attempt=run.attempt,
+            attempt=run.starts,
             shard_index=run.shard_index,
             shard_total=run.shard_total,
             scheduled_at_ms=run.scheduled_at,

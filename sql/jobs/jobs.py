@@ -27,6 +27,9 @@ class JobToRun(NamedTuple):
     concurrency: int
     process: str
     retry_delay: int
+    retry_backoff: str
+    retry_most: int
+    retry_jitter: int
     delivery: str
     is_enabled: int
     stop_reason: str | None

@@ -79,6 +79,7 @@ class DetailedRun(NamedTuple):
     shard_index: int
     shard_total: int
     attempt: int
+    starts: int
     trigger_code: int
     handle_code: int
     routed_at: int | None

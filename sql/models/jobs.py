@@ -28,6 +28,14 @@ class DeliveryGuarantee(StrEnum):
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
+class Backoff(StrEnum):
+    """How the waits before retries grow."""
+
+    FIXED = "fixed"
+    #: Each is twice the one before.
+    EXPONENTIAL = "exponential"
+
+
 #: The indexes of jobs by which statements are made to read.
 BY_NEXT_TICK = "i_status_next"
 BY_SEARCHED_TEXT = "i_search"
@@ -84,6 +92,10 @@ class Job(Model):
     timeout: Mapped[int] = mapped_column("executor_timeout", Integer, default=0)
     retries: Mapped[int] = mapped_column("executor_fail_retry_count", Integer, default=0)
     retry_delay: Mapped[int] = mapped_column(Integer, default=0)
+    retry_backoff: Mapped[str] = mapped_column(String(16), default=Backoff.FIXED)
+    retry_most: Mapped[int] = mapped_column(Integer, default=0)
+    #: In percent.
+    retry_jitter: Mapped[int] = mapped_column(SmallInteger, default=0)
     delivery: Mapped[str] = mapped_column(String(16), default=DeliveryGuarantee.AT_MOST_ONCE)
     concurrency: Mapped[int] = mapped_column(Integer, default=1)
     #: Empty = as its handler or the executor says.

@@ -61,6 +61,8 @@ class Run(Model):
     shard_index: Mapped[int] = mapped_column(Integer, default=0)
     shard_total: Mapped[int] = mapped_column(Integer, default=1)
     attempt: Mapped[int] = mapped_column(Integer, default=0)
+    #: How many earlier attempts of the shard may have started; others do not count for users.
+    starts: Mapped[int] = mapped_column(Integer, default=0)
     redeliveries: Mapped[int] = mapped_column(SmallInteger, default=0)
     wanted_addresses: Mapped[str | None] = mapped_column(Text)
     script_version: Mapped[int | None] = mapped_column("glue_id", Integer)

@@ -24,6 +24,7 @@ class NewRun:
 
     Attributes:
         origin_id: 0 for a schedule's tick; None = the run's own id (MANUAL and API).
+        starts: how many earlier attempts of its shard may have started.
         shard_total: 0 = as many shards as there are executors when the run is sent.
         script_version: the version of the job's script to run; None = run the handler.
         run_id: an id taken in advance, for runs without a unique key of their own: their unit of
@@ -47,6 +48,7 @@ class NewRun:
     shard_index: int = 0
     shard_total: int = 1
     attempt: int = 0
+    starts: int = 0
     redeliveries: int = 0
     wanted_addresses: str | None = None
     trigger_message: str = ""
@@ -59,7 +61,13 @@ class NewRun:
 
     @classmethod
     def again(
-        cls, run: LockedRun, *, due_at: int, retries_left: int, redeliveries: int = 0
+        cls,
+        run: LockedRun,
+        *,
+        due_at: int,
+        retries_left: int,
+        starts: int,
+        redeliveries: int = 0,
     ) -> "NewRun":
         """Return the next attempt of a run; it keeps all that a `LockedRun` has of these fields."""
         changed: dict[str, Any] = {
@@ -69,6 +77,7 @@ class NewRun:
             "due_at": due_at,
             "retries_left": retries_left,
             "attempt": run.attempt + 1,
+            "starts": starts,
             "redeliveries": redeliveries,
             "without_children": bool(run.without_children),
         }

@@ -22,6 +22,7 @@ class PlannedRun(NamedTuple):
     shard_index: int
     shard_total: int
     attempt: int
+    starts: int
     wanted_addresses: str | None
     script_version: int | None
     traceparent: str | None
@@ -41,7 +42,7 @@ class RoutedRun(NamedTuple):
     due_at: int
     shard_index: int
     shard_total: int
-    attempt: int
+    starts: int
     script_version: int | None
     traceparent: str | None
     address: str
@@ -68,6 +69,7 @@ class LockedRun(NamedTuple):
     shard_index: int
     shard_total: int
     attempt: int
+    starts: int
     redeliveries: int
     wanted_addresses: str | None
     script_version: int | None
@@ -88,6 +90,7 @@ class FailedRun(NamedTuple):
     origin_id: int
     shard_index: int
     attempt: int
+    starts: int
     retries_left: int
     status: str
     message: str | None
@@ -135,7 +138,7 @@ class TracedRun(NamedTuple):
     sent_at: int | None
     started_at: int | None
     finished_at: int | None
-    attempt: int
+    starts: int
     shard_index: int
     address: str | None
     message: str | None

@@ -104,6 +104,14 @@ def fail(context: JobContext) -> None:
     raise RuntimeError("no luck")
 
 
+@job("second-time-lucky")
+def second(context: JobContext) -> str:
+    note(context)
+    if not context.attempt:
+        context.fail("attempt 0")
+    return "at last"
+
+
 @job("third-time-lucky")
 def third(context: JobContext) -> str:
     note(context)

@@ -77,6 +77,7 @@ class Rows:
             shard_index=columns.pop("shard_index", 0),
             shard_total=columns.pop("shard_total", 1),
             attempt=columns.pop("attempt", 0),
+            starts=columns.pop("starts", 0),
         )
         if "status" in columns:
             columns |= ENTERED[RunStatus(columns["status"])]
@@ -148,6 +149,7 @@ class Rows:
                 retries_left=0,
                 origin_id=run.origin_id,
                 attempt=run.attempt + 1,
+                starts=run.starts + 1,
             )
             planning.plan(session, [retry], self._ids)
 

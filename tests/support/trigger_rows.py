@@ -6,7 +6,7 @@ from typing import Any
 
 def run(**values: Any) -> Any:
     facts = {"id": 7, "job_id": 2, "app_id": 1, "kind": "CRON", "handler": "h"}
-    more = {"param": "p", "attempt": 1, "shard_index": 0, "shard_total": 1}
+    more = {"param": "p", "starts": 1, "shard_index": 0, "shard_total": 1}
     routed = {"address": "one", "boot_id": "b1", "routed_at": 55}
     rest = {"scheduled_at": 900, "due_at": 950, "script_version": None, "traceparent": None}
     return SimpleNamespace(**(facts | more | routed | rest | values))

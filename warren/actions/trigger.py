@@ -134,7 +134,7 @@ def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as
             }
         )
     else:
-        tries = f" after {told.attempt + 1} attempts" if told.attempt else ""
+        tries = f" after {told.starts + 1} attempts" if told.starts else ""
         words = f": {told.message}" if told.message else ""
         print(visible_lines(f"run {told.id} {status}{tries}{words}"))
     return SUCCEEDED if end.succeeded else DID_NOT_SUCCEED

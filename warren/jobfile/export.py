@@ -20,7 +20,7 @@ from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.past_spec import app_spec, job_spec
 from warren.scheduler.jobs.rules import sound_specs
-from warren.scheduler.jobs.spec import FIELDS, AppSpec, JobSpec
+from warren.scheduler.jobs.spec import FIELDS, SHORT_RETRY, AppSpec, Field, JobSpec, in_group
 from warren.scheduler.schedules.registry import shown_as
 from warren.settings.settings import Settings
 from warren.sql.jobs import child_links, exports
@@ -33,7 +33,10 @@ _STR_TAG = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
 #: A value of a flow mapping.
-Inline = str | int | bool | Sequence[str]
+Inline = str | int | float | bool | Sequence[str]
+#: The fields of a job's retries by their keys in `retry`, and the place of each in a job file.
+_RETRY = {**SHORT_RETRY, **in_group("retry")}
+_PLACES = {field.name: "retry" for field in _RETRY.values()}
 
 
 def scalar(text: str) -> str:
@@ -53,8 +56,8 @@ def inline(value: Inline) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return scalar(value)
-    if isinstance(value, int):
-        return str(value)
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
     return f"[{', '.join(map(scalar, value))}]"
 
 
@@ -186,11 +189,26 @@ def _app_lines(app: AppSpec) -> Iterator[str]:
 
 
 def _job_lines(spec: JobSpec) -> Iterator[str]:
-    for key in dict.fromkeys(field.kind.group or field.name for field in FIELDS.values()):
+    places = (_PLACES.get(field.name, field.kind.group or field.name) for field in FIELDS.values())
+    for key in dict.fromkeys(places):
         if key in _GROUPS:
             yield from _GROUPS[key](spec)
         elif (value := getattr(spec, key)) != FIELDS[key].default:
             yield from _field(key, value)
+
+
+def _retry_lines(spec: JobSpec) -> Iterator[str]:
+    """Yield the short form if it says everything."""
+    told = {key: getattr(spec, one.name) for key, one in _RETRY.items() if _is_set(spec, one)}
+    if set(told) <= set(SHORT_RETRY):
+        for key, value in told.items():
+            yield from _field(SHORT_RETRY[key].name, value)
+    else:
+        yield _at(f"retry: {braces(told)}")
+
+
+def _is_set(spec: JobSpec, field: Field) -> bool:
+    return bool(getattr(spec, field.name) != field.default)
 
 
 def _schedule_lines(spec: JobSpec) -> Iterator[str]:
@@ -222,6 +240,7 @@ def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) 
 _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
     "script": _script_lines,
+    "retry": _retry_lines,
     "alarm": lambda spec: _target_lines("alarm", spec.alarm),
     "webhook": lambda spec: _target_lines("webhook", spec.webhook),
     "expect": lambda spec: _target_lines("expect", spec.expect),

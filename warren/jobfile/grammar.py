@@ -20,14 +20,15 @@ from warren.jobfile.yaml_reader import (
     items,
     line_of,
     seconds,
+    share,
     shown,
     text,
     whole_number,
 )
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
-from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.spec import Field, JobSpec, Number, in_group
+from warren.scheduler.jobs import retry_rules, rules
+from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, Number, in_group
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
@@ -76,6 +77,7 @@ def timezone(node: yaml.Node, what: str) -> str:
 _READS: dict[Any, Read] = {
     str: text,
     int: whole_number,
+    float: share,
     bool | None: boolean,
     tuple[str, ...]: texts,
     Expectations: expectations,
@@ -90,9 +92,11 @@ _SCHEDULE_VALUES: dict[ValueForm, Read] = {
 _SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
 _VALUES = in_group()
+_RETRY = {**SHORT_RETRY, **in_group("retry")}
+_OF_RETRY = frozenset(field.name for field in SHORT_RETRY.values())
 #: The older name of `process`.
 _FRESH_PROCESS = "fresh_process"
-_KNOWN = (*_VALUES, "schedule", "script", "alarm", "webhook", _FRESH_PROCESS)
+_KNOWN = (*_VALUES, "schedule", "script", "retry", "alarm", "webhook", _FRESH_PROCESS)
 
 
 class JobReader:
@@ -114,6 +118,7 @@ class JobReader:
         values = _values(self._reader, found, _VALUES)
         values |= self._process(values.get("process", ""), found.get(_FRESH_PROCESS))
         values |= self._schedule(found.get("schedule"))
+        values |= self._retry(values, found.get("retry"))
         for group in ("alarm", "webhook"):
             values |= read_targets(self._reader, found.get(group), group)
         values |= self._script(found.get("script"))
@@ -131,6 +136,8 @@ class JobReader:
     def _check(self, spec: JobSpec, found: Mapping[str, Entry], values: Mapping[str, Any]) -> None:
         for problem in rules.problems(spec, now_ms=self._now_ms, added_routes=self._added_routes):
             field = problem.field.partition("/")[0]
+            if field in _OF_RETRY and field not in found:
+                field = "retry"
             # Missing and unreadable fields have been reported; here they have valid defaults.
             if field in found and (field not in _VALUES or field in values):
                 self._reader.add_broken_rule(found[field].line, problem)
@@ -144,6 +151,17 @@ class JobReader:
         except Problem as problem:
             self._reader.add_broken_rule(older.line, problem)
             return {}
+
+    def _retry(self, short: Mapping[str, Any], entry: Entry | None) -> dict[str, Any]:
+        if entry is None or is_null(entry.node):
+            return {}
+        values = read_group(self._reader, entry, "retry", _RETRY)
+        said = {key: values[one.name] for key, one in SHORT_RETRY.items() if one.name in values}
+        try:
+            retry_rules.in_short(short, said)
+        except Problem as problem:
+            self._reader.add_broken_rule(entry.line, problem)
+        return values
 
     def _schedule(self, entry: Entry | None) -> dict[str, Any]:
         if entry is None or is_null(entry.node):
@@ -187,10 +205,15 @@ class JobReader:
         return values if len(self._reader.wrong) == before else {}
 
 
-def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
-    """Return the fields of a group by name; empty if one of them is invalid."""
+def read_group(
+    reader: YamlReader, entry: Entry, group: str, known: Mapping[str, Field] | None = None
+) -> dict[str, Any]:
+    """Return the fields of a group by name; empty if one of them is invalid.
+
+    `known` are the fields by key, if there are others than the group's own.
+    """
     before = len(reader.wrong)
-    known = in_group(group)
+    known = known or in_group(group)
     values = _values(reader, reader.fields(entry.node, group, tuple(known)), known)
     return values if len(reader.wrong) == before else {}
 

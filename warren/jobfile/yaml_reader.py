@@ -25,6 +25,7 @@ ALIASED_VALUES = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
 _DURATION = re.compile(r"(\d{1,9}) ?([smhd])")
+_DECIMAL = re.compile(r"[-+]?\d{1,9}(\.\d{1,9})?")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _TAG = "tag:yaml.org,2002:"
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
@@ -196,6 +197,15 @@ def seconds(node: yaml.Node, what: str) -> int:
         line_of(node),
         f"expected {what} to be whole seconds, or a duration such as 90s, 5m, 2h or 1d, "
         f"got: {shown(node)}",
+    )
+
+
+def share(node: yaml.Node, what: str) -> float:
+    """Return a number such as `0.2`."""
+    if (_is(node, "float") or _is(node, "int")) and _DECIMAL.fullmatch(node.value):
+        return float(node.value)
+    raise InvalidEntry(
+        line_of(node), f"expected {what} to be a number from 0 to 1, got: {shown(node)}"
     )
 
 

@@ -38,7 +38,7 @@ def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
         lasted(run, now_ms),
         run.address or "",
         "" if run.shard_total <= 1 else f"{run.shard_index}/{run.shard_total}",
-        str(run.attempt + 1),
+        str(run.starts + 1),
         run.message.strip().partition("\n")[0],
     )
 
@@ -62,7 +62,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "status": run.status,
         "reported later": run.late_status or "",
         "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",
-        "attempt": str(run.attempt + 1),
+        "attempt": str(run.starts + 1),
         "address": run.address or "",
         "handler": run.handler or "",
         "script": _script(run),

@@ -20,7 +20,7 @@ from warren.admin_web.api.job_bodies import (
     job_answer,
     merged,
     spec_of,
-    without_older,
+    without_replaced,
 )
 from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
@@ -236,7 +236,7 @@ class JobEndpoints:
         # A patch that does not name `enabled` leaves it as it is, even if it has just changed.
         del before["state"], before["enabled"]
         patch = parsed(call.raw)
-        whole = merged(without_older(before, patch), patch)
+        whole = merged(without_replaced(before, patch), patch)
         body = read_body(JobBody, whole)
         return self._change(call, job_id, _spec(body, BodyLocation(app=app, name=name)), spec)
 

@@ -98,7 +98,7 @@ class TestRefusedRetries:
         """Return the ids of a run that failed and of the one that is at work since."""
         cluster.job(
             "held",
-            handler="third-time-lucky",
+            handler="second-time-lucky",
             block=block,
             retries=retries,
             retry_delay=3_600,

@@ -58,7 +58,9 @@ def test_what_waits_is_run_elsewhere_and_what_runs_is_finished(
     release.touch()
     assert cluster.wait_final(at_work).status == RunStatus.SUCCEEDED
     again = eventually(lambda: cluster.runs(origin_id=waiting, attempt=1), 20)[0]
-    assert cluster.wait_final(again.id).address == "b-staying"
+    moved = cluster.wait_final(again.id)
+    assert (moved.address, moved.starts) == ("b-staying", 0)
+    assert [one["attempt"] for one in cluster.starts() if one["run"] == again.id] == [0]
     assert leaving.join(20)
     assert (leaving.was_drained, leaving.exit_status) == (True, 0)
     eventually(lambda: asked(cluster) == [])

@@ -117,10 +117,12 @@ def _fill(session: Session) -> None:
         text(
             "INSERT INTO xxl_job_info (id, job_group, job_desc, schedule_type, misfire_strategy,"
             " late_limit, executor_route_strategy, executor_block_strategy, executor_timeout,"
-            " executor_fail_retry_count, retry_delay, delivery, concurrency, process,"
+            " executor_fail_retry_count, retry_delay, retry_backoff, retry_most, retry_jitter,"
+            " delivery, concurrency, process,"
             " glue_type, trigger_status, trigger_last_time, trigger_next_time)"
             " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 60, 'FIRST',"
-            " 'SERIAL_EXECUTION', 0, 0, 0, 'AT_MOST_ONCE', 1, '', 'BEAN', 1, 0, :now + seq * 1000"
+            " 'SERIAL_EXECUTION', 0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, '', 'BEAN', 1, 0,"
+            " :now + seq * 1000"
             f" FROM seq_1_to_{JOBS}"
         ),
         {"now": NOW_MS},
@@ -153,10 +155,10 @@ def _fill_runs(session: Session, status: RunStatus, first: int, last: int) -> No
         text(
             "INSERT INTO xxl_job_log (id, job_group, job_id, executor_fail_retry_count,"
             " trigger_code, handle_code, alarm_status, status, kind, scheduled_at, due_at,"
-            " origin_id, shard_index, shard_total, attempt, redeliveries, executor_address,"
+            " origin_id, shard_index, shard_total, attempt, starts, redeliveries, executor_address,"
             " boot_id, routed_by, routed_at, trigger_time, kill_requested_at)"
             " SELECT seq, 1 + seq MOD 5, 1 + seq MOD 500, 0, 0, 0, 0, :status, 'CRON',"
-            " :now + seq, :now + seq, 0, 0, 1, 0, 0, CONCAT('exec-', seq MOD 20), 'boot', :node,"
+            " :now + seq, :now + seq, 0, 0, 1, 0, 0, 0, CONCAT('exec-', seq MOD 20), 'boot', :node,"
             " :now, FROM_UNIXTIME((:now + seq) / 1000), IF(seq MOD 97 = 0, :now, NULL)"
             f" FROM seq_{first}_to_{last}"
         ),

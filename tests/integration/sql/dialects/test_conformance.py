@@ -74,7 +74,7 @@ def _row(run_id: int, message: str) -> dict[str, Any]:
     facts = {"app_id": 1, "job_id": run_id, "status": "PLANNED", "kind": "MANUAL"}
     times = {"scheduled_at": NOW_MS, "due_at": NOW_MS}
     zeros = ("retries_left", "trigger_code", "handle_code", "alarm_status", "origin_id")
-    more = ("shard_index", "shard_total", "attempt", "redeliveries")
+    more = ("shard_index", "shard_total", "attempt", "starts", "redeliveries")
     return {"id": run_id, "message": message, **facts, **times, **dict.fromkeys(zeros + more, 0)}
 
 

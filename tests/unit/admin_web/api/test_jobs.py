@@ -446,3 +446,45 @@ def test_any_name_of_a_job_fits_into_a_path(admin: Program, name: str) -> None:
     made(admin, path)
 
     assert admin.get(path).get_json()["name"] == name
+
+
+def test_retries_have_a_long_form_that_patches_understand(admin: Program) -> None:
+    long = {"times": 5, "delay": 10, "backoff": "exponential", "most": 600, "jitter": 0.2}
+    body = {name: value for name, value in JOB.items() if name != "retries"} | {"retry": long}
+
+    admin.put(PATH, body, headers=NEW)
+    made = admin.get(PATH).get_json()
+    patch = {"retry": {"times": 7, "most": None}}
+    merge = {"If-Match": "*", "Content-Type": "application/merge-patch+json"}
+    changed = admin.call("PATCH", PATH, json=patch, headers=merge).get_json()
+
+    assert (made["retries"], made["retry_delay"]) == (5, 10)
+    assert made["retry"] == {"backoff": "exponential", "most": 600, "jitter": 0.2}
+    assert (changed["retries"], changed["retry_delay"]) == (7, 10)
+    assert changed["retry"] == {"backoff": "exponential", "jitter": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("retry", "pointer", "words"),
+    [
+        ({"times": 3}, "/retry/times", "retries 2 contradicts times 3 of retry"),
+        (
+            {"delay": 60, "most": 59},
+            "/retry/most",
+            "expected retry_most to be at least the delay of 60 s, got: 59",
+        ),
+        (
+            {"jitter": 2},
+            "/retry/jitter",
+            "expected retry_jitter to be a number from 0 to 1 with up to two decimals, got: 2.0",
+        ),
+    ],
+)
+def test_a_retry_that_makes_no_sense_is_refused_where_it_is(
+    admin: Program, retry: dict[str, int], pointer: str, words: str
+) -> None:
+    answer = admin.put(PATH, JOB | {"retry": retry}, headers=NEW)
+
+    assert answer.status_code == 422
+    [error] = answer.get_json()["errors"]
+    assert (error["pointer"], error["detail"]) == (pointer, words)

@@ -1,5 +1,6 @@
 """What follows the end of a run: another attempt, or nothing."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,11 +8,14 @@ import pytest
 
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
+from warren.scheduler.completion import retry_policy
 from warren.scheduler.completion.end import End
-from warren.scheduler.completion.retry_policy import REDELIVERY_SECONDS, next_attempt
+from warren.scheduler.completion.retry_policy import REDELIVERY_SECONDS, wait_seconds
 from warren.sql.run_status import FINAL, Kind, RunStatus
 
 NOW = 1_000_000
+
+next_attempt = partial(retry_policy.next_attempt, chance=0.0)
 
 
 def run(**values: Any) -> Any:
@@ -27,6 +31,7 @@ def run(**values: Any) -> Any:
         "shard_index": 1,
         "shard_total": 3,
         "attempt": 4,
+        "starts": 3,
         "redeliveries": 0,
         "wanted_addresses": None,
         "script_version": 12,
@@ -40,6 +45,7 @@ def run(**values: Any) -> Any:
 
 def job(**values: Any) -> Any:
     facts = {"retry_delay": 30, "delivery": "AT_MOST_ONCE", "is_enabled": 1}
+    facts |= {"retry_backoff": "fixed", "retry_most": 0, "retry_jitter": 0}
     return SimpleNamespace(**(facts | {"stop_reason": None, "stop_why": None} | values))
 
 
@@ -189,3 +195,52 @@ def test_a_job_whose_schedule_has_ended_still_tries_again_unless_a_person_stops_
         ended = job(is_enabled=0, stop_reason=str(reason), stop_why=to_json(reason))
         again = next_attempt(run(), ended, end(RunStatus.FAILED), now_ms=NOW)
         assert (again is not None) is is_retried
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits"),
+    [
+        ({"retry_delay": 10}, [10, 10, 10, 10]),
+        ({"retry_delay": 10, "retry_backoff": "exponential"}, [10, 20, 40, 80]),
+        ({"retry_delay": 10, "retry_backoff": "exponential", "retry_most": 30}, [10, 20, 30, 30]),
+        ({"retry_delay": 20_000, "retry_backoff": "exponential"}, [20_000, 40_000, 80_000, 86_400]),
+        ({"retry_delay": 90_000, "retry_backoff": "exponential"}, [90_000] * 4),
+        ({"retry_delay": 10, "retry_jitter": 20}, [10, 10, 10, 10]),
+    ],
+)
+def test_an_exponential_backoff_doubles_the_delay_with_each_start(
+    fields: dict[str, Any], waits: list[int]
+) -> None:
+    assert [wait_seconds(job(**fields), starts, 0.0) for starts in (1, 2, 3, 4)] == waits
+
+
+def test_a_thousandth_start_waits_no_longer_than_the_most() -> None:
+    slow = job(retry_delay=1, retry_backoff="exponential", retry_most=600)
+
+    assert wait_seconds(slow, 1_000, 0.0) == 600
+
+
+def test_jitter_shortens_a_wait_by_up_to_its_share() -> None:
+    jittered = job(retry_delay=100, retry_jitter=20)
+
+    assert [wait_seconds(jittered, 1, chance) for chance in (0.0, 0.5, 1.0)] == [100, 90, 80]
+
+
+@pytest.mark.parametrize(
+    ("ended", "starts"),
+    [
+        (end(RunStatus.FAILED), 4),
+        (end(RunStatus.TIMED_OUT), 4),
+        (end(RunStatus.LOST), 4),
+        (end(RunStatus.REFUSED), 3),
+        (end(RunStatus.UNDELIVERED), 3),
+        (end(RunStatus.UNDELIVERED, never_started=True), 3),
+    ],
+)
+def test_only_attempts_that_may_have_started_count(ended: End, starts: int) -> None:
+    safe = job(delivery="AT_LEAST_ONCE")
+
+    again = next_attempt(run(), safe, ended, now_ms=NOW, has_failed=True)
+
+    assert again is not None
+    assert (again.attempt, again.starts) == (5, starts)

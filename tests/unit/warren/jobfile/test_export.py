@@ -16,7 +16,15 @@ from warren.jobfile.yaml_reader import read_tree, text
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.spec import BLOCKS, DELIVERIES, MISFIRES, ROUTES, AppSpec, JobSpec
+from warren.scheduler.jobs.spec import (
+    BACKOFFS,
+    BLOCKS,
+    DELIVERIES,
+    MISFIRES,
+    ROUTES,
+    AppSpec,
+    JobSpec,
+)
 
 NOW_MS = 1_790_000_000_000  # September 2026
 
@@ -122,7 +130,10 @@ FIELDS = st.fixed_dictionaries(
         "concurrency": st.integers(1, 1_000),
         "timeout": st.integers(0, 100),
         "retries": st.integers(0, 10),
-        "retry_delay": st.integers(0, 10),
+        "retry_delay": st.integers(1, 10),
+        "retry_backoff": st.sampled_from(BACKOFFS),
+        "retry_most": st.sampled_from([0, 600]),
+        "retry_jitter": st.sampled_from([0.0, 0.07, 0.2, 1.0]),
         "children": st.lists(
             LINES.map(lambda one: one.replace("/", "-")).filter(bool), unique=True, max_size=3
         ).map(tuple),

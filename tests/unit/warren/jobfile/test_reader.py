@@ -178,6 +178,25 @@ def test_anchors_save_repetition(file: Path) -> None:
         (f"timeout: {'9' * 40}", "expected timeout to be whole seconds, or a duration"),
         ("retries: 1001", "expected retries to be an integer from 0 to 1000, got: 1001"),
         ("retry_delay: -5", "expected retry_delay to be an integer from 0 to 9999999, got: -5"),
+        ("retry: 3", "expected retry to be a mapping, got: '3'"),
+        ("retry: {times: 1001}", "expected retries to be an integer from 0 to 1000, got: 1001"),
+        ("retry: {time: 3}", "unknown field 'time', did you mean 'times'?"),
+        ("retry: {backoff: doubling}", "unknown retry_backoff 'doubling'; expected fixed or expo"),
+        ("retry: {most: soon}", "expected most to be whole seconds, or a duration"),
+        (
+            "retry: {delay: 1m, most: 59}",
+            "expected retry_most to be at least the delay of 60 s, got: 59",
+        ),
+        (
+            "retry: {times: 3, backoff: exponential}",
+            "expected a delay before retries, because their backoff is exponential",
+        ),
+        ("retry: {jitter: much}", "expected jitter to be a number from 0 to 1, got: 'much'"),
+        (
+            "retry: {jitter: 1.5}",
+            "expected retry_jitter to be a number from 0 to 1 with up to two decimals, got: 1.5",
+        ),
+        ("retry: {jitter: 0.125}", "with up to two decimals, got: 0.125"),
         ("process: thread", "unknown process 'thread'; expected job, handler or fresh"),
         ("process: handlers", "unknown process 'handlers', did you mean 'handler'?"),
         ("process: true", "expected process to be a text, got: 'true'; put it in quotes"),
@@ -662,3 +681,38 @@ def test_time_zone_that_is_unknown_is_answered_with_the_nearest(
     text = with_field(f'schedule: {{cron: "0 0 2 * * ?", timezone: {zone}}}')
 
     assert problems(file, text) == [f"6: expected timezone to be an IANA name, got: {zone!r}{hint}"]
+
+
+LONG = "retry: {times: 5, delay: 10, backoff: exponential, most: 10m, jitter: 0.2}"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (LONG, (5, 10, "exponential", 600, 0.2)),
+        ("retry: {times: 2}", (2, 0, "fixed", 0, 0.0)),
+        ("retries: 2", (2, 0, "fixed", 0, 0.0)),
+        ("retries: 2, retry: {delay: 5s, jitter: 1}", (2, 5, "fixed", 0, 1.0)),
+        ("retries: 2, retry: {times: 2}", (2, 0, "fixed", 0, 0.0)),
+        ("retry:", (0, 0, "fixed", 0, 0.0)),
+    ],
+)
+def test_retries_have_a_short_and_a_long_form(
+    file: Path, written: str, meant: tuple[object, ...]
+) -> None:
+    [spec] = read(file, with_field(written.replace(", retry", "\n        retry"))).specs
+
+    assert (
+        *(spec.retries, spec.retry_delay),
+        *(spec.retry_backoff, spec.retry_most, spec.retry_jitter),
+    ) == meant
+
+
+def test_two_forms_that_contradict_each_other_are_refused(file: Path) -> None:
+    text = with_field("retries: 2\n        retry: {times: 3}")
+
+    with pytest.raises(JobFileError) as refused:
+        read(file, text)
+
+    [line] = refused.value.lines
+    assert line.endswith("retries 2 contradicts times 3 of retry")

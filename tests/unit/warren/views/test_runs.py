@@ -33,6 +33,7 @@ def run(**columns: Any) -> DetailedRun:
         "shard_index": 0,
         "shard_total": 1,
         "attempt": 0,
+        "starts": 0,
         "trigger_code": 0,
         "handle_code": 0,
         "routed_at": None,
@@ -62,7 +63,7 @@ def test_line_has_a_cell_for_each_header() -> None:
 
 
 def test_line_counts_tries_from_one_and_names_shards_only_where_there_are_some() -> None:
-    cells = dict(zip(HEADERS, run_line(run(attempt=2), now_ms=NOON), strict=True))
+    cells = dict(zip(HEADERS, run_line(run(starts=2), now_ms=NOON), strict=True))
     sharded = dict(
         zip(HEADERS, run_line(run(shard_index=1, shard_total=3), now_ms=NOON), strict=True)
     )
