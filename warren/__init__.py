@@ -7,12 +7,24 @@ again in each new interpreter, which must stay cheap and free of side effects.
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["ApiError", "Client", "JobContext", "JobStopped", "RunFailed", "job", "main"]
+__all__ = [
+    "ApiError",
+    "Client",
+    "JobContext",
+    "JobStopped",
+    "Retry",
+    "RetryLater",
+    "RunFailed",
+    "job",
+    "main",
+]
 
 _OFFERED = {
     "job": "warren.executor.handlers.handler_registry",
     "JobContext": "warren.executor.handlers.context",
     "JobStopped": "warren.executor.handlers.context",
+    "Retry": "warren.executor.handlers.retries",
+    "RetryLater": "warren.executor.handlers.retries",
     "Client": "warren.client",
     "ApiError": "warren.client",
     "RunFailed": "warren.client",

@@ -6,8 +6,20 @@ from warren.client import RunFailed as RunFailed
 from warren.executor.handlers.context import JobContext as JobContext
 from warren.executor.handlers.context import JobStopped as JobStopped
 from warren.executor.handlers.handler_registry import job as job
+from warren.executor.handlers.retries import Retry as Retry
+from warren.executor.handlers.retries import RetryLater as RetryLater
 
 __version__: str
-__all__ = ["ApiError", "Client", "JobContext", "JobStopped", "RunFailed", "job", "main"]
+__all__ = [
+    "ApiError",
+    "Client",
+    "JobContext",
+    "JobStopped",
+    "Retry",
+    "RetryLater",
+    "RunFailed",
+    "job",
+    "main",
+]
 
 def main() -> None: ...

@@ -22,7 +22,7 @@ from typing import Any
 
 from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
-from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
+from warren.executor.handlers.context import JobContext, JobStopped
 from warren.executor.handlers.outcomes import describe
 from warren.executor.handlers.results import told_by
 
@@ -102,8 +102,8 @@ def run(
             returned, error = None, raised
             ending = describe(raised)
             outcome, message = ending.outcome, str(ending.message)
-    if context.failures and not isinstance(error, JobStopped):
-        ending = describe(JobFailed(context.failures[-1]))
+    if context.verdicts and not isinstance(error, JobStopped):
+        ending = describe(context.verdicts[-1])
         outcome, message, result = ending.outcome, str(ending.message), ""
     return Done(
         outcome=outcome.name,

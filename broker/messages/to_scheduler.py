@@ -15,6 +15,7 @@ from warren.broker.messages.values import (
     Natural,
     Outcome,
     Percent,
+    RetrySeconds,
 )
 from warren.broker.reasons.codes import Why
 
@@ -119,6 +120,8 @@ class Finished(
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
     `result` is what its handler returned, as JSON; "" = nothing.
     `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not say.
+    `may_retry` False: its handler says that trying again is useless. `retry_seconds`: it asks for
+    this wait before the next attempt, instead of its job's.
     """
 
     run_id: Natural
@@ -132,6 +135,8 @@ class Finished(
     result: str = ""
     alone_of_job: Natural = 0
     due_at_ms: Natural = 0
+    may_retry: bool = True
+    retry_seconds: RetrySeconds | None = None
 
 
 class NotStarted(

@@ -22,6 +22,8 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
 #: A number of runs or slots at one executor, which has up to 1,000 slots.
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
+#: A wait before a retry: up to the longest delay of a job.
+RetrySeconds = Annotated[float, msgspec.Meta(ge=0, le=9_999_999)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
 AppName = Annotated[str, msgspec.Meta(pattern=rf"\A{APP_PATTERN}\Z")]
 Address = Annotated[str, msgspec.Meta(pattern=rf"\A{ADDRESS_PATTERN}\Z")]

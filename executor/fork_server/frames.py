@@ -9,7 +9,13 @@ import msgspec
 
 from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, RESULT_LIMIT, Outcome
+from warren.broker.messages.values import (
+    LOG_TAIL_BYTES,
+    MESSAGE_LIMIT,
+    RESULT_LIMIT,
+    Outcome,
+    RetrySeconds,
+)
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
 from warren.executor.handlers.outcomes import clean, cut, headline
@@ -150,7 +156,8 @@ class Result(Frame, frozen=True, kw_only=True, omit_defaults=True):
     `was_interrupted`: SIGTERM arrived before the handler returned. `log_bytes` and `log_tail`
     describe the run's log, `log_error` says why something is missing from it. `why` and `log_why`
     are the reasons that `message` and `log_error` tell; a handler's own message has none.
-    `returned` is what the handler returned, as JSON.
+    `returned` is what the handler returned, as JSON. `may_retry` False: a failure is not retried;
+    `retry_seconds`: it is after this wait instead of its job's.
     """
 
     run_id: int
@@ -164,6 +171,8 @@ class Result(Frame, frozen=True, kw_only=True, omit_defaults=True):
     was_interrupted: bool = False
     why: _Why = ""
     returned: Annotated[str, msgspec.Meta(max_length=RESULT_LIMIT)] = ""
+    may_retry: bool = True
+    retry_seconds: RetrySeconds | None = None
 
 
 class Withheld(Frame, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ from warren.executor.fork_server.spares import await_order
 from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
 from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
 from warren.executor.handlers.handler_registry import Handler, Handlers
-from warren.executor.handlers.outcomes import describe, describe_hook
+from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
 from warren.executor.handlers.results import told_by
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
@@ -205,7 +205,7 @@ class RunLoop:
         self._output.begin(order.log_path, order.log_reserve)
         if order.shared:
             self._process_state.remember_limits()
-        outcome, message, returned = self._attempt(order.trigger)
+        ending = self._attempt(order.trigger)
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
@@ -217,19 +217,21 @@ class RunLoop:
             self._output.release_log()
         return frames.Result(
             run_id=order.trigger.run_id,
-            outcome=outcome,
-            message=str(message),
-            why=to_json(message),
+            outcome=ending.outcome,
+            message=str(ending.message),
+            why=to_json(ending.message),
             will_end=self._is_ending,
             log_bytes=written.size,
             log_tail=written.tail,
             log_error=frames.note_of(written.error),
             log_why=to_json(written.error),
             was_interrupted=self._termination.has_interrupted,
-            returned=returned,
+            returned=ending.result,
+            may_retry=ending.may_retry,
+            retry_seconds=ending.retry_seconds,
         )
 
-    def _attempt(self, trigger: Trigger) -> tuple[Outcome, Words, str]:
+    def _attempt(self, trigger: Trigger) -> HandlerOutcome:
         """Call the handler. The outer `try` is for a SIGTERM that arrives as the inner one ends."""
         context = _context_of(trigger)
         try:
@@ -241,14 +243,14 @@ class RunLoop:
                 self._termination.phase = Phase.BETWEEN
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
                 self._termination.phase = Phase.BETWEEN
-                return *self._explain(error, context.failures), ""
+                return self._explain(error, context.verdicts)
         except JobStopped as stopped:
             self._termination.phase = Phase.BETWEEN
-            return *self._explain(stopped, context.failures), ""
+            return self._explain(stopped, context.verdicts)
         tasks = self._cancelled_tasks()
-        if context.failures:
-            return *self._explain(JobFailed(context.failures[-1]), ()), ""
-        return Outcome.SUCCEEDED, _with_tasks(message, tasks), returned
+        if context.verdicts:
+            return self._explain(context.verdicts[-1], ())
+        return HandlerOutcome(Outcome.SUCCEEDED, _with_tasks(message, tasks), result=returned)
 
     def _call(self, context: JobContext) -> tuple[Words, str]:
         if not self._is_initialised:
@@ -260,18 +262,17 @@ class RunLoop:
                 self._event_loop.keep_tasks()
         return told_by(self._complete(self._handler.function(context)))
 
-    def _explain(self, error: BaseException, failures: Sequence[str]) -> tuple[Outcome, Words]:
+    def _explain(self, error: BaseException, verdicts: Sequence[JobFailed]) -> HandlerOutcome:
         # A process whose `init` failed must not take another run.
         self._is_ending = self._is_ending or not self._is_initialised
         self._cancelled_tasks()
-        ending = describe(error)
+        ending = describe(error, self._handler.never)
         if ending.log:
             self._output.write_line("ERROR", ending.log)
-        if failures and not isinstance(error, JobStopped):
+        if verdicts and not isinstance(error, JobStopped):
             # It said so before it ended otherwise.
-            said = describe(JobFailed(failures[-1]))
-            return said.outcome, said.message
-        return ending.outcome, ending.message
+            return describe(verdicts[-1])
+        return ending
 
     def _complete(self, value: Any) -> Any:
         """Await what an `async def` returned; return anything else as it is."""

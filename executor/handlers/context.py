@@ -19,6 +19,10 @@ class JobStopped(BaseException):
 class JobFailed(Exception):
     """The handler reports that its run failed; the text becomes the run's message unchanged."""
 
+    def __init__(self, message: str, *, retry: bool = True) -> None:
+        super().__init__(message)
+        self.retry = retry
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
@@ -38,8 +42,8 @@ class JobContext:
     shard_total: int
     scheduled_at: datetime
     traceparent: str = ""
-    #: What `fail` was called with, whether or not its exception has reached us.
-    failures: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    #: What `fail` has raised, whether or not it has reached us.
+    verdicts: list[JobFailed] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def log(self, text: str, *args: object) -> None:
         """Write a line with the local time to the run's log.
@@ -55,15 +59,17 @@ class JobContext:
                 text = f"{text} {args!r}"
         sys.stdout.write(log_line(time.time(), "INFO", text))
 
-    def fail(self, message: str) -> NoReturn:
+    def fail(self, message: str, *, retry: bool = True) -> NoReturn:
         """End the run as FAILED with exactly this message, whatever the handler does afterwards.
+
+        With `retry=False` it is not retried, however many retries its job has left.
 
         Raises:
             JobFailed: always. A surrounding `except Exception` catches it, but the run has failed.
 
         """
-        self.failures.append(message)
-        raise JobFailed(message)
+        self.verdicts.append(JobFailed(message, retry=retry))
+        raise self.verdicts[-1]
 
 
 def log_line(at: float, level: str, text: object) -> str:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, overload
 
 from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
+from warren.executor.handlers.retries import Retry
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,7 +46,13 @@ class Handler:
     init: Callable[[], Any] | None = None
     destroy: Callable[[], Any] | None = None
     process: ProcessUse | None = None
+    retry: Retry | None = None
     where: str = ""
+
+    @property
+    def never(self) -> tuple[type[BaseException], ...]:
+        """The exceptions after which its runs are not retried."""
+        return self.retry.never if self.retry else ()
 
 
 class Handlers(Mapping[str, Handler]):
@@ -102,6 +109,7 @@ def job(
     init: Callable[[], Any] | None = None,
     destroy: Callable[[], Any] | None = None,
     process: str | None = None,
+    retry: Retry | None = None,
 ) -> Callable[[Function], Function]: ...
 def job(
     name: Any = None,
@@ -109,6 +117,7 @@ def job(
     init: Callable[[], Any] | None = None,
     destroy: Callable[[], Any] | None = None,
     process: str | None = None,
+    retry: Retry | None = None,
 ) -> Any:
     """Declare a function as the handler `name`, by default the function's name.
 
@@ -116,10 +125,10 @@ def job(
     becomes the run's message. `init` is called once per job process before its first run, `destroy`
     when the process exits; neither takes an argument. `process` says which runs a job process
     serves: "job", "handler" or "fresh"; a job may say otherwise, and without it the executor
-    decides.
+    decides. `retry.never` are exceptions after which its runs are not retried.
 
     Raises:
-        HandlersError: the name, signature or `process` is invalid, or the name is taken.
+        HandlersError: the name, signature, `process` or `retry` is invalid, or the name is taken.
 
     """
     if callable(name):
@@ -130,6 +139,7 @@ def job(
         init=init,
         destroy=destroy,
         process=process,
+        retry=retry,
     )
 
 
@@ -170,6 +180,7 @@ def _declare(
     init: Callable[[], Any] | None = None,
     destroy: Callable[[], Any] | None = None,
     process: str | None = None,
+    retry: Retry | None = None,
 ) -> Callable[..., Any]:
     if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT or name != name.strip():
         raise HandlersError(
@@ -185,6 +196,10 @@ def _declare(
         raise HandlersError(
             f"expected process of handler {name!r} to be one of {uses}, got: {process!r} ({where})"
         )
+    if not isinstance(retry, Retry | None):
+        raise HandlersError(
+            f"expected retry of handler {name!r} to be a Retry, got: {retry!r} ({where})"
+        )
     handlers = _collecting.get()
     if handlers is not None:
         handlers.add(
@@ -194,6 +209,7 @@ def _declare(
                 init=init,
                 destroy=destroy,
                 process=None if process is None else ProcessUse(process),
+                retry=retry,
                 where=where,
             )
         )

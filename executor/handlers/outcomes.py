@@ -7,6 +7,7 @@ from pathlib import Path
 from warren.broker.messages.values import Outcome, cut_message
 from warren.broker.reasons.codes import Why, Words
 from warren.executor.handlers.context import JobFailed, JobStopped
+from warren.executor.handlers.retries import RetryLater
 
 #: The modules and functions of a job process that call users' code.
 _OUR_FILES = frozenset(
@@ -18,11 +19,18 @@ _OUR_CALLERS = frozenset({"_attempt", "_call", "_complete", "run", "_as_task", "
 
 @dataclass(frozen=True, slots=True)
 class HandlerOutcome:
-    """The outcome and message of a handler's run, and the text for its log."""
+    """The outcome and message of a handler's run, and the text for its log.
+
+    `result` is what it returned, as JSON. `may_retry` False: it is not retried; `retry_seconds`:
+    after this wait instead of its job's.
+    """
 
     outcome: Outcome
     message: Words
     log: str = ""
+    result: str = ""
+    may_retry: bool = True
+    retry_seconds: float | None = None
 
 
 class NoText(Exception):
@@ -44,11 +52,17 @@ def text_of(value: object) -> str:
         raise NoText(f"the returned {type(value).__name__} has no text") from error
 
 
-def describe(error: BaseException) -> HandlerOutcome:
-    """Return the outcome of a handler that raised this exception."""
-    if isinstance(error, JobFailed):
+def describe(error: BaseException, never: tuple[type[BaseException], ...] = ()) -> HandlerOutcome:
+    """Return the outcome of a handler that raised this exception; those in `never` are final."""
+    if isinstance(error, JobFailed | RetryLater):
         words = _safe_text(error)
-        return HandlerOutcome(Outcome.FAILED, cut(words), words)
+        return HandlerOutcome(
+            Outcome.FAILED,
+            cut(words),
+            words,
+            may_retry=not isinstance(error, JobFailed) or error.retry,
+            retry_seconds=error.seconds if isinstance(error, RetryLater) else None,
+        )
     if isinstance(error, JobStopped):
         return HandlerOutcome(
             Outcome.FAILED, Why.STOPPED_BY_SIGNAL(signal="SIGTERM"), _trace(error)
@@ -57,7 +71,8 @@ def describe(error: BaseException) -> HandlerOutcome:
         return _exit(error.code)
     trace = _trace(error)
     words = _safe_text(error) if isinstance(error, NoText) else headline(error)
-    return HandlerOutcome(Outcome.FAILED, cut(f"{words}\n\n{trace}"), trace)
+    message, may_retry = cut(f"{words}\n\n{trace}"), not isinstance(error, never)
+    return HandlerOutcome(Outcome.FAILED, message, trace, may_retry=may_retry)
 
 
 def describe_hook(what: str, error: BaseException) -> str:

@@ -66,6 +66,7 @@ class RunEnds:
             is_script=bool(run.command),
             log_error=log.error,
         )
+        failure = run.result if run.stop is None and outcome is Outcome.FAILED else None
         return Finished(
             run_id=run.trigger.run_id,
             boot_id=run.trigger.boot_id,
@@ -76,6 +77,8 @@ class RunEnds:
             finished_at_ms=int(time.time() * 1000),
             log_tail=log.tail,
             result=_result(run, outcome),
+            may_retry=failure is None or failure.may_retry,
+            retry_seconds=None if failure is None else failure.retry_seconds,
         )
 
     def _finished_log(self, run: SlotRun) -> FinishedLog:

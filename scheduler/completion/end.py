@@ -104,6 +104,7 @@ class End:
     `alone_of_job` is the run's job if its executor reports it as the only run of its tick, and
     `due_at` when it was due, if the executor tells.
     `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
+    `may_retry` and `retry_seconds` are what its handler says of one.
     """
 
     run_id: int
@@ -120,6 +121,8 @@ class End:
     alone_of_job: int | None = None
     due_at: int | None = None
     least_wait_seconds: float = 0.0
+    may_retry: bool = True
+    retry_seconds: float | None = None
 
 
 def never_started(
@@ -235,4 +238,6 @@ def _finished(report: Finished, sent_to: SentTo) -> End:
         alone_of_job=report.alone_of_job or None,
         due_at=report.due_at_ms or None,
         sent_to=sent_to,
+        may_retry=report.may_retry,
+        retry_seconds=report.retry_seconds,
     )

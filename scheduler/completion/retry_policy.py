@@ -42,8 +42,11 @@ def next_attempt(
     `chance`, from 0 to 1, places it within the job's jitter.
 
     A job that was deleted, or stopped by a person, starts nothing more by itself. A run that
-    somebody asked to kill is not retried; a refused one only if an earlier attempt `has_failed`.
+    somebody asked to kill is not retried, nor one whose handler says that it is useless; a refused
+    one only if an earlier attempt `has_failed`.
     """
+    if not end.may_retry:
+        return None
     if job is None or run.kill_requested_at is not None or was_stopped(run, job):
         return None
     if end.status is RunStatus.UNDELIVERED and end.never_started:
@@ -89,7 +92,8 @@ def _retry(run: LockedRun, job: JobToRun, end: End, *, now_ms: int, chance: floa
         return None
     starts = run.starts + _may_have_started(end)
     least = REFUSED_SECONDS if end.status is RunStatus.REFUSED else end.least_wait_seconds
-    wait = max(wait_seconds(job, starts, chance), least)
+    asked = end.retry_seconds
+    wait = max(wait_seconds(job, starts, chance) if asked is None else asked, least)
     return NewRun.again(
         run, due_at=now_ms + int(wait * 1000), retries_left=run.retries_left - 1, starts=starts
     )

@@ -10,6 +10,7 @@ from tests.support.slot_harness import SCHEDULED_AT_MS, SlotHarness
 from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
 
 SOURCE = """
+from warren import Retry, RetryLater
 import asyncio, logging, os, signal, subprocess, sys, threading, time
 
 @job("echo")
@@ -37,7 +38,10 @@ def number(context):
 def returns(context):
     value = {"rows": 3, "of": context.param}
     if context.param == "failed":
-        context.failures.append("after all")
+        try:
+            context.fail("after all")
+        except Exception:
+            pass
     return value if context.param != "later" else asyncio.sleep(0, value)
 
 @job("async")
@@ -53,6 +57,25 @@ async def async_boom(context):
 @job("fail")
 def fail(context):
     context.fail("no rows today")
+
+class Wrong(Exception):
+    pass
+
+class Worse(Wrong):
+    pass
+
+@job("retry", retry=Retry(3, never=Wrong))
+def retry(context):
+    if context.param == "later":
+        raise RetryLater("5m", "the feed is late")
+    if context.param == "useless":
+        context.fail("no such day", retry=False)
+    if context.param == "useless.and.goes.on":
+        try:
+            context.fail("no such day", retry=False)
+        except Exception:
+            raise OSError
+    raise {"never": Worse, "fails": OSError}[context.param]
 
 @job("detaches")
 def detaches(context):
@@ -218,6 +241,25 @@ def test_handler_that_returns_nothing_has_succeeded(harness: SlotHarness) -> Non
     finished = harness.run("nothing")
 
     assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "")
+
+
+@pytest.mark.parametrize(
+    ("param", "may_retry", "seconds"),
+    [
+        ("fails", True, None),
+        ("later", True, 300.0),
+        ("useless", False, None),
+        ("useless.and.goes.on", False, None),
+        ("never", False, None),
+    ],
+)
+def test_a_failure_says_whether_and_when_it_may_be_retried(
+    harness: SlotHarness, param: str, may_retry: bool, seconds: float | None
+) -> None:
+    finished = harness.run("retry", param)
+
+    assert finished.outcome is Outcome.FAILED
+    assert (finished.may_retry, finished.retry_seconds) == (may_retry, seconds)
 
 
 def test_megabyte_of_parameter_arrives(harness: SlotHarness) -> None:

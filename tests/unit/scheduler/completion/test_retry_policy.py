@@ -244,3 +244,19 @@ def test_only_attempts_that_may_have_started_count(ended: End, starts: int) -> N
 
     assert again is not None
     assert (again.attempt, again.starts) == (5, starts)
+
+
+def test_a_handler_may_say_when_it_is_tried_again() -> None:
+    later = end(RunStatus.FAILED, retry_seconds=300.0)
+
+    again = next_attempt(run(), job(retry_delay=7), later, now_ms=NOW)
+
+    assert again is not None
+    assert (again.due_at, again.retries_left) == (NOW + 300_000, 1)
+    assert next_attempt(run(retries_left=0), job(), later, now_ms=NOW) is None
+
+
+def test_a_handler_may_say_that_trying_again_is_useless() -> None:
+    useless = end(RunStatus.FAILED, may_retry=False)
+
+    assert next_attempt(run(), job(), useless, now_ms=NOW) is None
