@@ -83,16 +83,16 @@ _BELONGING = (
     "UPDATE warren_sequence SET next_id = {runs} + 1",
     """
 INSERT INTO xxl_job_log_report (trigger_day, running_count, suc_count, fail_count, cleared_suc,
- cleared_fail)
+ cleared_fail, skip_count, cleared_skip)
 SELECT DATE(UTC_TIMESTAMP()) - INTERVAL seq DAY, 0, {runs} DIV {days}, {runs} DIV {days} DIV 50,
- 0, 0
+ 0, 0, 0, 0
 FROM seq_0_to_400
 """,
     """
 INSERT INTO warren_app_day (app_id, trigger_day, running_count, suc_count, fail_count, cleared_suc,
- cleared_fail)
+ cleared_fail, skip_count, cleared_skip)
 SELECT app.seq, DATE(UTC_TIMESTAMP()) - INTERVAL day.seq DAY, 0, {runs} DIV {days} DIV {apps},
- {runs} DIV {days} DIV {apps} DIV 50, 0, 0
+ {runs} DIV {days} DIV {apps} DIV 50, 0, 0, 0, 0
 FROM seq_1_to_{apps} AS app JOIN seq_0_to_400 AS day
 """,
     """

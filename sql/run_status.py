@@ -3,7 +3,7 @@
     PLANNED ── route ──> ROUTED ── confirm ──> SENT ── Started ──> RUNNING
        │                    │                    │                    │
        └ CANCELLED          └──── UNDELIVERED ───┘                    │
-         UNDELIVERED              └──── SUCCEEDED FAILED TIMED_OUT KILLED REFUSED LOST
+         UNDELIVERED         └──── SUCCEEDED SKIPPED FAILED TIMED_OUT KILLED REFUSED LOST
 
 A row only moves forward; a retry is a new row. The first final state wins.
 """
@@ -19,6 +19,7 @@ class RunStatus(StrEnum):
     SENT = "SENT"
     RUNNING = "RUNNING"
     SUCCEEDED = "SUCCEEDED"
+    SKIPPED = "SKIPPED"
     FAILED = "FAILED"
     TIMED_OUT = "TIMED_OUT"
     KILLED = "KILLED"
@@ -56,6 +57,8 @@ OPEN = IN_FLIGHT | {RunStatus.PLANNED}
 FINAL = frozenset(RunStatus) - OPEN
 #: Ends that are failures. A killed, refused or cancelled run is not one by itself.
 FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
+#: Ends with which a shard does not keep its tick from being a success.
+FINE = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 #: Ends of a later attempt after which an earlier failure still stands.
 LEAVES_FAILED = frozenset({RunStatus.KILLED, RunStatus.REFUSED, RunStatus.CANCELLED})
 
@@ -67,6 +70,7 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.SENT: frozenset({RunStatus.ROUTED}),
     RunStatus.RUNNING: frozenset({RunStatus.ROUTED, RunStatus.SENT}),
     RunStatus.SUCCEEDED: IN_FLIGHT,
+    RunStatus.SKIPPED: IN_FLIGHT,
     RunStatus.FAILED: IN_FLIGHT,
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,
@@ -83,6 +87,7 @@ CODES: dict[RunStatus, tuple[int, int]] = {
     RunStatus.SENT: (200, 0),
     RunStatus.RUNNING: (200, 0),
     RunStatus.SUCCEEDED: (200, 200),
+    RunStatus.SKIPPED: (200, 200),
     RunStatus.FAILED: (200, 500),
     RunStatus.TIMED_OUT: (200, 502),
     RunStatus.KILLED: (200, 500),

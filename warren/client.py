@@ -160,7 +160,7 @@ class Client:
                 "GET", f"/runs/{int(run_id)}", None, {"Prefer": f"wait={seconds}"}, seconds
             )
             if found["tick"]["is_over"]:
-                if found["tick"]["status"] != "SUCCEEDED":
+                if found["tick"]["status"] not in {"SUCCEEDED", "SKIPPED"}:
                     raise RunFailed(found)
                 return dict(found)
             if end_at is not None and time.monotonic() >= end_at:

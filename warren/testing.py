@@ -33,10 +33,10 @@ Handler = Callable[[JobContext], Any]
 class Done:
     """How a run ended.
 
-    `outcome` is "SUCCEEDED" or "FAILED", `message` the run's message as the console would show it.
-    `returned` is what the handler returned, None if it raised; `error` what it raised. `result` is
-    what the API would give of it: what its JSON holds. `lines` is the run's log: what was printed,
-    and log records of INFO and above.
+    `outcome` is "SUCCEEDED", "SKIPPED" or "FAILED", `message` the run's message as the console
+    would show it. `returned` is what the handler returned, None if it raised; `error` what it
+    raised. `result` is what the API would give of it: what its JSON holds. `lines` is the run's
+    log: what was printed, and log records of INFO and above.
     """
 
     outcome: str

@@ -21,6 +21,7 @@ _GRAVITY = {
     **dict.fromkeys(TROUBLE, 3),
     **dict.fromkeys(OPEN, 2),
     RunStatus.SUCCEEDED: 1,
+    RunStatus.SKIPPED: 0,
     RunStatus.CANCELLED: 0,
 }
 

@@ -231,8 +231,9 @@ class JobDetails:
 
     @property
     def ended(self) -> list[RunLine]:
-        """The last runs that are over, newest first; what was cancelled never began."""
-        return [run for run in self.runs if run.status not in {*OPEN, RunStatus.CANCELLED}]
+        """The last runs that are over and had something to do, newest first."""
+        neither = {*OPEN, RunStatus.CANCELLED, RunStatus.SKIPPED}
+        return [run for run in self.runs if run.status not in neither]
 
     @property
     def succeeded(self) -> int:

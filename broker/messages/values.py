@@ -55,6 +55,8 @@ class Outcome(StrEnum):
     """How a run ended, as its executor saw it."""
 
     SUCCEEDED = "SUCCEEDED"
+    #: It had nothing to do, as its handler says: neither a success nor a failure.
+    SKIPPED = "SKIPPED"
     FAILED = "FAILED"
     TIMED_OUT = "TIMED_OUT"
     KILLED = "KILLED"

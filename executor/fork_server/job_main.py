@@ -33,7 +33,7 @@ from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.fork_server.script_process import run_script, write_all
 from warren.executor.fork_server.spares import await_order
 from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
-from warren.executor.handlers.context import JobContext, JobFailed, JobStopped
+from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
 from warren.executor.handlers.results import told_by
@@ -262,7 +262,7 @@ class RunLoop:
                 self._event_loop.keep_tasks()
         return told_by(self._complete(self._handler.function(context)))
 
-    def _explain(self, error: BaseException, verdicts: Sequence[JobFailed]) -> HandlerOutcome:
+    def _explain(self, error: BaseException, verdicts: Sequence[Verdict]) -> HandlerOutcome:
         # A process whose `init` failed must not take another run.
         self._is_ending = self._is_ending or not self._is_initialised
         self._cancelled_tasks()

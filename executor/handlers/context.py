@@ -4,7 +4,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 
 class JobStopped(BaseException):
@@ -22,6 +22,13 @@ class JobFailed(Exception):
     def __init__(self, message: str, *, retry: bool = True) -> None:
         super().__init__(message)
         self.retry = retry
+
+
+class JobSkipped(Exception):
+    """The handler reports that there is nothing to do; the text becomes the run's message."""
+
+
+Verdict: TypeAlias = JobFailed | JobSkipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +49,8 @@ class JobContext:
     shard_total: int
     scheduled_at: datetime
     traceparent: str = ""
-    #: What `fail` has raised, whether or not it has reached us.
-    verdicts: list[JobFailed] = field(default_factory=list, init=False, repr=False, compare=False)
+    #: What `fail` and `skip` have raised, whether or not it has reached us; the last one counts.
+    verdicts: list[Verdict] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def log(self, text: str, *args: object) -> None:
         """Write a line with the local time to the run's log.
@@ -69,6 +76,18 @@ class JobContext:
 
         """
         self.verdicts.append(JobFailed(message, retry=retry))
+        raise self.verdicts[-1]
+
+    def skip(self, message: str) -> NoReturn:
+        """End the run as SKIPPED with exactly this message, whatever the handler does afterwards.
+
+        That is neither a success nor a failure: no alarm, no retry, no child.
+
+        Raises:
+            JobSkipped: always. A surrounding `except Exception` catches it, but the run is skipped.
+
+        """
+        self.verdicts.append(JobSkipped(message))
         raise self.verdicts[-1]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from warren.broker.messages.values import Outcome, cut_message
 from warren.broker.reasons.codes import Why, Words
-from warren.executor.handlers.context import JobFailed, JobStopped
+from warren.executor.handlers.context import JobFailed, JobSkipped, JobStopped
 from warren.executor.handlers.retries import RetryLater
 
 #: The modules and functions of a job process that call users' code.
@@ -63,6 +63,8 @@ def describe(error: BaseException, never: tuple[type[BaseException], ...] = ()) 
             may_retry=not isinstance(error, JobFailed) or error.retry,
             retry_seconds=error.seconds if isinstance(error, RetryLater) else None,
         )
+    if isinstance(error, JobSkipped):
+        return HandlerOutcome(Outcome.SKIPPED, cut(_safe_text(error)))
     if isinstance(error, JobStopped):
         return HandlerOutcome(
             Outcome.FAILED, Why.STOPPED_BY_SIGNAL(signal="SIGTERM"), _trace(error)

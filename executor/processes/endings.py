@@ -103,7 +103,8 @@ def cut_off() -> Stop:
 def _yields(stop: Stop, result: Result | None) -> bool:
     if not stop.yields_to_success or result is None:
         return False
-    return result.outcome is Outcome.SUCCEEDED and not result.was_interrupted
+    has_ended_well = result.outcome in {Outcome.SUCCEEDED, Outcome.SKIPPED}
+    return has_ended_well and not result.was_interrupted
 
 
 def _stopped(stop: Stop, result: Result | None, exit_: Exit | None, grace_seconds: float) -> Words:

@@ -9,6 +9,7 @@ import msgspec
 
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.webhook_url import EVERYWHERE, WebhookAllowList
+from warren.sql.run_status import RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,13 @@ class RunWebhook:
     def __bool__(self) -> bool:
         return bool(self.url)
 
-    def hears(self, *, success: bool) -> bool:
-        """Return whether it is called for this outcome, a success or a failure."""
-        return bool(self.url) and self.when in ("", ALWAYS, SUCCESS if success else FAILURE)
+    def hears(self, status: RunStatus) -> bool:
+        """Return whether it is called for a due time that ended so.
+
+        One that was skipped is neither a success nor a failure.
+        """
+        kinds = {RunStatus.SUCCEEDED: SUCCESS, RunStatus.SKIPPED: ALWAYS}
+        return bool(self.url) and self.when in ("", ALWAYS, kinds.get(status, FAILURE))
 
 
 NO_WEBHOOK = RunWebhook()

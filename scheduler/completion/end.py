@@ -13,7 +13,7 @@ from warren.broker.messages.values import RESULT_LIMIT, Outcome
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import from_json
 from warren.sql.instants import DAY_MS, HOUR_MS
-from warren.sql.run_status import FINAL, RunStatus
+from warren.sql.run_status import FINAL, FINE, RunStatus
 from warren.sql.runs.successes import SentTo
 from warren.sql.runs.ticks import Tick
 
@@ -42,10 +42,11 @@ class TickEnd:
     """A tick of which every shard has ended.
 
     `head_id` is its first run, of shard 0 and attempt 0 or, of re-runs, the one that is their
-    origin; None if that was cleared. `deciding_id` is the newest run of the first shard that did
-    not succeed, or else of the first shard. `status` is SUCCEEDED if the newest run of every shard
-    did, otherwise that of the deciding run; LOST if a shard has no run any more and the others
-    succeeded. `finished_at` is when the last run ended.
+    origin; None if that was cleared. `status` is SUCCEEDED if the newest run of every shard did or
+    was skipped, and one of them did; otherwise that of the deciding run; LOST if a shard has no run
+    any more and the others did. `deciding_id` is the newest run of the first shard that was neither
+    a success nor skipped, or else of the first success.
+    `finished_at` is when the last run ended.
     """
 
     tick: Tick
@@ -56,7 +57,7 @@ class TickEnd:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the newest run of every shard succeeded."""
+        """Whether it is a success, so that children follow."""
         return self.status is RunStatus.SUCCEEDED
 
 
@@ -73,8 +74,9 @@ def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
     last = {run.shard_index: run for run in runs}
     if any(run.status not in FINAL for run in last.values()):
         return None
-    bad = [run for run in last.values() if run.status != RunStatus.SUCCEEDED]
-    deciding = (bad or [*last.values()])[0]
+    bad = [run for run in last.values() if run.status not in FINE]
+    well = [run for run in last.values() if run.status == RunStatus.SUCCEEDED]
+    deciding = (bad or well or [*last.values()])[0]
     shards = max(1, *(run.shard_total for run in runs))
     is_whole = set(last) == set(range(shards))
     first = next((run for run in runs if run.origin_id == tick.origin_id), None)

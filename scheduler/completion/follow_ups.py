@@ -31,7 +31,7 @@ from warren.sql.ids import RunIds
 from warren.sql.jobs import child_links, due_jobs
 from warren.sql.jobs.child_links import Followed
 from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
-from warren.sql.run_status import FAILURES, Kind, RunStatus
+from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
 from warren.sql.runs import planning, queries, ticks, transitions
 from warren.sql.runs.run_rows import FailedRun, LockedRun
 from warren.sql.runs.successes import Success
@@ -208,7 +208,7 @@ def _leads_on(last: LastAttempt, followed: Mapping[int, Followed]) -> bool:
     job = followed[last.run.job_id]
     if job.webhook_url or (last.run.origin_id == 0 and _waits(job)):
         return True
-    return last.status is RunStatus.SUCCEEDED and bool(job.children)
+    return last.status in FINE and bool(job.children)
 
 
 def _waits(job: Followed) -> bool:

@@ -23,9 +23,7 @@ def keep(
     session: Session, ends: Sequence[TickEnd], followed: Mapping[int, Followed], *, now_ms: int
 ) -> None:
     """Store a message for each finished tick whose job has a webhook for this end."""
-    heard = [
-        end for end in ends if _webhook(followed[end.tick.job_id]).hears(success=end.succeeded)
-    ]
+    heard = [end for end in ends if _webhook(followed[end.tick.job_id]).hears(end.status)]
     if not heard:
         return
     jobs = alarms.job_targets(session, {end.tick.job_id for end in heard})

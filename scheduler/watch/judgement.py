@@ -14,7 +14,7 @@ from warren.sql.alarms.watches import SkippedSpan, WatchedRun
 from warren.sql.instants import moment
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
-from warren.sql.run_status import RunStatus
+from warren.sql.run_status import FINE, RunStatus
 
 #: A day that is skipped or has no such time of day is followed by one that has.
 _DAYS = 3
@@ -78,7 +78,7 @@ def _due_time(due_at: int, runs: Sequence[WatchedRun]) -> DueTime:
     started = [run.started_at for run in runs if run.started_at is not None]
     ends: dict[int, int] = {}
     for run in runs:
-        if run.status == RunStatus.SUCCEEDED and run.finished_at is not None:
+        if run.status in FINE and run.finished_at is not None:
             ends[run.shard_index] = min(run.finished_at, ends.get(run.shard_index, PARKED_MS))
     total = max(run.shard_total for run in runs) or 1
     return DueTime(

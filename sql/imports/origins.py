@@ -26,8 +26,10 @@ _RUNS = (
     DayReport.running
     + DayReport.succeeded
     + DayReport.failed
+    + DayReport.skipped
     + DayReport.cleared_succeeded
     + DayReport.cleared_failed
+    + DayReport.cleared_skipped
 )
 
 
@@ -70,8 +72,10 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
             "running": 0,
             "succeeded": counts[0],
             "failed": counts[1],
+            "skipped": 0,
             "cleared_succeeded": 0,
             "cleared_failed": 0,
+            "cleared_skipped": 0,
             "update_time": at,
         }
         for day, counts in sorted(days.items())

@@ -120,8 +120,10 @@ class DayReport(Model):
     running: Mapped[int] = mapped_column("running_count", Integer, default=0)
     succeeded: Mapped[int] = mapped_column("suc_count", Integer, default=0)
     failed: Mapped[int] = mapped_column("fail_count", Integer, default=0)
+    skipped: Mapped[int] = mapped_column("skip_count", Integer, default=0)
     cleared_succeeded: Mapped[int] = mapped_column("cleared_suc", Integer, default=0)
     cleared_failed: Mapped[int] = mapped_column("cleared_fail", Integer, default=0)
+    cleared_skipped: Mapped[int] = mapped_column("cleared_skip", Integer, default=0)
     update_time: Mapped[datetime | None] = mapped_column(DateTime)
 
 
@@ -136,8 +138,10 @@ class AppDay(Model):
     running: Mapped[int] = mapped_column("running_count", Integer, default=0)
     succeeded: Mapped[int] = mapped_column("suc_count", Integer, default=0)
     failed: Mapped[int] = mapped_column("fail_count", Integer, default=0)
+    skipped: Mapped[int] = mapped_column("skip_count", Integer, default=0)
     cleared_succeeded: Mapped[int] = mapped_column("cleared_suc", Integer, default=0)
     cleared_failed: Mapped[int] = mapped_column("cleared_fail", Integer, default=0)
+    cleared_skipped: Mapped[int] = mapped_column("cleared_skip", Integer, default=0)
 
 
 class MetricCount(Model):

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session
@@ -22,7 +22,11 @@ from warren.sql.models.runs import BY_DUE_SECOND
 from warren.sql.run_status import OPEN, RunStatus
 
 _NO_RUNS = dict.fromkeys(
-    ("running", "succeeded", "failed", "cleared_succeeded", "cleared_failed"), 0
+    (
+        *("running", "succeeded", "failed", "skipped"),
+        *("cleared_succeeded", "cleared_failed", "cleared_skipped"),
+    ),
+    0,
 )
 
 
@@ -32,6 +36,7 @@ class Counts(NamedTuple):
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+    skipped: int = 0
 
     @property
     def total(self) -> int:
@@ -57,9 +62,9 @@ class Cleared(NamedTuple):
 def of_statuses(runs: Mapping[str, int]) -> Counts:
     """Return the counts for the numbers of runs by status."""
     running = sum(runs.get(status, 0) for status in OPEN)
-    succeeded = runs.get(RunStatus.SUCCEEDED, 0)
+    succeeded, skipped = runs.get(RunStatus.SUCCEEDED, 0), runs.get(RunStatus.SKIPPED, 0)
     counted = sum(runs.values()) - runs.get(RunStatus.CANCELLED, 0)
-    return Counts(running, succeeded, counted - running - succeeded)
+    return Counts(running, succeeded, counted - running - succeeded - skipped, skipped)
 
 
 def of_apps(runs: Iterable[tuple[int, str, int]]) -> dict[int, Counts]:
@@ -114,12 +119,13 @@ def of_days(
     """Return the counts of the days that have a report, for these apps; None = all apps."""
     if app_ids is None:
         return {
-            row.day.date(): Counts(row.running, row.succeeded, row.failed)
+            row.day.date(): Counts(row.running, row.succeeded, row.failed, row.skipped)
             for row in between(session, first, last)
             if row.day is not None
         }
     of_the_apps = and_(AppDay.day == DayReport.day, AppDay.app_id.in_(sorted(app_ids)))
-    counts = map(of(session).sum_of, (AppDay.running, AppDay.succeeded, AppDay.failed))
+    columns = (AppDay.running, AppDay.succeeded, AppDay.failed, AppDay.skipped)
+    counts = map(of(session).sum_of, columns)
     rows = session.execute(
         select(DayReport.day, *counts)
         .outerjoin(AppDay, of_the_apps)
@@ -139,18 +145,16 @@ def cleared(session: Session, day: date) -> Cleared:
     """Return how many of a day's runs were deleted so far."""
     # The day's row first, so that `store` notices what is deleted between the two reads.
     row = session.execute(
-        select(DayReport.cleared_succeeded, DayReport.cleared_failed).where(
-            DayReport.day == midnight(day)
-        )
+        select(*_cleared_of(DayReport)).where(DayReport.day == midnight(day))
     ).one_or_none()
     if row is None:
         return Cleared()
     apps = session.execute(
-        select(AppDay.app_id, AppDay.cleared_succeeded, AppDay.cleared_failed).where(
-            AppDay.day == midnight(day), AppDay.cleared_succeeded + AppDay.cleared_failed > 0
+        select(AppDay.app_id, *_cleared_of(AppDay)).where(
+            AppDay.day == midnight(day), sum(_cleared_of(AppDay)) > 0
         )
     )
-    by_app = {app_id: Counts(0, succeeded, failed) for app_id, succeeded, failed in apps}
+    by_app = {app_id: Counts(0, *counted) for app_id, *counted in apps}
     return Cleared(Counts(0, *row), by_app)
 
 
@@ -163,16 +167,16 @@ def store(
     be among the counted ones.
     """
     report = _lock(session, day)
-    if (report.cleared_succeeded, report.cleared_failed) != already_cleared.total[1:]:
+    if _cleared_of(report) != already_cleared.total[1:]:
         return False
     total = already_cleared.total
     for counts in counted.values():
         total = total.plus(counts)
-    report.running, report.succeeded, report.failed = total
+    report.running, report.succeeded, report.failed, report.skipped = total
     report.update_time = at
     by_app = add_counts(counted, already_cleared.by_app)
     for app_id, row in _app_days(session, day, by_app).items():
-        row.running, row.succeeded, row.failed = by_app.get(app_id, Counts())
+        row.running, row.succeeded, row.failed, row.skipped = by_app.get(app_id, Counts())
     return True
 
 
@@ -185,6 +189,12 @@ def note_cleared(session: Session, days: Mapping[date, ByApp]) -> None:
             for row in (report, rows[app_id]):
                 row.cleared_succeeded += counts.succeeded
                 row.cleared_failed += counts.failed
+                row.cleared_skipped += counts.skipped
+
+
+def _cleared_of(report: Any) -> tuple[Any, ...]:
+    """Return the deleted runs by outcome of a row, or their columns of its class."""
+    return report.cleared_succeeded, report.cleared_failed, report.cleared_skipped
 
 
 def _lock(session: Session, day: date) -> DayReport:

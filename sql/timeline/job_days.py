@@ -38,7 +38,7 @@ class DayOutcomes:
         return self.succeeded + self.failed + self.open
 
     def add(self, status: str) -> None:
-        """Count a run, unless it was cancelled."""
+        """Count a run, unless it was cancelled or skipped."""
         if status in TROUBLE:
             self.failed += 1
         elif status in OPEN:

@@ -17,13 +17,12 @@ from warren.sql.listings.newest_runs import FoundRun, RunSelection
 from warren.sql.models import App, Job, Run
 from warren.sql.models.runs import BY_TICK
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.run_status import FINE, OPEN, RunStatus
 
 #: Most runs of each sample: of open, of failed and of successful runs.
 LOOKED_AT = 400
 #: The statuses of runs that did not succeed.
-TROUBLE = frozenset(RunStatus) - OPEN - {RunStatus.SUCCEEDED, RunStatus.CANCELLED}
-_WELL = frozenset({RunStatus.SUCCEEDED})
+TROUBLE = frozenset(RunStatus) - OPEN - FINE - {RunStatus.CANCELLED}
 
 
 class SpanRun(NamedTuple):
@@ -69,7 +68,7 @@ def sample(
 
     Open runs count however long ago they were due, because they may have been running since.
     """
-    parts = ((OPEN, None), (TROUBLE, from_ms), (_WELL, from_ms))
+    parts = ((OPEN, None), (TROUBLE, from_ms), (FINE, from_ms))
     found: list[FoundRun] = []
     ends = []
     for statuses, since in parts:

@@ -74,7 +74,7 @@ STARTS = "starts.jsonl"
 HANDLERS = """
 import json, time
 from pathlib import Path
-from warren import job, JobContext
+from warren import job, JobContext, RetryLater
 
 STARTS = Path(__file__).with_name("starts.jsonl")
 
@@ -118,6 +118,20 @@ def third(context: JobContext) -> str:
     if context.attempt < 2:
         context.fail(f"attempt {context.attempt}")
     return "at last"
+
+
+@job("skip")
+def skip(context: JobContext) -> str:
+    note(context)
+    context.skip("holiday")
+
+
+@job("later")
+def later(context: JobContext) -> str:
+    note(context)
+    if context.param == "useless":
+        context.fail("no such day", retry=False)
+    raise RetryLater("1h", "the feed is late")
 
 
 @job("sleep")

@@ -27,6 +27,7 @@ from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.listings import recent
 from warren.sql.listings.recent import DetailedRun
+from warren.sql.run_status import FINE
 from warren.sql.runs.ticks import tick_of
 from warren.views.nodes import is_scheduler_alive
 from warren.views.terminal import print_json, visible_lines, warn
@@ -137,7 +138,7 @@ def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as
         tries = f" after {told.starts + 1} attempts" if told.starts else ""
         words = f": {told.message}" if told.message else ""
         print(visible_lines(f"run {told.id} {status}{tries}{words}"))
-    return SUCCEEDED if end.succeeded else DID_NOT_SUCCEED
+    return SUCCEEDED if end.status in FINE else DID_NOT_SUCCEED
 
 
 def rerun_runs(

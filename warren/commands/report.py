@@ -1,4 +1,4 @@
-"""`warren report`: how many runs of each day succeeded and failed."""
+"""`warren report`: how many runs of each day succeeded, failed and were skipped."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -21,7 +21,7 @@ from warren.views.instants import read_instant
 from warren.views.terminal import print_json, print_table
 
 #: Headers after the day.
-HEADERS = ("total", "succeeded", "failed", "running", "success")
+HEADERS = ("total", "succeeded", "failed", "skipped", "running", "success")
 
 
 @click.command(epilog=examples("warren report", "warren report --since 30d --json"))
@@ -31,7 +31,7 @@ HEADERS = ("total", "succeeded", "failed", "running", "success")
 @as_json
 @takes_settings("database_url", "timezone")
 def report(settings: Settings, since: str, as_json: bool) -> None:
-    """Show how many runs of each day succeeded, failed and are running."""
+    """Show how many runs of each day succeeded, failed, were skipped and are running."""
     with open_database(settings) as database:
         zone = database.read(lambda session: cluster_zone(session, settings.timezone))
         days, now = CalendarDays(zone), now_ms(database)
@@ -62,7 +62,7 @@ def _read(session: Session, first: date, last: date) -> dict[date, DayReport | N
 
 def counts_of(row: DayReport | None) -> Counts:
     """Return a day report's counts; zeros if there is no report."""
-    return Counts(row.running, row.succeeded, row.failed) if row else Counts()
+    return Counts(row.running, row.succeeded, row.failed, row.skipped) if row else Counts()
 
 
 def day_header(timezone: str) -> str:
@@ -80,6 +80,7 @@ def day_json(day: date, row: DayReport | None, timezone: str) -> dict[str, Any]:
         "total": counts.total,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
+        "skipped": counts.skipped,
         "running": counts.running,
         "success_share": round(counts.succeeded / over, 4) if over else None,
         "counted_at": iso(epoch_ms(row.update_time)) if row and row.update_time else None,
@@ -100,7 +101,7 @@ def lines(days: Mapping[date, Counts]) -> list[tuple[str, ...]]:
 
 
 def _cells(counts: Counts) -> tuple[str, ...]:
-    numbers = (counts.total, counts.succeeded, counts.failed, counts.running)
+    numbers = (counts.total, counts.succeeded, counts.failed, counts.skipped, counts.running)
     return (*(f"{number:,}" for number in numbers), share(counts))
 
 

@@ -28,6 +28,7 @@ _COLOURS = {
     "ROUTED": "cyan",
     "PLANNED": "blue",
     "CANCELLED": "bright_black",
+    "SKIPPED": "bright_black",
     "stopped": "bright_black",
     "on demand": "bright_black",
     "draining": "yellow",

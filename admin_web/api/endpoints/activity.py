@@ -78,7 +78,7 @@ class DaysQuery(msgspec.Struct, kw_only=True):
 
 
 class Day(msgspec.Struct, kw_only=True):
-    """How many runs of a day succeeded, failed and are still open.
+    """How many runs of a day succeeded, failed, were skipped and are still open.
 
     `success_share` is null if none is over.
     """
@@ -87,6 +87,7 @@ class Day(msgspec.Struct, kw_only=True):
     total: int
     succeeded: int
     failed: int
+    skipped: int
     running: int
     success_share: float | None
 
@@ -219,6 +220,7 @@ def _day(day: date, counts: Counts) -> Day:
         total=counts.total,
         succeeded=counts.succeeded,
         failed=counts.failed,
+        skipped=counts.skipped,
         running=counts.running,
         success_share=round(counts.succeeded / over, 4) if over else None,
     )

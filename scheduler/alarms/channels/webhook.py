@@ -29,6 +29,7 @@ from warren.scheduler.alarms.channels.webhook_url import (
 )
 from warren.sql.instants import iso
 from warren.sql.models import Alarm
+from warren.sql.run_status import RunStatus
 
 #: How long the server may be silent.
 SILENCE_SECONDS = 10.0
@@ -175,6 +176,7 @@ def _host(url: SplitResult) -> str:
 
 
 #: The facts that are sent unchanged.
+_TYPES = {RunStatus.SUCCEEDED: "run.succeeded", RunStatus.SKIPPED: "run.skipped"}
 _DATA = ("app", "job", "run_id", "first_run_id", "kind", "status", "message", "address")
 
 
@@ -232,7 +234,7 @@ def _body(facts: dict[str, Any]) -> dict[str, Any]:
     instants = {name: iso(facts[name]) for name in ("scheduled_at", "finished_at")}
     link = {"url": facts["url"]} if "url" in facts else {}
     return {
-        "type": "run.succeeded" if facts["is_success"] else "run.failed",
+        "type": _TYPES.get(facts["status"], "run.failed"),
         "timestamp": instants["finished_at"],
         "data": {name: facts[name] for name in _DATA}
         | {"result": result_value(facts["result"])}

@@ -77,6 +77,14 @@ def retry(context):
             raise OSError
     raise {"never": Worse, "fails": OSError}[context.param]
 
+@job("skip")
+def skip(context):
+    try:
+        context.skip("holiday")
+    except Exception:
+        if context.param:
+            raise ValueError("and then this")
+
 @job("detaches")
 def detaches(context):
     work = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -260,6 +268,15 @@ def test_a_failure_says_whether_and_when_it_may_be_retried(
 
     assert finished.outcome is Outcome.FAILED
     assert (finished.may_retry, finished.retry_seconds) == (may_retry, seconds)
+
+
+@pytest.mark.parametrize("param", ["", "raise"])
+def test_a_run_is_skipped_whatever_its_handler_does_afterwards(
+    harness: SlotHarness, param: str
+) -> None:
+    finished = harness.run("skip", param)
+
+    assert (finished.outcome, finished.message) == (Outcome.SKIPPED, "holiday")
 
 
 def test_megabyte_of_parameter_arrives(harness: SlotHarness) -> None:

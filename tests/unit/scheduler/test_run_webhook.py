@@ -16,6 +16,7 @@ from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.alarms.events import NO_WEBHOOK, RunWebhook, TickNews, from_text, to_text
 from warren.scheduler.alarms.target_rules import webhook_problems
+from warren.sql.run_status import RunStatus
 
 DOCS = Path(__file__).parents[3] / "docs"
 NEWS = TickNews(
@@ -135,13 +136,19 @@ def test_a_receiver_that_fails_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("when", "heard"),
-    [("", [True, False]), ("always", [True, False]), ("success", [True]), ("failure", [False])],
+    [
+        ("", ["SUCCEEDED", "SKIPPED", "LOST"]),
+        ("always", ["SUCCEEDED", "SKIPPED", "LOST"]),
+        ("success", ["SUCCEEDED"]),
+        ("failure", ["LOST"]),
+    ],
 )
-def test_a_webhook_hears_of_the_ends_that_it_was_given_for(when: str, heard: list[bool]) -> None:
+def test_a_webhook_hears_of_the_ends_that_it_was_given_for(when: str, heard: list[str]) -> None:
     webhook = RunWebhook(url="https://example.com", when=when)
 
-    assert [success for success in (True, False) if webhook.hears(success=success)] == heard
-    assert not NO_WEBHOOK.hears(success=True)
+    ends = (RunStatus.SUCCEEDED, RunStatus.SKIPPED, RunStatus.LOST)
+    assert [status for status in ends if webhook.hears(status)] == heard
+    assert not NO_WEBHOOK.hears(RunStatus.SUCCEEDED)
 
 
 @pytest.mark.parametrize(

@@ -118,3 +118,12 @@ def test_a_test_stays_as_it_was() -> None:
     run(load)
 
     assert (sys.stdout, root.level, list(root.handlers)) == before
+
+
+def test_a_skipped_run_says_why() -> None:
+    def load(context: JobContext) -> None:
+        context.skip("holiday")
+
+    done = run(load)
+
+    assert (done.outcome, done.message) == ("SKIPPED", "holiday")

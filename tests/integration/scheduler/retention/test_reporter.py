@@ -66,7 +66,10 @@ def by_app(cluster: Cluster, app_ids: list[int] | None) -> dict[str, tuple[int, 
     """By day, of some apps: running, succeeded, failed."""
     first, last = date(2026, 1, 1), date(2026, 12, 31)
     found = cluster.database.read(lambda s: day_reports.of_days(s, app_ids, first, last))
-    return {day.isoformat(): tuple(counts) for day, counts in sorted(found.items())}
+    return {
+        day.isoformat(): (counts.running, counts.succeeded, counts.failed)
+        for day, counts in sorted(found.items())
+    }
 
 
 def test_each_app_has_a_part_of_the_day_and_all_of_them_make_the_day(
@@ -147,6 +150,10 @@ def test_each_status_is_counted_where_xxl_job_counts_it_and_cancelled_nowhere(
     reporter().run_round(NOW)
 
     assert report(cluster) == {"2026-11-20": (4, 1, 6)}
+    [counts] = cluster.database.read(
+        lambda s: day_reports.of_days(s, None, date(2026, 11, 20), date(2026, 11, 20))
+    ).values()
+    assert (counts.skipped, counts.total) == (1, len(RunStatus) - 1)
 
 
 @on_memory

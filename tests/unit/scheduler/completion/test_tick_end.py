@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from warren.scheduler.completion.end import tick_end
-from warren.sql.run_status import FINAL, OPEN, RunStatus
+from warren.sql.run_status import FINAL, FINE, OPEN, RunStatus
 from warren.sql.runs.ticks import Tick
 
 TICK = Tick(1, 2_000, 0)
-SUCCEEDED, FAILED = RunStatus.SUCCEEDED, RunStatus.FAILED
+SUCCEEDED, FAILED, SKIPPED = RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.SKIPPED
 
 
 def runs(*shards: list[RunStatus], total: int | None = None) -> list[Any]:
@@ -49,7 +49,7 @@ def test_a_tick_succeeded_when_the_last_attempt_of_each_shard_did() -> None:
     assert succeeded(runs([SUCCEEDED], [FAILED, RunStatus.UNDELIVERED, SUCCEEDED]))
 
 
-@pytest.mark.parametrize("status", sorted(FINAL - {SUCCEEDED}))
+@pytest.mark.parametrize("status", sorted(FINAL - FINE))
 def test_one_shard_that_did_not_succeed_spoils_its_tick(status: RunStatus) -> None:
     assert not succeeded(runs([SUCCEEDED], [status], [SUCCEEDED]))
 
@@ -66,6 +66,11 @@ def test_a_tick_of_which_a_shard_was_cleared_is_not_said_to_have_succeeded() -> 
         ([[SUCCEEDED], [SUCCEEDED]], 3, RunStatus.LOST),
         ([[SUCCEEDED], [FAILED]], 3, FAILED),
         ([[RunStatus.CANCELLED]], 0, RunStatus.CANCELLED),
+        ([[SKIPPED]], 1, SKIPPED),
+        ([[FAILED, SKIPPED]], 1, SKIPPED),
+        ([[SKIPPED], [SUCCEEDED], [SKIPPED]], 3, SUCCEEDED),
+        ([[SKIPPED], [SKIPPED]], 2, SKIPPED),
+        ([[SKIPPED], [FAILED]], 2, FAILED),
     ],
 )
 def test_a_ticks_status_is_that_of_the_first_shard_that_did_not_succeed(

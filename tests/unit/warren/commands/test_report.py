@@ -13,7 +13,7 @@ FRIDAY = date(2026, 11, 20)
 
 
 def row(**columns: object) -> DayReport:
-    return DayReport(**({"running": 1, "succeeded": 3, "failed": 1} | columns))
+    return DayReport(**({"running": 1, "succeeded": 3, "failed": 1, "skipped": 2} | columns))
 
 
 def test_a_day_is_one_json_object() -> None:
@@ -22,9 +22,10 @@ def test_a_day_is_one_json_object() -> None:
     assert day_json(FRIDAY, row(update_time=counted_at), "Asia/Shanghai") == {
         "day": "2026-11-20",
         "timezone": "Asia/Shanghai",
-        "total": 5,
+        "total": 7,
         "succeeded": 3,
         "failed": 1,
+        "skipped": 2,
         "running": 1,
         "success_share": 0.75,
         "counted_at": "2026-11-20T15:00:00.000+00:00",
@@ -38,12 +39,12 @@ def test_a_day_without_a_report_has_zeros_and_no_share() -> None:
 
 
 def test_numbers_stand_flush_right_and_the_last_line_is_the_sum() -> None:
-    days = {FRIDAY: Counts(1, 12_345, 0), date(2026, 11, 21): Counts(0, 0, 2)}
+    days = {FRIDAY: Counts(1, 12_345, 0, 3), date(2026, 11, 21): Counts(0, 0, 2)}
 
     assert lines(days) == [
-        ("2026-11-20 Fri", "12,346", "   12,345", "     0", "      1", "100.0 %"),
-        ("2026-11-21 Sat", "     2", "        0", "     2", "      0", "  0.0 %"),
-        ("all", "12,348", "   12,345", "     2", "      1", " 99.9 %"),
+        ("2026-11-20 Fri", "12,349", "   12,345", "     0", "      3", "      1", "100.0 %"),
+        ("2026-11-21 Sat", "     2", "        0", "     2", "      0", "      0", "  0.0 %"),
+        ("all", "12,351", "   12,345", "     2", "      3", "      1", " 99.9 %"),
     ]
 
 
@@ -68,5 +69,5 @@ def test_one_failure_among_many_is_not_all_successes(counts: Counts, words: str)
 def test_every_status_but_cancelled_is_counted_once() -> None:
     counted = of_statuses(dict.fromkeys(RunStatus, 1))
 
-    assert counted == Counts(running=4, succeeded=1, failed=6)
+    assert counted == Counts(running=4, succeeded=1, failed=6, skipped=1)
     assert counted.total == len(RunStatus) - 1
