@@ -221,6 +221,13 @@ class Code(Enum):
     NO_RUN = "no run with id %(id)s", ProblemKind.UNKNOWN
     KEY_REUSED = "the idempotency key was already used for another request"
     RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
+    RUN_NOT_TRIGGERED = (
+        "run %(id)s was not triggered, so its due time cannot be changed or cancelled by itself",
+        ProblemKind.CONFLICT,
+    )
+    TRIGGER_PAST = "expected at to be in the future, got: %(got)s; with late it runs now"
+    TRIGGER_TOO_FAR = "expected at to be within ten years, got: %(got)s"
+    TRIGGER_AT_AND_IN = "expected either at or in, got: both"
     RERUN_OPEN = (
         "cannot run %(id)s again: it is still %(status)s; wait for its end, or kill it",
         ProblemKind.CONFLICT,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from warren.admin_web.api.problem_answers import at_parameter
+from warren.admin_web.api.problem_answers import at_parameter, at_pointer
 
 T = TypeVar("T")
 #: Items of a page by default and at most.
@@ -62,12 +62,35 @@ def instant_ms(name: str, text: str | None) -> int | None:
         return None
     try:
         # In a query, an unescaped plus means a space.
-        found = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
-        if found.tzinfo is None:
-            raise at_parameter(name, f"expected an instant with its offset, got: {text[:64]!r}")
+        return _milliseconds(text.replace(" ", "+") if "T" in text else text)
+    except ValueError as error:
+        raise at_parameter(name, str(error)) from error
+
+
+def body_instant_ms(pointer: str, text: str | None) -> int | None:
+    """Return a time in a body as epoch milliseconds; None if it is not given.
+
+    Raises:
+        Refusal: as for `instant_ms`; with the JSON pointer.
+
+    """
+    if text is None:
+        return None
+    try:
+        return _milliseconds(text)
+    except ValueError as error:
+        raise at_pointer(pointer, str(error)) from error
+
+
+def _milliseconds(text: str) -> int:
+    """Return an instant as epoch milliseconds; raises ValueError with what was expected."""
+    try:
+        found = datetime.fromisoformat(text)
         milliseconds = int(found.astimezone(UTC).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise at_parameter(name, f"expected an ISO 8601 instant, got: {text[:64]!r}") from error
+    except (ValueError, OverflowError):
+        raise ValueError(f"expected an ISO 8601 instant, got: {text[:64]!r}") from None
+    if found.tzinfo is None:
+        raise ValueError(f"expected an instant with its offset, got: {text[:64]!r}")
     return max(0, milliseconds)
 
 

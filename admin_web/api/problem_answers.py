@@ -47,6 +47,11 @@ def at_parameter(name: str, detail: str, status: int = 422) -> Refusal:
     return Refusal(status, detail, errors=[{"parameter": name, "detail": detail}])
 
 
+def at_pointer(pointer: str, detail: str, status: int = 422) -> Refusal:
+    """Return the refusal of a field of the body, by its JSON pointer."""
+    return Refusal(status, detail, errors=[{"pointer": pointer, "detail": detail}])
+
+
 MEDIA = "application/problem+json"
 RETRY_SECONDS = 2
 #: Codes with a more specific status than that of their kind.

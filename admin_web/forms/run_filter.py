@@ -23,7 +23,7 @@ from warren.sql.instants import HOUR_MS, moment
 from warren.sql.listings import run_choices
 from warren.sql.listings.job_search import JobFilter, Order
 from warren.sql.listings.newest_runs import Place
-from warren.sql.listings.run_search import LOOKED_AT, RunSearch
+from warren.sql.listings.run_search import AHEAD_MS, LOOKED_AT, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 #: Jobs per page.
@@ -164,6 +164,9 @@ class RunFilterForm(RunScopeForm):
     def search(self, *, zone: str, now_ms: int, before: Place | None, limit: int) -> RunSearch:
         """Return the search of a valid form, for one page."""
         since_ms, until_ms = period(self.period.data or "", now_ms, zone)
+        until_ms = instant_ms(self.until.data, zone) or until_ms
+        if until_ms is None and not self.statuses:
+            until_ms = now_ms + AHEAD_MS
         text = (self.text.data or "").strip() or None
         return RunSearch(
             app_ids=self.app_ids,
@@ -176,7 +179,7 @@ class RunFilterForm(RunScopeForm):
             unresolved=self.status.data == UNRESOLVED,
             looked_at=SEARCHED if text else LOOKED_AT,
             since_ms=instant_ms(self.since.data, zone) or since_ms,
-            until_ms=instant_ms(self.until.data, zone) or until_ms,
+            until_ms=until_ms,
             before=before,
             limit=limit,
         )

@@ -179,6 +179,7 @@ ACTION = {
     "job.stop": lazy_gettext("stopped job"),
     "job.delete": lazy_gettext("deleted job"),
     "job.trigger": lazy_gettext("triggered job"),
+    "run.move": lazy_gettext("moved run"),
     "run.again": lazy_gettext("re-ran runs"),
     "run.kill": lazy_gettext("killed run"),
     "run.clear": lazy_gettext("cleared runs"),

@@ -24,6 +24,7 @@ class Action(StrEnum):
     JOB_STOP = "job.stop"
     JOB_DELETE = "job.delete"
     JOB_TRIGGER = "job.trigger"
+    RUN_MOVE = "run.move"
     RUN_AGAIN = "run.again"
     RUN_KILL = "run.kill"
     RUN_CLEAR = "run.clear"

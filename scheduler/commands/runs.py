@@ -1,4 +1,4 @@
-"""Commands on runs: trigger, run again, kill and clear.
+"""Commands on runs: trigger, move, cancel, run again, kill and clear.
 
 They only write rows; triggers and kills reach the broker through the scheduler's roles.
 """
@@ -16,13 +16,12 @@ from warren.broker import trace_context
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.bulk import reruns
+from warren.scheduler.commands.bulk import reruns, triggers
 from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.bulk.triggers import NOW, Trigger, When
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.jobs.new_run import run_of
-from warren.scheduler.jobs.param import check_param
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import Clearing, clear_all
@@ -30,14 +29,14 @@ from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingC
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.ids import RunIds, take_block
-from warren.sql.instants import DAY_MS
+from warren.sql.instants import DAY_MS, iso
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.metrics import counts
-from warren.sql.models import App, Job
-from warren.sql.registry import apps, presence
+from warren.sql.models import Job
 from warren.sql.run_status import OPEN, Kind, RunStatus
-from warren.sql.runs import planning, transitions
+from warren.sql.runs import planned_runs, planning, transitions
+from warren.sql.runs.planning import NewRun
 from warren.sql.runs.reruns import due_time_of
 from warren.sql.runs.run_rows import LockedRun
 
@@ -62,21 +61,20 @@ class RunCommands:
         self._completion = Completion(self._ids, context.now_ms)
 
     def trigger(
-        self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()
+        self,
+        job_id: int,
+        *,
+        param: str | None = None,
+        addresses: Sequence[str] = (),
+        when: When = NOW,
     ) -> int:
-        """Plan a run of a job now; return its id.
-
-        Args:
-            job_id: the job.
-            param: the run's parameter; None = the job's own.
-            addresses: the executors to choose from; empty = any of the app's.
+        """Plan a run of a job; return its id. See `Trigger` for the arguments.
 
         Raises:
-            Problem: there is no such job, the parameter is too long, or an address is neither
-                registered nor listed for the job's app.
+            Problem: as for `trigger_all`.
 
         """
-        return self.trigger_once(job_id, param=param, addresses=addresses)[0]
+        return self.trigger_once(job_id, param=param, addresses=addresses, when=when)[0]
 
     def trigger_once(
         self,
@@ -84,6 +82,7 @@ class RunCommands:
         *,
         param: str | None = None,
         addresses: Sequence[str] = (),
+        when: When = NOW,
         kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
@@ -94,39 +93,154 @@ class RunCommands:
         earlier run. `traceparent` is the caller's span; an invalid one is ignored.
 
         Raises:
-            Problem: as for `trigger`, or the key was used for a different request.
+            Problem: as for `trigger_all`.
 
         """
-        self._context.actor.demand(Right.OPERATE)
-        check_param(param or "")
-        context = trace_context.parsed(traceparent)
+        trigger = Trigger(param=param, addresses=addresses, when=when)
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.one()
+        found = self._trigger(
+            job_id, [trigger], run_id, kind=kind, once=once, traceparent=traceparent
+        )
+        return found, found == run_id
+
+    def trigger_all(
+        self,
+        job_id: int,
+        triggers: Sequence[Trigger],
+        *,
+        kind: Kind = Kind.MANUAL,
+        once: IdempotentRequest | None = None,
+        traceparent: str | None = None,
+    ) -> tuple[list[int], bool]:
+        """Plan runs of a job, all or none; return their ids, and whether this call planned them.
+
+        `once` is for all of them together; see `trigger_once`.
+
+        Raises:
+            Refused: there is no such job, a parameter is too long, an address is neither registered
+                nor listed for the job's app, a time is past or over ten years ahead, or the key was
+                used for a different request. The fields are like `runs/0/at`.
+
+        """
+        number = len(triggers)
+        first = self._context.database.write(partial(take_block, size=number))
+        found = self._trigger(
+            job_id, triggers, first, kind=kind, once=once, traceparent=traceparent, place="runs"
+        )
+        return list(range(found, found + number)), found == first
+
+    def _trigger(
+        self,
+        job_id: int,
+        asked: Sequence[Trigger],
+        first_id: int,
+        *,
+        kind: Kind,
+        once: IdempotentRequest | None,
+        traceparent: str | None,
+        place: str = "",
+    ) -> int:
+        """Plan runs; return the first one's id: `first_id`, or that of an earlier request."""
+        self._context.actor.demand(Right.OPERATE)
+        context = trace_context.parsed(traceparent)
 
         def unit(session: Session) -> int:
             job = self._job(session, job_id)
             now_ms = self._context.now_ms()
-            if once is not None and (known := _claimed(session, once, run_id, now_ms)) != run_id:
+            if (
+                once is not None
+                and (known := _claimed(session, once, first_id, now_ms)) != first_id
+            ):
                 return known
-            for address in addresses:
-                _check_address(session, job, address)
-            usual = run_of(job, kind=kind, scheduled_at=now_ms, due_at=now_ms)
-            run = replace(
-                usual,
-                param=usual.param if param is None else param,
-                origin_id=None,
-                wanted_addresses=",".join(addresses) or None,
-                run_id=run_id,
-                traceparent=context.header if context else None,
+            due = triggers.check(asked, now_ms, place=place)
+            triggers.check_addresses(session, job, asked, place)
+            header = context.header if context else None
+            runs = list(
+                triggers.runs_of(job, asked, due, first_id=first_id, kind=kind, traceparent=header)
             )
-            planning.plan(session, [run], self._ids)
-            after = {"run": run_id, "param": run.param, "addresses": run.wanted_addresses or ""}
-            name = f"{job.app}/{job.name}"
-            self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)
-            return run_id
+            planning.plan(session, runs, self._ids)
+            self._note_trigger(session, job, runs, now_ms)
+            return first_id
 
-        planned = self._context.write(Right.OPERATE, unit)
-        return planned, planned == run_id
+        return self._context.write(Right.OPERATE, unit)
+
+    def _note_trigger(
+        self, session: Session, job: JobToTrigger, runs: Sequence[NewRun], now_ms: int
+    ) -> None:
+        first = runs[0]
+        after: dict[str, Any] = {"run": first.run_id}
+        if len(runs) > 1:
+            after["runs"] = len(runs)
+        else:
+            after |= {"param": first.param, "addresses": first.wanted_addresses or ""}
+        if first.due_at > now_ms:
+            after["at"] = iso(first.due_at)
+        name = f"{job.app}/{job.name}"
+        self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)
+
+    def move(self, run_id: int, when: When) -> int:
+        """Give a planned run that somebody triggered another due time; return it.
+
+        Raises:
+            Problem: there is no such run, it is not planned any more, it was not triggered, or the
+                time is past or over ten years ahead.
+
+        """
+
+        def unit(session: Session) -> int:
+            run = self._triggered(session, run_id)
+            now_ms = self._context.now_ms()
+            due_ms = when.due_ms(now_ms)
+            if run.status != RunStatus.PLANNED:
+                raise Problem(Code.RUN_OVER, id=run_id, status=run.status)
+            planned_runs.move(session, run_id, due_ms=due_ms)
+            before, after = {"at": iso(run.due_at)}, {"at": iso(due_ms), "job": run.job_id}
+            self._context.note(
+                session, Action.RUN_MOVE, str(run_id), run_id, now_ms, before=before, after=after
+            )
+            return due_ms
+
+        return self._context.write(Right.OPERATE, unit)
+
+    def cancel(self, run_id: int) -> None:
+        """Cancel a planned run that somebody triggered; one that was cancelled stays so.
+
+        Raises:
+            Problem: there is no such run, it is not planned any more, or it was not triggered.
+
+        """
+
+        def unit(session: Session) -> None:
+            run = self._triggered(session, run_id)
+            if run.status == RunStatus.CANCELLED:
+                return
+            if run.status != RunStatus.PLANNED:
+                raise Problem(Code.RUN_OVER, id=run_id, status=run.status)
+            self._cancel(session, run, self._context.now_ms())
+
+        self._context.write(Right.OPERATE, unit)
+
+    def _triggered(self, session: Session, run_id: int) -> LockedRun:
+        """Lock and return a run that somebody triggered, but no retry of it."""
+        run = self._locked(session, run_id)
+        if run.origin_id != run.id or run.attempt:
+            raise Problem(Code.RUN_NOT_TRIGGERED, id=run_id)
+        return run
+
+    def _locked(self, session: Session, run_id: int) -> LockedRun:
+        run = next(iter(transitions.lock(session, [run_id])), None)
+        if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
+            raise Problem(Code.NO_RUN, id=run_id)
+        return run
+
+    def _cancel(self, session: Session, run: LockedRun, now_ms: int) -> None:
+        """Cancel a locked run that is planned."""
+        before = {"status": run.status, "job": run.job_id}
+        self._context.note(session, Action.RUN_KILL, str(run.id), run.id, now_ms, before=before)
+        why = Why.CANCELLED_BY(who=self._context.actor.who)
+        ended = self._completion.end(session, [cancelled(run.id, why, now_ms)]).ended
+        counts.add_cancelled(session, Counter(one.app_id for one in ended))
 
     def _job(self, session: Session, job_id: int) -> JobToTrigger:
         job = jobs.to_trigger(session, job_id)
@@ -213,22 +327,18 @@ class RunCommands:
         """
 
         def unit(session: Session) -> KillOutcome:
-            run = next(iter(transitions.lock(session, [run_id])), None)
-            if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
-                raise Problem(Code.NO_RUN, id=run_id)
+            run = self._locked(session, run_id)
             status = RunStatus(run.status)
             if status not in OPEN:
                 raise Problem(Code.RUN_OVER, id=run_id, status=status.value)
             now_ms = self._context.now_ms()
+            if status is RunStatus.PLANNED:
+                self._cancel(session, run, now_ms)
+                return KillOutcome.CANCELLED
             before = {"status": status.value, "job": run.job_id}
             self._context.note(session, Action.RUN_KILL, str(run_id), run_id, now_ms, before=before)
-            if status is not RunStatus.PLANNED:
-                transitions.request_kill(session, run_id, now_ms=now_ms)
-                return KillOutcome.REQUESTED
-            why = Why.CANCELLED_BY(who=self._context.actor.who)
-            ended = self._completion.end(session, [cancelled(run_id, why, now_ms)]).ended
-            counts.add_cancelled(session, Counter(one.app_id for one in ended))
-            return KillOutcome.CANCELLED
+            transitions.request_kill(session, run_id, now_ms=now_ms)
+            return KillOutcome.REQUESTED
 
         return self._context.write(Right.OPERATE, unit)
 
@@ -284,10 +394,3 @@ def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int
     if noted.body_hash != once.body_hash:
         raise Problem(Code.KEY_REUSED)
     return noted.run_id
-
-
-def _check_address(session: Session, job: JobToTrigger, address: str) -> None:
-    if presence.holder(session, presence.EXECUTOR, job.app, address) is not None:
-        return
-    if address not in apps.split(session.get_one(App, job.app_id).address_list):
-        raise Problem(Code.WANTED_ADDRESS, "addresses", app=job.app, got=address)

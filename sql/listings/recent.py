@@ -106,13 +106,15 @@ class RunFilter:
     """Which runs to return; None = all.
 
     `app` is an app's name, `job` is NAME or APP/NAME, `tick_of` any run of a tick, which does not
-    go with `unresolved`: failures whose shard of the due time is failed now.
+    go with `unresolved`: failures whose shard of the due time is failed now. Due times are from
+    `since_ms` on and before `until_ms`.
     """
 
     app: str | None = None
     job: str | None = None
     status: str | None = None
     since_ms: int | None = None
+    until_ms: int | None = None
     tick_of: int | None = None
     unresolved: bool = False
     limit: int = 50
@@ -152,6 +154,7 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
         statuses=_statuses(wanted),
         unresolved=wanted.unresolved,
         since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
     )
     if wanted.tick_of is not None:
         found = [run for run in tick(session, wanted.tick_of) if _is_wanted(run, wanted, search)]
@@ -177,6 +180,7 @@ def _is_wanted(run: DetailedRun, wanted: RunFilter, search: RunSearch) -> bool:
         and search.job_id in {None, run.job_id}
         and wanted.status in {None, run.status}
         and run.due_at >= (wanted.since_ms or 0)
+        and (wanted.until_ms is None or run.due_at < wanted.until_ms)
     )
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, and_, case, func, or_, select, true, union
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import of, use_index
-from warren.sql.instants import at, epoch_ms
+from warren.sql.instants import HOUR_MS, at, epoch_ms
 from warren.sql.listings import newest_runs, run_messages
 from warren.sql.listings.newest_runs import (
     FoundRun,
@@ -40,6 +40,8 @@ from warren.sql.runs import reruns
 LOOKED_AT = newest_runs.ALL_ROWS
 #: Most walks along an index for one page.
 MAX_WALKS = 8
+#: How far ahead a list of all runs goes: what is planned for later is listed where it is asked for.
+AHEAD_MS = HOUR_MS
 #: Runs read by one statement of a sweep, at most.
 SWEEP_ROWS = 2_000
 #: A job's runs are read by tick, but may be due long after it: late retries and misfires, children

@@ -40,6 +40,16 @@ def of_jobs(
     }
 
 
+def move(session: Session, run_id: int, *, due_ms: int) -> int:
+    """Give a PLANNED run that has a tick of its own another one; return how many were moved."""
+    statement = (
+        update(Run)
+        .where(Run.status == RunStatus.PLANNED, Run.origin_id == Run.id, Run.attempt == 0)
+        .values(scheduled_at=due_ms, due_at=due_ms, due_second=at(due_ms))
+    )
+    return modify_by_ids(session, Run, [run_id], statement)
+
+
 def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
     """Turn PLANNED runs of a schedule into MISFIRE runs that are due now; return how many."""
     statement = (

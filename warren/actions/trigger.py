@@ -18,6 +18,7 @@ from warren.database_access import now_ms, open_database
 from warren.scheduler.actor import LONGEST_NAME, Actor
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.bulk.triggers import NOW, Trigger
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.completion.end import TickEnd, tick_end
@@ -80,21 +81,21 @@ SUCCEEDED, DID_NOT_SUCCEED = 0, 1
 def trigger_job(
     settings: Settings,
     name: str,
+    asked: Trigger,
     *,
-    param: str | None,
-    addresses: Sequence[str],
     wait: bool,
     as_json: bool,
 ) -> int:
-    """Plan a run of a job now; return the exit status."""
-    check_param(param or "")
+    """Plan a run of a job; return the exit status."""
+    check_param(asked.param or "")
     with open_client(settings) as client:
         database = client.database
         run_id = client.commands.runs.trigger(
-            client.ids.job(name), param=param, addresses=addresses
+            client.ids.job(name), param=asked.param, addresses=asked.addresses, when=asked.when
         )
         if not wait:
-            _print_planned(run_id, as_json=as_json)
+            word = "queued" if asked.when == NOW else "planned"
+            _print_planned(run_id, as_json=as_json, word=word)
             return SUCCEEDED
         if not is_scheduler_alive(database):
             warn(f"run {run_id} is queued, but no scheduler is online to dispatch it")
@@ -115,11 +116,11 @@ def wait_for_tick(database: Database, run_id: int) -> tuple[list[DetailedRun], T
         time.sleep(POLL_SECONDS)
 
 
-def _print_planned(run_id: int, *, as_json: bool) -> None:
+def _print_planned(run_id: int, *, as_json: bool, word: str = "queued") -> None:
     if as_json:
         print_json({"id": run_id})
     else:
-        print(f"run {run_id} queued; to see it: warren runs show {run_id}")
+        print(f"run {run_id} {word}; to see it: warren runs show {run_id}")
 
 
 def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as_json: bool) -> int:
@@ -153,10 +154,7 @@ def rerun_runs(
     with open_client(settings) as client:
         planned = _planned(client.commands, run_ids, options)
     for run_id in planned:
-        if as_json:
-            print_json({"id": run_id})
-        else:
-            print(f"run {run_id} queued; to see it: warren runs show {run_id}")
+        _print_planned(run_id, as_json=as_json)
 
 
 def _planned(commands: Commands, run_ids: Sequence[int], options: RerunOptions) -> list[int]:

@@ -14,7 +14,7 @@ from warren.sql.alarms import alarm_listing
 from warren.sql.alarms import incidents as incidents_table
 from warren.sql.alarms.alarm_listing import AlarmFilter
 from warren.sql.alarms.alarms import UNSENT, AlarmStatus
-from warren.views.instants import read_end, read_span
+from warren.views.instants import read_moment, read_span
 from warren.views.terminal import print_json, print_table, relative, visible
 
 HEADERS = ("id", "about", "cause", "run", "to", "status", "since", "tries", "next try", "error")
@@ -223,7 +223,7 @@ def ack(
     """Acknowledge an incident, so that it no longer reminds."""
     if until is not None and span is not None:
         raise click.UsageError("give only one of --until and --for")
-    until_ms = None if until is None else read_end(until, zone=settings.zone)
+    until_ms = None if until is None else read_moment(until, "--until", zone=settings.zone)
     span_ms = None if span is None else read_span(span)
     with open_client(settings) as client:
         if span_ms is not None:

@@ -11,6 +11,7 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.jobfile.apply import apply_by_api, apply_file
 from warren.jobfile.export import export_jobs
+from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.membership.self_health import cluster_zone
@@ -26,7 +27,7 @@ from warren.sql.jobs import child_links, skips
 from warren.sql.listings import recent
 from warren.sql.listings.recent import ListedJob
 from warren.sql.registry import apps
-from warren.views.instants import local
+from warren.views.instants import local, read_moment
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 from warren.views.runs import HEADERS as RUN_HEADERS
 from warren.views.runs import print_skips, run_line, skip_json
@@ -190,6 +191,8 @@ def delete(settings: Settings, name: str) -> None:
     epilog=examples(
         "warren jobs trigger nightly-report --wait",
         "warren jobs trigger nightly-report --param 2026-12-01 --address worker-1",
+        "warren jobs trigger remind --param 4711 --at 2026-12-01T08:00",
+        "warren jobs trigger remind --param 4711 --in 90m",
     )
 )
 @_name
@@ -197,6 +200,9 @@ def delete(settings: Settings, name: str) -> None:
 @click.option(
     "--address", "addresses", multiple=True, help="Run only on this executor; may be repeated."
 )
+@click.option("--at", metavar="T", help="Run it at T: ISO 8601, by default in WARREN_TIMEZONE.")
+@click.option("--in", "after", metavar="D", help="Run it after D: 90s, 5m, 2d12h.")
+@click.option("--late", is_flag=True, help="If T has passed, run it now.")
 @click.option("--wait", is_flag=True, help="Wait until it ends; exit with 0 if it succeeded.")
 @as_json
 @takes_settings("database_url", "timezone")
@@ -205,11 +211,18 @@ def trigger(  # noqa: PLR0917 - click passes its parameters by name
     name: str,
     param: str | None,
     addresses: tuple[str, ...],
+    at: str | None,
+    after: str | None,
+    late: bool,
     wait: bool,
     as_json: bool,
 ) -> int:
-    """Run a job now, whether it is started or stopped."""
-    return trigger_job(settings, name, param=param, addresses=addresses, wait=wait, as_json=as_json)
+    """Run a job now, or at a time of its own, whether it is started or stopped."""
+    at_ms = None if at is None else read_moment(at, "--at", zone=settings.zone)
+    asked = Trigger(
+        param=param, addresses=addresses, when=When(at_ms=at_ms, after=after, late=late)
+    )
+    return trigger_job(settings, name, asked, wait=wait, as_json=as_json)
 
 
 def _switch(

@@ -15,7 +15,7 @@ from warren.scheduler.views.to_json import to_json
 from warren.settings.settings import Settings
 from warren.sql.registry import pauses
 from warren.sql.registry.pauses import EVERY_APP, ShownPause
-from warren.views.instants import local, read_end, read_span
+from warren.views.instants import local, read_moment, read_span
 from warren.views.nodes import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,
@@ -152,7 +152,7 @@ def pause(
         raise click.UsageError("give only one of --until, --for and --no-until")
     end_ms = NEVER if endless else None
     if until is not None:
-        end_ms = read_end(until, zone=settings.zone)
+        end_ms = read_moment(until, "--until", zone=settings.zone)
     span_ms = None if span is None else read_span(span)
     with open_client(settings) as client:
         if span_ms is not None:

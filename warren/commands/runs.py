@@ -19,6 +19,7 @@ from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
+from warren.sql.listings.run_search import AHEAD_MS
 from warren.sql.run_status import FAILURES, RunStatus
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, print_skips, run_facts, run_line, skip_json
@@ -85,7 +86,10 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
     limit: int,
     as_json: bool,
 ) -> None:
-    """List runs, the latest due time first."""
+    """List runs, the latest due time first.
+
+    Those due over an hour from now are listed with --status PLANNED.
+    """
     if skips and (status or tick or app):
         raise click.UsageError("expected --skips without --status, --tick and --app")
     if unresolved and (skips or tick or (status and status.upper() not in FAILURES)):
@@ -104,6 +108,7 @@ def list_runs(  # noqa: PLR0917 - click passes its parameters by name
             job=job,
             status=status.upper() if status else None,
             since_ms=since_ms,
+            until_ms=None if status or tick else now + AHEAD_MS,
             tick_of=tick,
             unresolved=unresolved,
             limit=limit,

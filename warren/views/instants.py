@@ -31,8 +31,8 @@ def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
         ) from error
 
 
-def read_end(text: str, *, zone: ZoneInfo) -> int:
-    """Return an ISO 8601 time as epoch milliseconds; one without an offset is in `zone`.
+def read_moment(text: str, option: str, *, zone: ZoneInfo) -> int:
+    """Return an option's ISO 8601 time as epoch milliseconds; without an offset, it is in `zone`.
 
     Raises:
         UsageError: it is not a time.
@@ -42,7 +42,7 @@ def read_end(text: str, *, zone: ZoneInfo) -> int:
         return _iso_instant(text, zone)
     except (ValueError, OverflowError) as error:
         raise click.UsageError(
-            f"expected --until to be a time like 2026-12-01T08:00, got: {text[:100]!r}"
+            f"expected {option} to be a time like 2026-12-01T08:00, got: {text[:100]!r}"
         ) from error
 
 

@@ -10,6 +10,7 @@ from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
 from warren.admin_web.api.endpoints.meta import MetaEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints
+from warren.admin_web.api.endpoints.triggers import TriggerEndpoints
 from warren.admin_web.services import ApiServices
 
 
@@ -20,6 +21,7 @@ def groups(services: ApiServices) -> list[Group]:
         AppEndpoints(services),
         JobEndpoints(services),
         JobSwitchEndpoints(services),
+        TriggerEndpoints(services),
         RunEndpoints(services),
         JobFileEndpoints(services),
         ClusterEndpoints(services),

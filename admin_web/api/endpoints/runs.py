@@ -1,12 +1,8 @@
-"""Triggers, repeats, lists, waits for and kills runs, and reads their logs."""
+"""Repeats, lists, waits for and kills runs, and reads their logs."""
 
-import hashlib
-import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from flask import request
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
@@ -24,8 +20,15 @@ from warren.admin_web.api.paging import (
     place_of,
 )
 from warren.admin_web.api.problem_answers import at_parameter
+from warren.admin_web.api.runs.held_runs import (
+    KEY_HEADER,
+    WAIT_HEADER,
+    HeldRuns,
+    idempotent,
+    tick_runs,
+    visible_run,
+)
 from warren.admin_web.api.runs.run_answers import (
-    LONGEST_SECONDS,
     LogAnswer,
     RunAnswer,
     RunLogAnswers,
@@ -36,7 +39,6 @@ from warren.admin_web.api.runs.run_answers import (
     log_reply,
     preferred_wait_seconds,
     run_answer,
-    run_with_tick,
     tick_answer,
 )
 from warren.admin_web.logs.log_reader import log_source
@@ -44,36 +46,16 @@ from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.completion.end import Attempt
-from warren.sql.accounts.idempotency import IdempotentRequest
-from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.listings import ledger, recent, run_search
+from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunSearch
-from warren.sql.run_status import FAILURES, FINAL, OPEN, Kind, RunStatus
+from warren.sql.run_status import FAILURES, FINAL, Kind, RunStatus
 
-_KEY = re.compile(r"[\x21-\x7e]{1,128}")
-_WAIT = {"Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."}
-_KEY_HEADER = {
-    "Idempotency-Key": "1 to 128 visible characters; a key triggers only one run within a day."
-}
-_TRACE = {
-    "traceparent": "The caller's span (W3C Trace Context); the run becomes part of its trace."
-}
-#: Executors that one trigger may name at most.
-MAX_ADDRESSES = 100
 #: Lines of one answer at most.
 LINES = 1_000
 
 Statuses = Literal[tuple(status.value for status in RunStatus)]  # type: ignore[valid-type]
 Kinds = Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
-
-
-class TriggerBody(msgspec.Struct, kw_only=True):
-    """How to run a job now: with this param instead of its own, only on these executors."""
-
-    param: str | None = None
-    addresses: Annotated[list[str], msgspec.Meta(max_length=MAX_ADDRESSES)] = []
 
 
 class RerunBody(msgspec.Struct, kw_only=True):
@@ -91,6 +73,8 @@ class RunsQuery(msgspec.Struct, kw_only=True):
     """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME.
 
     `unresolved`: only failures whose due time is failed now: nothing later succeeded or is open.
+    Without `status` and `until`, runs that are due over an hour from now are left out; with
+    `status=PLANNED` they are listed too.
     """
 
     app: Word | None = None
@@ -140,35 +124,7 @@ class RunEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
         self._logs = RunLogAnswers(services.requester, services.now_ms)
-
-    @endpoint(
-        "POST",
-        "/jobs/<app>/<name>/runs",
-        Scope.TRIGGER,
-        RunWithTick,
-        status=202,
-        body=TriggerBody,
-        other_answers={200: "the whole tick is over"},
-        headers=_KEY_HEADER | _WAIT | _TRACE,
-    )
-    def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
-        """Run a job now, whether it is started or stopped."""
-        seconds = preferred_wait_seconds()
-        once = _once([call.body.param, call.body.addresses], call)
-        job_id = job_id_of(self._services, call, app, name)
-        self._services.run_ids.reserve()
-        run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
-            job_id,
-            param=call.body.param,
-            addresses=call.body.addresses,
-            kind=Kind.API,
-            once=once,
-            traceparent=request.headers.get("traceparent"),
-        )
-        headers = {"Location": f"{BASE}/runs/{run_id}"}
-        if not is_new:
-            headers["Idempotent-Replayed"] = "true"
-        return self._held(call, run_id, seconds, headers, if_open=202)
+        self._held = HeldRuns(services)
 
     @endpoint("GET", "/runs", Scope.READ, RunPage, query=RunsQuery)
     def index(self, call: Call) -> Any:
@@ -182,7 +138,7 @@ class RunEndpoints:
             kind=query.kind,
             address=query.address,
             since_ms=instant_ms("since", query.since),
-            until_ms=instant_ms("until", query.until),
+            until_ms=self._until_ms(query),
             before=place_of(query, tuple[int, ...]),
             limit=query.limit,
         )
@@ -195,11 +151,11 @@ class RunEndpoints:
         more = cursor(query, found.older) if found.older is not None else None
         return RunPage(items=[run_answer(row) for row in rows], next=more)
 
-    @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=_WAIT)
+    @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=WAIT_HEADER)
     def show(self, call: Call, run_id: int) -> Reply | Wait:
         """Show a run and the state of its tick."""
         seconds = preferred_wait_seconds()
-        return self._held(call, run_id, seconds, {}, if_open=200)
+        return self._held.reply(call, run_id, seconds, {}, if_open=200)
 
     @endpoint("GET", "/runs/<id:run_id>/tick", Scope.READ, TickAnswer)
     def tick(self, call: Call, run_id: int) -> TickAnswer:
@@ -210,9 +166,9 @@ class RunEndpoints:
         """
 
         def read(session: Session) -> tuple[list[DetailedRun], TickEnd]:
-            run = _run(session, call, run_id)
+            run = visible_run(session, call, run_id)
             shown = recent.last_of_tick(session, run)
-            runs = _tick_runs(session, run)
+            runs = tick_runs(session, run)
             # Read later, they tell whether all were shown; those describe the same moment as items.
             is_whole = [one.id for one in shown] == [one.id for one in runs]
             return shown, tick_answer(run, shown if is_whole else runs)
@@ -228,13 +184,13 @@ class RunEndpoints:
         status=202,
         body=RerunBody,
         other_answers={200: "the whole tick is over"},
-        headers=_KEY_HEADER | _WAIT,
+        headers=KEY_HEADER | WAIT_HEADER,
     )
     def rerun(self, call: Call, run_id: int) -> Reply | Wait:
         """Run a run again for its due time, with its param and version of the script."""
         seconds, once = (
             preferred_wait_seconds(),
-            _once([call.body.current, call.body.children], call),
+            idempotent([call.body.current, call.body.children], call),
         )
         options = RerunOptions(current=call.body.current, children=call.body.children)
         runs = self._services.commands(call.actor).runs
@@ -242,7 +198,7 @@ class RunEndpoints:
         headers = {"Location": f"{BASE}/runs/{planned[0]}"}
         if not is_new:
             headers["Idempotent-Replayed"] = "true"
-        return self._held(call, planned[0], seconds, headers, if_open=202)
+        return self._held.reply(call, planned[0], seconds, headers, if_open=202)
 
     @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
     def kill(self, call: Call, run_id: int) -> Killed:
@@ -256,7 +212,7 @@ class RunEndpoints:
         LogAnswer,
         query=LogQuery,
         answer_media=(JSON, TEXT),
-        headers=_WAIT,
+        headers=WAIT_HEADER,
     )
     def log(self, call: Call, run_id: int) -> Reply | Wait:
         """Read a run's log from a line on; as text if that is accepted."""
@@ -275,39 +231,14 @@ class RunEndpoints:
         return Wait(run_id=run_id, seconds=seconds, at_once=at_once, later=later, is_polled=True)
 
     def _read_log(self, call: Call, run_id: int, query: LogQuery) -> tuple[DetailedRun, LogAnswer]:
-        run, _ = self._read(call, run_id)
+        run, _ = self._held.read(call, run_id)
         place = self._services.database.read(lambda session: log_source(session, run))
         return run, self._logs.read(run, place, query.from_line, query.limit)
 
-    def _held(
-        self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
-    ) -> Reply | Wait:
-        """Return a run, at the end of its tick if the caller is willing to wait."""
-
-        def reply(call: Call, more: dict[str, str]) -> tuple[Reply, bool]:
-            run, tick = self._read(call, run_id)
-            status = 200 if tick.is_over else if_open
-            value = run_with_tick(run, tick)
-            return Reply(value=value, status=status, headers=headers | more), tick.is_over
-
-        at_once, is_over = reply(call, {})
-        if is_over or not seconds:
-            return at_once
-        waited = applied(seconds)
-        return Wait(
-            run_id=run_id,
-            seconds=seconds,
-            at_once=at_once,
-            later=lambda call, _is_last: reply(call, waited)[0],
-        )
-
-    def _read(self, call: Call, run_id: int) -> tuple[DetailedRun, TickEnd]:
-        def read(session: Session) -> tuple[DetailedRun, TickEnd]:
-            run = _run(session, call, run_id)
-            runs = [run] if _is_alone(run) else _tick_runs(session, run)
-            return run, tick_answer(run, runs)
-
-        return self._services.database.read_autocommit(read)
+    def _until_ms(self, query: RunsQuery) -> int | None:
+        if query.until is None and not query.status:
+            return self._services.now_ms() + run_search.AHEAD_MS
+        return instant_ms("until", query.until)
 
     def _job_id(self, call: Call) -> int | None:
         query, jobs = call.query, call.actor.job_ids
@@ -330,38 +261,3 @@ def _statuses(query: RunsQuery) -> frozenset[RunStatus]:
     if asked - FAILURES:
         raise at_parameter("status", f"expected one of {', '.join(sorted(FAILURES))}")
     return asked or FAILURES
-
-
-def _run(session: Session, call: Call, run_id: int) -> DetailedRun:
-    """Return a run that the caller may see."""
-    run = recent.run(session, run_id, call.actor.app_ids)
-    if call.actor.job_ids is not None and run.job_id not in call.actor.job_ids:
-        raise NotFound(LookupFailure.NO_RUN, id=run_id)
-    return run
-
-
-def _tick_runs(session: Session, run: DetailedRun) -> Sequence[Attempt]:
-    """Return all runs of a run's tick; the run itself if they were deleted meanwhile."""
-    return ledger.of_run(session, run.id) or [run]
-
-
-def _is_alone(run: DetailedRun) -> bool:
-    """Return whether a run was the only one of its tick when it was read.
-
-    A retry is planned in the transaction that ends the attempt before it.
-    """
-    is_first = run.attempt == 0 and run.rerun_of is None
-    return run.status in OPEN and is_first and run.shard_total == 1
-
-
-def _once(asked: list[Any], call: Call) -> IdempotentRequest | None:
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return None
-    if not _KEY.fullmatch(key):
-        words = "expected 1 to 128 visible ASCII characters"
-        raise at_parameter("Idempotency-Key", words)
-    body = msgspec.json.encode([request.path, *asked])
-    return IdempotentRequest(
-        user_id=call.user_id, key=key, body_hash=hashlib.sha256(body).hexdigest()
-    )

@@ -10,11 +10,12 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.conftest import Seat
-from tests.support.acting import NamedCommands
+from tests.support.acting import NamedCommands, acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from warren.broker.reasons.codes import Why
 from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.cluster import PauseOutcome
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.completion.end import End
@@ -528,6 +529,36 @@ class _ForgetfulDatabase:
     def write(self, unit: Any) -> Any:
         self._database.write(unit)
         return self._database.write(unit)
+
+
+def test_a_run_at_a_time_of_its_own_is_sent_then_and_no_earlier(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, commands: NamedCommands
+) -> None:
+    seat()
+    apply(commands, spec())
+    runs, job_id = acting(cluster.database, cluster.now_ms).runs, the_job(cluster).id
+    in_an_hour = When(after="1h")
+    first, last = runs.trigger_all(job_id, [Trigger(when=in_an_hour)] * 2)[0]
+
+    still.dispatcher.run_round(cluster.now_ms())
+    waiting = cluster.run(last)
+    moved_to = runs.move(first, When(at_ms=cluster.now_ms() + 200))
+    runs.cancel(last)
+
+    def is_sent() -> bool:
+        still.dispatcher.run_round(cluster.now_ms())
+        return cluster.run(first).status != RunStatus.PLANNED
+
+    eventually(is_sent)
+    run = cluster.run(first)
+    assert waiting.status == RunStatus.PLANNED
+    assert (run.scheduled_at, run.due_at) == (moved_to, moved_to)
+    assert run.routed_at >= moved_to
+    assert cluster.run(last).status == RunStatus.CANCELLED
+    for change in (lambda: runs.move(first, in_an_hour), lambda: runs.cancel(first)):
+        with pytest.raises(Problem, match=f"run {first} is already"):
+            change()
+    assert is_sound(cluster)
 
 
 def test_a_planned_run_is_killed_by_cancelling_it(

@@ -145,6 +145,154 @@ class TestTrigger:
         assert len(listed) == 1
 
 
+@pytest.mark.usefixtures("job_id")
+class TestTimes:
+    """Runs at times of their own."""
+
+    IN_AN_HOUR = "2027-01-15T09:00:00Z"
+
+    def test_a_run_is_planned_for_its_time(self, admin: Program) -> None:
+        at = admin.post(RUNS, {"param": "4711", "at": "2027-01-15T10:00:00+01:00"}).get_json()
+        later = admin.post(RUNS, {"in": "2d12h"}).get_json()
+
+        assert (at["status"], at["kind"], at["param"]) == ("PLANNED", "API", "4711")
+        assert at["scheduled_at"] == at["due_at"] == "2027-01-15T09:00:00.000+00:00"
+        assert later["scheduled_at"] == later["due_at"] == "2027-01-17T20:00:00.000+00:00"
+
+    @pytest.mark.parametrize(
+        ("body", "pointer", "words"),
+        [
+            ({"at": "2027-01-15T07:59:59Z"}, "/at", "expected at to be in the future"),
+            ({"at": "2037-01-16T08:00:00Z"}, "/at", "expected at to be within ten years"),
+            ({"at": "2027-01-15T09:00:00"}, "/at", "expected an instant with its offset"),
+            ({"at": "soon"}, "/at", "expected an ISO 8601 instant, got: 'soon'"),
+            ({"in": "soon"}, "/in", "expected in to be a duration like 90s, 5m or 26h"),
+            ({"at": IN_AN_HOUR, "in": "1h"}, "/in", "expected either at or in, got: both"),
+        ],
+    )
+    def test_a_time_that_cannot_be_is_refused_at_its_place(
+        self, admin: Program, body: dict[str, str], pointer: str, words: str
+    ) -> None:
+        answer = admin.post(RUNS, body)
+
+        [error] = answer.get_json()["errors"]
+        assert answer.status_code == 422
+        assert error["pointer"] == pointer
+        assert words in error["detail"]
+        assert admin.get("/runs?status=PLANNED").get_json()["items"] == []
+
+    def test_with_late_a_time_that_has_passed_means_now(self, admin: Program) -> None:
+        run = admin.post(RUNS, {"at": "2027-01-15T07:00:00Z", "late": True}).get_json()
+
+        assert run["scheduled_at"] == "2027-01-15T08:00:00.000+00:00"
+
+    def test_a_key_finds_its_run_even_after_its_time(self, admin: Program, clock: Clock) -> None:
+        body, key = {"at": self.IN_AN_HOUR}, {"Idempotency-Key": "remind-1"}
+        first = admin.post(RUNS, body, headers=key).get_json()
+
+        clock.pass_seconds(7_200)
+
+        again = admin.post(RUNS, body, headers=key)
+        assert again.get_json()["id"] == first["id"]
+        assert admin.post(RUNS, {"in": "1h"}, headers=key).status_code == 422
+
+    def test_what_is_planned_for_later_is_listed_where_it_is_asked_for(
+        self, admin: Program
+    ) -> None:
+        soon = admin.post(RUNS, {"in": "10m"}).get_json()["id"]
+        later = admin.post(RUNS, {"in": "3h"}).get_json()["id"]
+
+        def listed(query: str) -> list[int]:
+            return [run["id"] for run in admin.get(f"/runs{query}").get_json()["items"]]
+
+        assert listed("") == listed("?job=reports/nightly") == [soon]
+        assert listed("?status=PLANNED") == listed("?until=2027-01-16T00:00:00Z") == [later, soon]
+
+    def test_a_planned_run_is_moved_and_cancelled(self, admin: Program) -> None:
+        run_id = admin.post(RUNS, {"in": "1h"}).get_json()["id"]
+
+        moved = admin.call("PATCH", f"/runs/{run_id}", json={"at": "2027-01-15T08:30:00Z"})
+        gone = [admin.call("DELETE", f"/runs/{run_id}").status_code for _ in range(2)]
+
+        assert moved.status_code == 200, moved.text
+        assert moved.get_json()["scheduled_at"] == "2027-01-15T08:30:00.000+00:00"
+        assert moved.get_json()["due_at"] == "2027-01-15T08:30:00.000+00:00"
+        assert gone == [204, 204]
+        assert admin.get(f"/runs/{run_id}").get_json()["status"] == "CANCELLED"
+        assert admin.call("PATCH", f"/runs/{run_id}", json={"in": "1h"}).status_code == 409
+
+    def test_only_planned_runs_that_were_triggered_are_moved_or_cancelled(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        running = admin.post(RUNS).get_json()["id"]
+        rows.set_run(running, status="RUNNING")
+        ticks = [rows.run(job_id, clock.now + 1_000), running]
+
+        for run_id, code in zip(ticks, ["run_not_triggered", "run_over"], strict=True):
+            for method, body in (("PATCH", {"in": "1h"}), ("DELETE", None)):
+                answer = admin.call(method, f"/runs/{run_id}", json=body)
+                assert answer.status_code == 409, answer.text
+                assert answer.get_json()["errors"][0]["code"] == code
+        assert admin.call("PATCH", f"/runs/{running}", json={}).status_code == 422
+        assert admin.call("DELETE", "/runs/999").status_code == 404
+
+    def test_edits_leave_it_alone_and_its_jobs_deletion_cancels_it(self, admin: Program) -> None:
+        job = "/jobs/reports/nightly"
+        run_id = admin.post(RUNS, {"in": "1h"}).get_json()["id"]
+        any_state = {"If-Match": "*"}
+
+        edit = {"param": "another", "schedule": {"every": 60}, "enabled": True}
+        edited = admin.call("PATCH", job, json=edit, headers=any_state)
+        admin.post(f"{job}/stop")
+
+        assert edited.status_code == 200, edited.text
+        run = admin.get(f"/runs/{run_id}").get_json()
+        assert (run["status"], run["param"]) == ("PLANNED", "usual")
+        assert admin.call("DELETE", job, headers=any_state).status_code == 204
+        assert admin.get(f"/runs/{run_id}").get_json()["status"] == "CANCELLED"
+
+
+@pytest.mark.usefixtures("job_id")
+class TestBatch:
+    BATCH = f"{RUNS}:batch"
+
+    def test_all_are_planned_in_their_order_once_for_a_key(self, admin: Program) -> None:
+        wanted = [{"param": str(number), "in": "3h"} for number in range(600)]
+        key = {"Idempotency-Key": "reminders-1"}
+
+        first = admin.post(self.BATCH, {"runs": wanted}, headers=key)
+        again = admin.post(self.BATCH, {"runs": wanted}, headers=key)
+
+        run_ids = first.get_json()["run_ids"]
+        assert first.status_code == 202, first.text
+        assert again.get_json()["run_ids"] == run_ids
+        assert again.headers["Idempotent-Replayed"] == "true"
+        params = [admin.get(f"/runs/{run_id}").get_json()["param"] for run_id in run_ids[::100]]
+        assert params == ["0", "100", "200", "300", "400", "500"]
+        assert run_ids == list(range(run_ids[0], run_ids[0] + 600))
+
+    def test_if_some_are_wrong_none_is_planned_and_all_problems_are_told(
+        self, admin: Program
+    ) -> None:
+        wanted = [{}, {"at": "2020-01-01T00:00:00Z"}, {"param": "x" * 70_000}, {"in": "-1"}]
+
+        answer = admin.post(self.BATCH, {"runs": wanted})
+
+        pointers = [one["pointer"] for one in answer.get_json()["errors"]]
+        assert answer.status_code == 422
+        assert pointers == ["/runs/1/at", "/runs/2/param", "/runs/3/in"]
+        unknown = admin.post(self.BATCH, {"runs": [{}, {"addresses": ["nobody"]}]})
+        assert unknown.get_json()["errors"][0]["pointer"] == "/runs/1/addresses"
+        assert admin.get("/runs?status=PLANNED").get_json()["items"] == []
+
+    @pytest.mark.parametrize("number", [0, 5_001])
+    def test_a_batch_has_a_size(self, admin: Program, number: int) -> None:
+        answer = admin.post(self.BATCH, {"runs": [{}] * number})
+
+        assert answer.status_code == 422
+        assert answer.get_json()["errors"][0]["pointer"] == "/runs"
+
+
 def _ends(database: Database, tick: Tick) -> list[TickEnd]:
     """Return how the scheduler says that a tick ended."""
     found = database.read(lambda session: ticks.attempts(session, [tick]))

@@ -1,0 +1,154 @@
+"""Triggers jobs, now or at times of their own; moves and cancels what is planned."""
+
+from typing import Annotated
+
+import msgspec
+from flask import request
+
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.paging import Instant, body_instant_ms
+from warren.admin_web.api.problem_answers import at_pointer
+from warren.admin_web.api.runs.held_runs import KEY_HEADER, WAIT_HEADER, HeldRuns, idempotent
+from warren.admin_web.api.runs.run_answers import RunWithTick, Wait, preferred_wait_seconds
+from warren.admin_web.services import ApiServices
+from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, When
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.sql.run_status import Kind
+
+_TRACE = {
+    "traceparent": "The caller's span (W3C Trace Context); the run becomes part of its trace."
+}
+#: Executors that one trigger may name at most.
+MAX_ADDRESSES = 100
+
+After = Annotated[
+    str, msgspec.Meta(max_length=32, description="A duration such as `90s`, `5m` or `2d12h`.")
+]
+
+
+class MoveBody(msgspec.Struct, kw_only=True):
+    """When a planned run is due instead: `at` a time, or `in` a while from now."""
+
+    at: Instant | None = None
+    after: After | None = msgspec.field(default=None, name="in")
+
+
+class TriggerBody(msgspec.Struct, kw_only=True):
+    """How to run a job: with this param instead of its own, only on these executors.
+
+    It runs now, `at` a time, or `in` a while. A time that has passed is refused; with `late`, the
+    run is due now instead.
+    """
+
+    param: str | None = None
+    addresses: Annotated[list[str], msgspec.Meta(max_length=MAX_ADDRESSES)] = []
+    at: Instant | None = None
+    after: After | None = msgspec.field(default=None, name="in")
+    late: bool = False
+
+
+class BatchBody(msgspec.Struct, kw_only=True):
+    """Runs of a job to plan, all or none."""
+
+    runs: Annotated[list[TriggerBody], msgspec.Meta(min_length=1, max_length=MAX_TRIGGERS)]
+
+
+class BatchAnswer(msgspec.Struct, kw_only=True):
+    """The runs that were planned, in the order of the request."""
+
+    run_ids: list[int]
+
+
+class TriggerEndpoints:
+    """The runs that a token may ask for."""
+
+    name = "runs"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+        self._held = HeldRuns(services)
+
+    @endpoint(
+        "POST",
+        "/jobs/<app>/<name>/runs",
+        Scope.TRIGGER,
+        RunWithTick,
+        status=202,
+        body=TriggerBody,
+        other_answers={200: "the whole tick is over"},
+        headers=KEY_HEADER | WAIT_HEADER | _TRACE,
+    )
+    def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
+        """Run a job now, or at a time of its own, whether it is started or stopped."""
+        seconds = preferred_wait_seconds()
+        trigger = _trigger(call.body, "")
+        once = idempotent(_asked(call.body), call)
+        job_id = job_id_of(self._services, call, app, name)
+        self._services.run_ids.reserve()
+        run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
+            job_id,
+            param=trigger.param,
+            addresses=trigger.addresses,
+            when=trigger.when,
+            kind=Kind.API,
+            once=once,
+            traceparent=request.headers.get("traceparent"),
+        )
+        headers = {"Location": f"{BASE}/runs/{run_id}"}
+        if not is_new:
+            headers["Idempotent-Replayed"] = "true"
+        return self._held.reply(call, run_id, seconds, headers, if_open=202)
+
+    @endpoint(
+        "POST",
+        "/jobs/<app>/<name>/runs:batch",
+        Scope.TRIGGER,
+        BatchAnswer,
+        status=202,
+        body=BatchBody,
+        headers=KEY_HEADER | _TRACE,
+    )
+    def trigger_all(self, call: Call, app: str, name: str) -> Reply:
+        """Run a job many times, each now or at a time of its own; all are planned or none."""
+        runs = call.body.runs
+        if not 1 <= len(runs) <= MAX_TRIGGERS:
+            raise at_pointer("/runs", f"expected 1 to {MAX_TRIGGERS} runs, got: {len(runs)}")
+        wanted = [_trigger(body, f"/runs/{number}") for number, body in enumerate(runs)]
+        once = idempotent([_asked(body) for body in runs], call)
+        run_ids, is_new = self._services.commands(call.actor).runs.trigger_all(
+            job_id_of(self._services, call, app, name),
+            wanted,
+            kind=Kind.API,
+            once=once,
+            traceparent=request.headers.get("traceparent"),
+        )
+        headers = {} if is_new else {"Idempotent-Replayed": "true"}
+        return Reply(value=BatchAnswer(run_ids=run_ids), headers=headers)
+
+    @endpoint("PATCH", "/runs/<id:run_id>", Scope.TRIGGER, RunWithTick, body=MoveBody)
+    def move(self, call: Call, run_id: int) -> Reply | Wait:
+        """Give a run that was triggered another due time, while it is planned."""
+        if call.body.at is None and call.body.after is None:
+            raise at_pointer("", "expected at or in, got: neither")
+        when = When(at_ms=body_instant_ms("/at", call.body.at), after=call.body.after)
+        self._services.commands(call.actor).runs.move(run_id, when)
+        return self._held.reply(call, run_id, 0, {}, if_open=200)
+
+    @endpoint("DELETE", "/runs/<id:run_id>", Scope.TRIGGER, None, status=204)
+    def cancel(self, call: Call, run_id: int) -> None:
+        """Cancel a run that was triggered, while it is planned. Any run can be killed instead."""
+        self._services.commands(call.actor).runs.cancel(run_id)
+
+
+def _trigger(body: TriggerBody, pointer: str) -> Trigger:
+    at_ms = body_instant_ms(f"{pointer}/at", body.at)
+    when = When(at_ms=at_ms, after=body.after, late=body.late)
+    return Trigger(param=body.param, addresses=body.addresses, when=when)
+
+
+def _asked(body: TriggerBody) -> list[object]:
+    """Return what a key stands for; without a time, as for those who know of none."""
+    asked: list[object] = [body.param, body.addresses]
+    times = [body.at, body.after, body.late]
+    return [*asked, *times] if any(times) else asked

@@ -1,0 +1,144 @@
+"""Runs that somebody asks for, of one job: now, or each at a time of its own.
+
+A run at a time of its own is planned like any other: its row waits for that time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.orm import Session
+
+from warren.scheduler.expectations.expectations import seconds_of
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.param import check_param
+from warren.scheduler.problems import Code, Problem, Refused
+from warren.sql.instants import DAY_MS, iso
+from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.models import App
+from warren.sql.registry import apps, presence
+from warren.sql.run_status import Kind
+from warren.sql.runs.planning import NewRun
+
+#: Runs of a job that one command plans at most.
+MAX_TRIGGERS = 5_000
+#: How far ahead a run may be planned: ten years.
+FURTHEST_MS = 3_653 * DAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """When a run is due: now, `at_ms`, or a while from now, such as `after` 90m or 2d12h.
+
+    With `late`, a run whose time has passed is due now; without, it is refused.
+    """
+
+    at_ms: int | None = None
+    after: str | None = None
+    late: bool = False
+
+    def due_ms(self, now_ms: int) -> int:
+        """Return the due time.
+
+        Raises:
+            Problem: it has passed, is over ten years ahead, or `after` is no duration.
+
+        """
+        if self.at_ms is not None and self.after is not None:
+            raise Problem(Code.TRIGGER_AT_AND_IN, "in")
+        if self.after is not None:
+            seconds = seconds_of(self.after)
+            if seconds is None:
+                got = self.after[:100]
+                raise Problem(Code.EXPECT_DURATION, "in", what="in", got=got)
+            return now_ms + seconds * 1_000
+        if self.at_ms is None:
+            return now_ms
+        if self.at_ms - now_ms > FURTHEST_MS:
+            raise Problem(Code.TRIGGER_TOO_FAR, "at", got=iso(self.at_ms))
+        if self.at_ms > now_ms:
+            return self.at_ms
+        if not self.late:
+            raise Problem(Code.TRIGGER_PAST, "at", got=iso(self.at_ms))
+        return now_ms
+
+
+NOW = When()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """A run that somebody asks for.
+
+    Attributes:
+        param: the run's parameter; None = the job's own.
+        addresses: the executors to choose from; empty = any of the app's.
+        when: when it is due.
+
+    """
+
+    param: str | None = None
+    addresses: Sequence[str] = ()
+    when: When = NOW
+
+
+def check(triggers: Sequence[Trigger], now_ms: int, *, place: str = "") -> list[int]:
+    """Return when each is due.
+
+    Raises:
+        Refused: something is wrong with some of them; `place`, if given, is the field of the list.
+
+    """
+    due: list[int] = []
+    problems: list[Problem] = []
+    for number, trigger in enumerate(triggers):
+        try:
+            check_param(trigger.param or "")
+            due.append(trigger.when.due_ms(now_ms))
+        except Problem as problem:
+            problems.append(problem.at(f"{place}/{number}/{problem.field}") if place else problem)
+    if problems:
+        raise problems[0] if len(problems) == 1 else Refused(problems)
+    return due
+
+
+def runs_of(
+    job: JobToTrigger,
+    triggers: Sequence[Trigger],
+    due: Sequence[int],
+    *,
+    first_id: int,
+    kind: Kind,
+    traceparent: str | None,
+) -> Iterator[NewRun]:
+    """Yield the runs of a job, with ids from `first_id` on."""
+    for number, (trigger, due_ms) in enumerate(zip(triggers, due, strict=True)):
+        usual = run_of(job, kind=kind, scheduled_at=due_ms, due_at=due_ms)
+        yield replace(
+            usual,
+            param=usual.param if trigger.param is None else trigger.param,
+            origin_id=None,
+            wanted_addresses=",".join(trigger.addresses) or None,
+            run_id=first_id + number,
+            traceparent=traceparent,
+        )
+
+
+def check_addresses(
+    session: Session, job: JobToTrigger, asked: Sequence[Trigger], place: str
+) -> None:
+    """Raise Problem, with its place in the list, for the first address that is not the app's."""
+    known: set[str] = set()
+    for number, trigger in enumerate(asked):
+        for address in trigger.addresses:
+            if address in known:
+                continue
+            if not _is_known(session, job, address):
+                field = f"{place}/{number}/addresses" if place else "addresses"
+                raise Problem(Code.WANTED_ADDRESS, field, app=job.app, got=address)
+            known.add(address)
+
+
+def _is_known(session: Session, job: JobToTrigger, address: str) -> bool:
+    if presence.holder(session, presence.EXECUTOR, job.app, address) is not None:
+        return True
+    return address in apps.split(session.get_one(App, job.app_id).address_list)
