@@ -9,6 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 __all__ = [
     "ApiError",
+    "AsyncClient",
     "Client",
     "JobContext",
     "JobStopped",
@@ -25,6 +26,7 @@ _OFFERED = {
     "JobStopped": "warren.executor.handlers.context",
     "Retry": "warren.executor.handlers.retries",
     "RetryLater": "warren.executor.handlers.retries",
+    "AsyncClient": "warren.client",
     "Client": "warren.client",
     "ApiError": "warren.client",
     "RunFailed": "warren.client",

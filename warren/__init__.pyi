@@ -1,6 +1,7 @@
 # What type checkers see of the front door; __init__.py imports it when it is asked for.
 
 from warren.client import ApiError as ApiError
+from warren.client import AsyncClient as AsyncClient
 from warren.client import Client as Client
 from warren.client import RunFailed as RunFailed
 from warren.executor.handlers.context import JobContext as JobContext
@@ -12,6 +13,7 @@ from warren.executor.handlers.retries import RetryLater as RetryLater
 __version__: str
 __all__ = [
     "ApiError",
+    "AsyncClient",
     "Client",
     "JobContext",
     "JobStopped",

@@ -18,6 +18,7 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.remote_executors import GatewayCase, environment, shared_folder
 from tests.support.xxl_job_tables import XxlJobDatabase
 from warren import Client
+from warren.client import Run
 from warren.sql.accounts.users import Role
 from warren.sql.clock import database_now_ms
 from warren.sql.models import Job
@@ -75,7 +76,7 @@ def case(
         yield case
 
 
-def run_by_api(deployment: Deployment, job: str) -> dict[str, object]:
+def run_by_api(deployment: Deployment, job: str) -> Run:
     """Trigger a job by the HTTP API, and wait for its end."""
     add_user(deployment.database, "admin", Role.ADMINISTRATOR)
     now_ms = deployment.database.read(database_now_ms)
@@ -125,5 +126,5 @@ def test_jobs_and_executors_of_xxl_job_go_on_here(
     assert deployment.skips("often"), "the due times of the gap are on record"
     assert min(run.id for run in deployment.runs()) > 1_009_000
     asked = run_by_api(deployment, f"{HERE}/asked")
-    assert (asked["status"], asked["message"]) == ("SUCCEEDED", '{"answer":42}')
+    assert (asked.status, asked.message) == ("SUCCEEDED", '{"answer":42}')
     deployment.assert_sound()

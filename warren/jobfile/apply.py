@@ -184,18 +184,18 @@ def apply_by_api(
         raise JobFileError([*_problems(path, data, error)] or [f"{url}: {error}"]) from error
     changes = [
         Change(
-            action=ChangeAction(one["action"]),
-            what=one["what"],
-            name=one["name"],
-            details=tuple(one["details"]),
-            diff=tuple(one["diff"]),
+            action=ChangeAction(one.action),
+            what=one.what,
+            name=one.name,
+            details=tuple(one.details),
+            diff=tuple(one.diff),
         )
-        for one in found["changes"]
+        for one in found.changes
     ]
     same = Change(action=ChangeAction.UNCHANGED, what="job", name="")
     print_changes(
-        [*changes, *[same] * found["unchanged"]],
-        [(one["job"], one["message"]) for one in found["warnings"]],
+        [*changes, *[same] * found.unchanged],
+        [(one.job, one.message) for one in found.warnings],
         dry_run=dry_run,
         as_json=as_json,
     )

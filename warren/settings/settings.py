@@ -177,6 +177,7 @@ class Settings:
     api_trigger_rate: float = setting(
         number(0, 100_000, above=True), "triggers a second, above 0 and up to 100000", 10
     )
+    api_url: str | None = setting(text(check_console_url), "an http(s) URL")
     api_token: str | None = setting(
         text(check_api_token), "what `warren tokens add` prints", secret=True
     )
@@ -324,3 +325,16 @@ def app_keys(settings: Settings, app: str) -> AppKeys:
     if settings.app_secret is not None:
         return AppKeys(app, settings.app_secret, settings.app_secret_previous)
     return AppKeys.derived(app, needed_secret(settings), settings.secret_previous)
+
+
+def api_access(settings: Settings) -> tuple[str, str]:
+    """Return the API's URL and a token for it.
+
+    Raises:
+        SettingsError: one of them is not set.
+
+    """
+    if settings.api_url and settings.api_token:
+        return settings.api_url, settings.api_token
+    missing = [name for name in ("api_url", "api_token") if not getattr(settings, name)]
+    raise SettingsError([f"{PREFIX}{name.upper()}: expected it to be set" for name in missing])

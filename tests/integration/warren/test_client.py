@@ -1,12 +1,17 @@
 """`warren.Client` against a real API server: once for each key, whatever is lost on the way."""
 
+import asyncio
+import inspect
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from flask import Flask, request
 from sqlalchemy import func, select
@@ -16,8 +21,12 @@ from tests.support.api import make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren import ApiError, Client, RunFailed
+from warren import ApiError, AsyncClient, Client, RunFailed
 from warren.admin_web.serving.http_server import ConsoleServer
+from warren.client import Trigger
+from warren.client.exchange import Request
+from warren.client.exchange import Response as HttpAnswer
+from warren.errors import SettingsError
 from warren.sql.accounts.users import Role
 from warren.sql.models import Run
 
@@ -96,7 +105,7 @@ def test_a_trigger_that_is_sent_again_runs_once(
 
     run = client.trigger("reports/nightly", "x")
 
-    assert (run["status"], run["param"]) == ("PLANNED", "x")
+    assert (run.status, run.param) == ("PLANNED", "x")
     assert count(rows) == 1
 
 
@@ -111,7 +120,7 @@ def test_what_is_refused_is_told_and_not_sent_again(client: Client, path: Unreli
 
 def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
     with pytest.raises(ApiError, match="limit: Expected `int` <= 200"):
-        client.get("/jobs?limit=201")
+        client.read("/jobs?limit=201")
     with pytest.raises(ApiError, match=r"is invalid; /jobs/0/app: missing field 'app'$"):
         client.apply({"jobs": [{"name": "x"}]})
     with pytest.raises(ApiError, match="has a problem; line 1: unknown field 'job', did you mean"):
@@ -119,7 +128,7 @@ def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
 
 
 def test_the_address_may_name_the_version(url: str, token: str) -> None:
-    assert Client(f"{url}/api/v1/", token).get("/whoami")["owner"] == "admin"
+    assert Client(f"{url}/api/v1/", token).read("/whoami")["owner"] == "admin"
 
 
 @pytest.mark.parametrize("status", [200, 404])
@@ -129,16 +138,43 @@ def test_a_server_that_is_not_warrens_is_told_apart(
     path.pages = status
 
     with pytest.raises(ApiError, match=f"^status {status}, but not from Warren's API") as refused:
-        client.get("/jobs")
+        client.read("/jobs")
 
     assert refused.value.status == status
 
 
 def test_an_api_that_is_not_there_is_given_up(token: str) -> None:
-    nobody = Client("http://127.0.0.1:9", token, patience=0, pause=lambda _seconds: None)
+    nobody = Client("http://127.0.0.1:9", token, retry_for=0, pause=lambda _seconds: None)
 
     with pytest.raises(ApiError, match="no answer"):
         nobody.trigger("reports/nightly")
+
+
+def test_a_connection_that_is_refused_is_tried_three_times_within_two_seconds(token: str) -> None:
+    pauses: list[float] = []
+    port = unused_port()
+
+    with pytest.raises(ApiError, match="refused"):
+        Client(f"http://127.0.0.1:{port}", token, pause=pauses.append).trigger("reports/nightly")
+
+    assert len(pauses) == 2
+    assert sum(pauses) < 2
+
+
+def test_with_retry_for_a_connection_that_is_refused_is_tried_for_longer(token: str) -> None:
+    pauses: list[float] = []
+    patient = Client(f"http://127.0.0.1:{unused_port()}", token, retry_for=20, pause=pauses.append)
+
+    with pytest.raises(ApiError, match="no answer"):
+        patient.run("reports/nightly")
+
+    assert len(pauses) > 2
+
+
+def unused_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
 
 
 def test_a_token_is_taken_with_the_end_of_its_line(token: str) -> None:
@@ -163,7 +199,7 @@ def test_a_token_goes_nowhere_else(token: str) -> None:
     server.start()
     try:
         with pytest.raises(ApiError):
-            Client(f"http://127.0.0.1:{server.port}", token).get("/jobs")
+            Client(f"http://127.0.0.1:{server.port}", token).read("/jobs")
     finally:
         server.stop()
     assert len(seen) == 1
@@ -187,7 +223,7 @@ def test_a_run_is_waited_for_and_its_failure_raised(rows: Rows, client: Client) 
         caller.join(60)
 
     succeeded, failed = ended
-    assert succeeded["tick"]["status"] == "SUCCEEDED"
+    assert succeeded.tick.status == "SUCCEEDED"
     assert "FAILED: so it went" in str(failed)
 
 
@@ -199,18 +235,18 @@ def test_a_run_is_run_again_once_for_its_due_time(
 
     planned = client.rerun(failed)
 
-    assert (planned["rerun_of"], planned["kind"]) == (failed, "RERUN")
+    assert (planned.rerun_of, planned.kind) == (failed, "RERUN")
     with rows.database.engine.connect() as connection:
         assert connection.scalar(select(func.count()).where(Run.rerun_of == failed)) == 1
     with pytest.raises(ApiError, match="still"):
-        client.rerun(planned["id"])
+        client.rerun(planned)
 
 
 def test_a_run_that_takes_too_long_goes_on(client: Client) -> None:
     planned = client.trigger("reports/nightly")
 
     with pytest.raises(TimeoutError, match="is PLANNED"):
-        client.wait(planned["id"], timeout=0.1)
+        client.wait(planned, timeout=0.1)
 
 
 def test_a_log_is_followed_to_its_end(rows: Rows, client: Client) -> None:
@@ -222,18 +258,32 @@ def test_a_log_is_followed_to_its_end(rows: Rows, client: Client) -> None:
 class Scripted(Client):
     """Is told what the API answers about the log of a run that is over; None = no lines."""
 
-    def __init__(self, *texts: str | None, patience: float = 60.0) -> None:
-        super().__init__("http://127.0.0.1:9", "x", patience=patience, pause=lambda _seconds: None)
+    def __init__(self, *texts: str | None, retry_for: float = 60.0) -> None:
+        super().__init__(
+            "http://127.0.0.1:9", "x", retry_for=retry_for, pause=lambda _seconds: None
+        )
+        self._transport = self  # type: ignore[assignment]
         self.texts = list(texts)
         self.next_line = 1
 
-    def _call(self, _method: str, path: str, *_: Any, **__: Any) -> tuple[Any, dict[str, str]]:
-        if "/log?" not in path:
-            return {"tick": {"is_over": True}}, {}
+    def send(self, request: Request) -> HttpAnswer:
+        if "/log?" not in request.path:
+            return HttpAnswer(200, {}, msgspec.json.encode(over_run()))
         text = self.texts.pop(0) if self.texts else None
+        told = {"from_line": self.next_line, "text": text or "", "source": "executor"}
         self.next_line += (text or "").count("\n")
         is_end = bool(text) and not self.texts
-        return {"text": text or "", "next_line": self.next_line, "is_end": is_end}, {}
+        told |= {"next_line": self.next_line, "is_end": is_end}
+        return HttpAnswer(200, {}, msgspec.json.encode(told))
+
+
+def over_run() -> dict[str, Any]:
+    now = datetime.now(UTC)
+    empty = dict.fromkeys(["app", "job", "started_at", "finished_at", "address", "handler"])
+    texts = dict.fromkeys(["kind", "status", "param", "message", "trigger_message"], "")
+    numbers = dict.fromkeys(["id", "job_id", "attempt", "shard_index", "shard_total"], 1)
+    tick = {"is_over": True, "status": "LOST", "run_ids": [1]}
+    return {**empty, **texts, **numbers, "scheduled_at": now, "due_at": now, "tick": tick}
 
 
 def test_a_log_that_can_be_read_now_and_then_is_followed_to_its_end() -> None:
@@ -243,7 +293,7 @@ def test_a_log_that_can_be_read_now_and_then_is_followed_to_its_end() -> None:
 
 
 def test_a_log_whose_rest_cannot_be_had_does_not_seem_to_be_whole() -> None:
-    lines = Scripted("one\n", None, "never", patience=0).follow(1)
+    lines = Scripted("one\n", None, "never", retry_for=0).follow(1)
 
     assert next(lines) == "one"
     with pytest.raises(ApiError, match="run 1 is over, but the rest of its log cannot be read"):
@@ -252,7 +302,7 @@ def test_a_log_whose_rest_cannot_be_had_does_not_seem_to_be_whole() -> None:
 
 def test_a_log_that_cannot_be_had_ends(rows: Rows, url: str, token: str) -> None:
     run = rows.run(1, Clock().now, status="LOST", address="gone")
-    hasty = Client(url, token, patience=0, pause=lambda _seconds: None)
+    hasty = Client(url, token, retry_for=0, pause=lambda _seconds: None)
 
     assert list(hasty.follow(run)) == []
 
@@ -261,7 +311,7 @@ def test_the_log_of_a_run_that_no_executor_had_is_over(rows: Rows, client: Clien
     run = rows.run(1, Clock().now, status="CANCELLED")
 
     assert list(client.follow(run)) == []
-    assert client.get(f"/runs/{run}/log")["is_end"]
+    assert client.log(run).is_end
 
 
 def test_a_job_file_that_takes_long_is_sent_once(rows: Rows, path: Unreliable) -> None:
@@ -287,7 +337,7 @@ def test_a_job_file_that_takes_long_is_sent_once(rows: Rows, path: Unreliable) -
         may_answer.set()
         server.stop()
 
-    assert (sent, done["changes"]) == (["/api/v1/apply"], [])
+    assert (sent, done.changes) == (["/api/v1/apply"], [])
 
 
 def test_a_job_file_is_applied(client: Client) -> None:
@@ -298,15 +348,137 @@ def test_a_job_file_is_applied(client: Client) -> None:
     with pytest.raises(ApiError) as refused:
         client.apply(wrong)
 
-    assert [change["action"] for change in first["changes"]] == ["create"]
-    assert (second["changes"], second["unchanged"]) == ([], 1)
+    assert [change.action for change in first.changes] == ["create"]
+    assert (second.changes, second.unchanged) == ([], 1)
     assert {one["pointer"] for one in refused.value.problem["errors"]} == {
         "/jobs/0/name",
         "/jobs/0/handler",
     }
 
 
-def test_it_needs_the_standard_library_alone() -> None:
+def test_runs_at_times_of_their_own_are_planned_moved_and_cancelled(client: Client) -> None:
+    day = timedelta(days=1)
+    at = datetime.fromtimestamp(Clock().now / 1_000, UTC) + 2 * day
+
+    one = client.trigger("reports/nightly", "x", at=at)
+    others = client.trigger_all(
+        "reports/nightly", [Trigger(param=str(number), after=day) for number in range(300)]
+    )
+    moved = client.reschedule(one, at=at + day)
+    client.cancel(one)
+    client.cancel(one)
+
+    assert abs(moved.due_at - at - day) < timedelta(milliseconds=1)
+    assert client.get(one).status == "CANCELLED"
+    planned = client.runs(status="PLANNED", limit=250)
+    assert [run.id for run in planned] == others[:-251:-1]
+    assert client.runs() == []
+    with pytest.raises(ValueError, match="expected a time with its zone"):
+        client.trigger("reports/nightly", at=datetime(2036, 1, 1))  # noqa: DTZ001 - is refused
+
+
+def test_jobs_are_listed_started_and_stopped(client: Client) -> None:
+    client.apply("jobs:\n  - {name: each, app: reports, handler: x, schedule: {every: 60}}\n")
+
+    assert [client.start("reports/each"), client.start("reports/each")] == [True, False]
+    assert client.job("reports/each").enabled
+    assert [job.name for job in client.jobs(app="reports", enabled=True)] == ["each"]
+    assert client.stop("reports/each")
+    assert [client.pause("reports", reason="a move"), client.resume("reports")] == [True, True]
+    assert client.executors() == []
+
+
+def test_connections_are_kept_and_a_lost_one_is_replaced(
+    rows: Rows, path: Unreliable, token: str
+) -> None:
+    """A server that has been restarted closed the connections that the client kept."""
+    port = 0
+    for _ in range(2):
+        server = ConsoleServer(path.app, host="127.0.0.1", port=port, threads=8)
+        server.start()
+        if not port:
+            port = server.port
+            client = Client(f"http://127.0.0.1:{port}", token, retry_for=0)
+        assert client.read("/whoami")["owner"] == "admin"
+        [kept] = client._transport._free
+        client.read("/whoami")
+        assert list(client._transport._free) == [kept]
+        server.stop()
+
+
+def test_a_client_from_the_environment_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, url: str, token: str, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WARREN_API_TOKEN", token)
+    with pytest.raises(SettingsError, match="WARREN_API_URL: expected it to be set"):
+        Client.from_env()
+
+    monkeypatch.setenv("WARREN_API_URL", url)
+
+    assert Client.from_env().read("/whoami")["owner"] == "admin"
+
+
+class TestAsync:
+    def test_it_has_the_same_calls(self) -> None:
+        for name, call in vars(Client).items():
+            if not name.startswith("_") and name != "complete":
+                assert inspect.getdoc(vars(AsyncClient)[name]), name
+                if not inspect.isfunction(call):
+                    assert vars(AsyncClient)[name]._exchange is call._exchange
+
+    def test_calls_run_at_once_over_connections_that_are_kept(
+        self, rows: Rows, url: str, token: str, path: Unreliable
+    ) -> None:
+        path.spoiled = [(503, "0"), (0, "")]
+
+        async def plan() -> tuple[list[int], int]:
+            async with AsyncClient(url, token) as client:
+                calls = [client.trigger("reports/nightly", str(one)) for one in range(20)]
+                planned = await asyncio.gather(*calls)
+                before = len(client._transport._free)
+                for run in planned:
+                    assert (await client.get(run)).id == run.id
+                assert len(client._transport._free) == before
+                return [run.id for run in planned], before
+
+        run_ids, connections = asyncio.run(plan())
+
+        assert len(set(run_ids)) == count(rows) == 20
+        assert 1 <= connections <= 20
+
+    def test_it_is_refused_and_waits_like_the_other(self, rows: Rows, url: str, token: str) -> None:
+        over = rows.run(1, Clock().now, status="FAILED", address="gone", log_tail="one\ntwo\n")
+
+        async def use() -> list[str]:
+            async with AsyncClient(url, token) as client:
+                with pytest.raises(ApiError, match="no job named 'nobody'"):
+                    await client.trigger("reports/nobody")
+                with pytest.raises(RunFailed, match="FAILED"):
+                    await client.wait(over)
+                planned = await client.trigger("reports/nightly")
+                with pytest.raises(TimeoutError, match="is PLANNED"):
+                    await client.wait(planned, timeout=0.1)
+                await client.cancel(planned)
+                return [line async for line in client.follow(over)]
+
+        assert asyncio.run(use()) == ["one", "two"]
+
+    def test_one_client_serves_one_loop_after_another(self, url: str, token: str) -> None:
+        client = AsyncClient(url, token)
+
+        owners = [asyncio.run(client.read("/whoami"))["owner"] for _ in range(2)]
+
+        assert owners == ["admin", "admin"]
+
+    def test_an_api_that_is_not_there_is_given_up(self, token: str) -> None:
+        nobody = AsyncClient(f"http://127.0.0.1:{unused_port()}", token)
+
+        with pytest.raises(ApiError, match="no answer"):
+            asyncio.run(nobody.trigger("reports/nightly"))
+
+
+def test_it_needs_msgspec_and_the_standard_library_alone() -> None:
     code = """
 import sys
 before = set(sys.modules)
@@ -314,7 +486,8 @@ import warren
 assert "warren.client" not in sys.modules
 warren.Client
 heavy = {name.partition(".")[0] for name in set(sys.modules) - before}
-print(sorted(heavy - set(sys.stdlib_module_names)))
+known = {*sys.stdlib_module_names, "msgspec", "typing_extensions"}  # which msgspec takes if it can
+print(sorted(heavy - known))
 """
     root = Path(__file__).parents[3]
 

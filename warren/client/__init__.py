@@ -1,0 +1,25 @@
+"""`warren.Client` and `warren.AsyncClient`: the HTTP API from Python, with the base install alone.
+
+`calls` is the one table of what can be asked, `exchange` decides what is sent again, `connections`
+and `streams` only send.
+"""
+
+from warren.client.answers import Applied, Change, Executor, Job, LogPart, Run, Tick
+from warren.client.calls import Trigger
+from warren.client.clients import AsyncClient, Client
+from warren.client.errors import ApiError, RunFailed
+
+__all__ = [
+    "ApiError",
+    "Applied",
+    "AsyncClient",
+    "Change",
+    "Client",
+    "Executor",
+    "Job",
+    "LogPart",
+    "Run",
+    "RunFailed",
+    "Tick",
+    "Trigger",
+]

@@ -1,0 +1,145 @@
+"""What calls return: the API's answers as structs. Fields that a newer API adds are ignored."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class Tick(msgspec.Struct, kw_only=True, frozen=True):
+    """The due time that a run belongs to.
+
+    `is_over` once all its shards and attempts have ended; `status` says how, `run_ids` are all.
+    """
+
+    is_over: bool
+    status: str | None
+    run_ids: list[int]
+
+
+class Run(msgspec.Struct, kw_only=True, frozen=True):
+    """A run, as `warren runs show --json` prints it; `tick` is None in lists."""
+
+    id: int
+    app: str | None
+    job: str | None
+    job_id: int
+    kind: str
+    status: str
+    scheduled_at: datetime
+    due_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    address: str | None
+    handler: str | None
+    param: str
+    attempt: int
+    shard_index: int
+    shard_total: int
+    message: str
+    trigger_message: str
+    result: Any = None
+    rerun_of: int | None = None
+    code_version: str | None = None
+    script_version: int | None = None
+    script_number: int | None = None
+    tick: Tick | None = None
+
+
+class JobState(msgspec.Struct, kw_only=True, frozen=True):
+    """What is not in a job's declaration."""
+
+    id: int
+    next_fire_at: datetime | None
+    last_status: str | None
+    last_due_at: datetime | None
+    stop_reason: str
+
+
+class Job(msgspec.Struct, kw_only=True, frozen=True):
+    """A job; `schedule` is as in a job file."""
+
+    app: str
+    name: str
+    handler: str
+    param: str
+    schedule: dict[str, Any] | str | None
+    enabled: bool | None
+    tags: list[str]
+    children: list[str]
+    route: str
+    timeout: int
+    retries: int
+    state: JobState
+
+
+class Executor(msgspec.Struct, kw_only=True, frozen=True):
+    """An executor."""
+
+    app: str
+    address: str
+    state: str
+    draining: bool
+    boot_at: datetime | None
+    beat_at: datetime | None
+    slots: int
+    running: int
+    waiting: int
+    cpu_percent: float
+    memory_percent: float
+    handlers: list[str]
+    languages: list[str]
+    code_version: str
+
+
+class Change(msgspec.Struct, kw_only=True, frozen=True):
+    """What a job file changes about one app or job; `action` is such as `create` or `update`."""
+
+    action: str
+    what: str
+    name: str
+    details: list[str]
+    diff: list[str]
+
+
+class JobWarning(msgspec.Struct, kw_only=True, frozen=True):
+    """What is doubtful about a job."""
+
+    job: str
+    message: str
+
+
+class Applied(msgspec.Struct, kw_only=True, frozen=True):
+    """What a job file has changed, or would."""
+
+    changes: list[Change]
+    warnings: list[JobWarning]
+    unchanged: int
+    dry_run: bool
+
+
+class LogPart(msgspec.Struct, kw_only=True, frozen=True):
+    """Some lines of a log, from `from_line` on; `is_end`: the run is over and nothing follows."""
+
+    from_line: int
+    next_line: int
+    text: str
+    is_end: bool
+    source: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines without their ends."""
+        return self.text.removesuffix("\n").split("\n") if self.text else []
+
+
+class Planned(msgspec.Struct, kw_only=True, frozen=True):
+    """The ids of planned runs."""
+
+    run_ids: list[int]
+
+
+class Changed(msgspec.Struct, kw_only=True, frozen=True):
+    """Whether a call changed anything."""
+
+    changed: bool

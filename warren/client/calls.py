@@ -1,0 +1,407 @@
+"""The table of calls: what each sends and returns, for `Client` and `AsyncClient` alike.
+
+Jobs are named APP/NAME. A run is given by its id, or as it was returned. Every call raises ApiError
+if the API refuses it or does not answer.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from warren.client.answers import (
+    Applied,
+    Changed,
+    Executor,
+    Job,
+    LogPart,
+    Planned,
+    Run,
+)
+from warren.client.errors import ApiError, RunFailed
+from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
+
+T = TypeVar("T")
+#: How many seconds one request waits for an end; the API allows 60.
+_WAIT_SECONDS = 30
+#: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
+_APPLY_SECONDS = 300
+#: Items of a page at most.
+_PAGE = 200
+_WAIT = {"Prefer": f"wait={_WAIT_SECONDS}"}
+
+RunId: TypeAlias = int | Run
+#: An aware datetime, or ISO 8601 with an offset.
+Instant: TypeAlias = datetime | str
+#: A span, or a text such as `90s`, `5m`, `2d12h`.
+Span: TypeAlias = timedelta | str
+
+
+class Trigger(msgspec.Struct, kw_only=True, frozen=True):
+    """One run of `trigger_all`; see `trigger`."""
+
+    param: str | None = None
+    at: Instant | None = None
+    after: Span | None = None
+    late: bool = False
+    addresses: Sequence[str] = ()
+
+
+def trigger(
+    job: str,
+    param: str | None = None,
+    *,
+    at: Instant | None = None,
+    after: Span | None = None,
+    late: bool = False,
+    addresses: Sequence[str] = (),
+    key: str | None = None,
+) -> Exchange[Run]:
+    """Run a job now, `at` a time or `after` a while; return the planned run.
+
+    Args:
+        job: APP/NAME.
+        param: instead of the job's own.
+        at: a time in the future, within ten years.
+        after: a while from now.
+        late: run it now if `at` has passed; without this, it is refused.
+        addresses: the executors to choose from; empty = any of the app's.
+        key: calls with the same key within a day trigger only one run; None = a new key.
+
+    """
+    one = Trigger(param=param, at=at, after=after, late=late, addresses=addresses)
+    response = yield _keyed(f"{_job(job)}/runs", _body(one), key)
+    return _value(response, Run)
+
+
+def trigger_all(
+    job: str, triggers: Iterable[Trigger], *, key: str | None = None
+) -> Exchange[list[int]]:
+    """Run a job up to 5,000 times, all or none; return the ids of the planned runs, in order."""
+    body = {"runs": [_body(one) for one in triggers]}
+    response = yield _keyed(f"{_job(job)}/runs:batch", body, key)
+    return _value(response, Planned).run_ids
+
+
+def run(
+    job: str,
+    param: str | None = None,
+    *,
+    addresses: Sequence[str] = (),
+    key: str | None = None,
+    timeout: float | None = None,
+) -> Exchange[Run]:
+    """Run a job now and wait for its end, including retries and shards; return the run.
+
+    Raises:
+        RunFailed: it did not succeed.
+        TimeoutError: it is not over after `timeout` seconds; it continues.
+
+    """
+    planned = yield from trigger(job, param, addresses=addresses, key=key)
+    return (yield from wait(planned, timeout=timeout))
+
+
+def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
+    """Wait until a run's whole tick is over; return the run. Raises the same as `run`."""
+    end_at = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _WAIT_SECONDS if end_at is None else end_at - time.monotonic()
+        seconds = max(0, min(_WAIT_SECONDS, int(left)))
+        response = yield Request(
+            method="GET",
+            path=_run(run),
+            headers={"Prefer": f"wait={seconds}"},
+            wait_seconds=seconds,
+        )
+        found = _value(response, Run)
+        assert found.tick is not None
+        if found.tick.is_over:
+            if found.tick.status not in {"SUCCEEDED", "SKIPPED"}:
+                raise RunFailed(found)
+            return found
+        if end_at is not None and time.monotonic() >= end_at:
+            raise TimeoutError(f"run {found.id} is {found.status} after {timeout} s")
+        if "preference-applied" not in response.headers:
+            yield Pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
+
+
+def get(run: RunId) -> Exchange[Run]:
+    """Return a run and the state of its tick."""
+    return _value((yield Request(method="GET", path=_run(run))), Run)
+
+
+def cancel(run: RunId) -> Exchange[None]:
+    """Cancel a run that was triggered, while it is planned; again is no error."""
+    yield Request(method="DELETE", path=_run(run))
+
+
+def reschedule(
+    run: RunId, *, at: Instant | None = None, after: Span | None = None
+) -> Exchange[Run]:
+    """Give a run that was triggered another due time, while it is planned; return the run."""
+    body = _body(Trigger(at=at, after=after))
+    return _value((yield _json("PATCH", _run(run), body)), Run)
+
+
+def kill(run: RunId) -> Exchange[str]:
+    """Kill a run, wherever it is; return what has been done."""
+    response = yield Request(method="POST", path=f"{_run(run)}/kill")
+    return str(_value(response, dict[str, str])["result"])
+
+
+def rerun(
+    run: RunId, *, current: bool = False, children: bool = True, key: str | None = None
+) -> Exchange[Run]:
+    """Run an ended run again for its due time; return the planned run.
+
+    Args:
+        run: the run to repeat, with its param and its version of the script.
+        current: take the job's param and script as they are now.
+        children: let a success trigger the job's children, as the first run would have.
+        key: as for `trigger`.
+
+    """
+    body = {"current": current, "children": children}
+    return _value((yield _keyed(f"{_run(run)}/rerun", body, key)), Run)
+
+
+def runs(
+    *,
+    app: str | None = None,
+    job: str | None = None,
+    status: str | Sequence[str] = (),
+    kind: str | None = None,
+    address: str | None = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
+    unresolved: bool = False,
+    limit: int = 50,
+) -> Exchange[list[Run]]:
+    """Return up to `limit` runs, the latest due time first.
+
+    Without `status` and `until`, those due over an hour from now are left out.
+    """
+    wanted = {
+        "app": app,
+        "job": job,
+        "status": status if isinstance(status, str) else ",".join(status),
+        "kind": kind,
+        "address": address,
+        "since": _instant(since),
+        "until": _instant(until),
+        "unresolved": "true" if unresolved else None,
+    }
+    return (yield from _items("/runs", wanted, limit, Run))
+
+
+def log(run: RunId, *, from_line: int = 1) -> Exchange[LogPart]:
+    """Return up to 1,000 lines of a run's log."""
+    path = f"{_run(run)}/log?from_line={int(from_line)}"
+    return _value((yield Request(method="GET", path=path)), LogPart)
+
+
+def jobs(
+    *,
+    app: str | None = None,
+    name: str | None = None,
+    handler: str | None = None,
+    tag: str | None = None,
+    enabled: bool | None = None,
+    limit: int = 1_000,
+) -> Exchange[list[Job]]:
+    """Return up to `limit` jobs by app and name; `name` and `handler` are parts of them."""
+    switched = None if enabled is None else str(enabled).lower()
+    wanted = {"app": app, "q": name, "handler": handler, "tag": tag, "enabled": switched}
+    return (yield from _items("/jobs", wanted, limit, Job))
+
+
+def job(name: str) -> Exchange[Job]:
+    """Return a job."""
+    return _value((yield Request(method="GET", path=_job(name))), Job)
+
+
+def start(job: str) -> Exchange[bool]:
+    """Start a job's schedule; return False if it is started."""
+    return (yield from _switch(f"{_job(job)}/start"))
+
+
+def stop(job: str) -> Exchange[bool]:
+    """Stop a job's schedule; return False if it is stopped. Runs in progress continue."""
+    return (yield from _switch(f"{_job(job)}/stop"))
+
+
+def pause(
+    app: str | None = None, *, reason: str = "", until: Instant | None = None
+) -> Exchange[bool]:
+    """Stop dispatching runs of an app, None = of all; return False if it was paused like this."""
+    return (yield from _switch(f"{_paused(app)}/pause", reason=reason, until=_instant(until)))
+
+
+def resume(app: str | None = None) -> Exchange[bool]:
+    """Resume dispatching runs of an app, None = of all; return False if nothing was paused."""
+    return (yield from _switch(f"{_paused(app)}/resume"))
+
+
+def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
+    """Return the executors."""
+    return (yield from _items("/executors", {"app": app}, None, Executor))
+
+
+def apply(
+    job_file: str | bytes | Mapping[str, Any], *, dry_run: bool = False, prune: bool = False
+) -> Exchange[Applied]:
+    """Make jobs match a job file, given as YAML text or as values; return the changes.
+
+    Raises:
+        ApiError: nothing was changed, unless its `status` is 0.
+
+    """
+    query = urlencode({"dry_run": str(dry_run).lower(), "prune": str(prune).lower()})
+    if isinstance(job_file, Mapping):
+        data, media = msgspec.json.encode(job_file), "application/json"
+    else:
+        data = job_file.encode() if isinstance(job_file, str) else job_file
+        media = "application/yaml"
+    response = yield Request(
+        method="POST",
+        path=f"/apply?{query}",
+        body=data,
+        headers={"Content-Type": media},
+        wait_seconds=_APPLY_SECONDS,
+    )
+    return _value(response, Applied)
+
+
+def read(path: str) -> Exchange[Any]:
+    """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
+    return _value((yield Request(method="GET", path=path)), object)
+
+
+class FollowedLog:
+    """The lines of a run's log from one on, while they appear.
+
+    `patience` is for how many seconds after the run's end the rest of its log is asked for.
+    """
+
+    def __init__(self, run: RunId, from_line: int, patience: float | None) -> None:
+        self._path = _run(run)
+        self._id = run if isinstance(run, int) else run.id
+        self._line = from_line
+        self._patience = RETRY_SECONDS if patience is None else patience
+        self._has_begun = from_line > 1
+        self._give_up_at: float | None = None
+        self.is_over = False
+
+    def more(self) -> Exchange[list[str]]:
+        """Return the next lines, perhaps none.
+
+        Raises:
+            ApiError: the run is over, but nobody could return the rest of its log. If not a single
+                line was found, the lines just end.
+
+        """
+        path = f"{self._path}/log?from_line={self._line}"
+        response = yield Request(method="GET", path=path, headers=_WAIT, wait_seconds=_WAIT_SECONDS)
+        part = _value(response, LogPart)
+        self._line, self.is_over = part.next_line, part.is_end
+        if part.text:
+            self._has_begun, self._give_up_at = True, None
+        elif not part.is_end:
+            yield from self._look_again("preference-applied" in response.headers)
+        return part.lines
+
+    def _look_again(self, has_waited: bool) -> Exchange[None]:
+        """Wait a little, or find that the log ends without its end."""
+        found = yield from get(self._id)
+        assert found.tick is not None
+        now = time.monotonic()
+        if found.tick.is_over:
+            self._give_up_at = self._give_up_at or now + self._patience
+            if now >= self._give_up_at:
+                self.is_over = True
+                if self._has_begun:
+                    words = f"run {self._id} is over, but the rest of its log cannot be read"
+                    raise ApiError(0, {"detail": words})
+                return
+        if found.tick.is_over or not has_waited:
+            yield Pause(1.0)
+
+
+def _keyed(path: str, body: Any, key: str | None) -> Request:
+    """Return a request that does what it says once, however often it is sent."""
+    return _json("POST", path, body, {"Idempotency-Key": key or str(uuid.uuid4())})
+
+
+def _json(method: str, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Request:
+    return Request(
+        method=method, path=path, body=msgspec.json.encode(body), headers=dict(headers or {})
+    )
+
+
+def _switch(path: str, **body: str | None) -> Exchange[bool]:
+    given = {name: value for name, value in body.items() if value}
+    request = _json("POST", path, given) if given else Request(method="POST", path=path)
+    return _value((yield request), Changed).changed
+
+
+def _items(
+    path: str, wanted: Mapping[str, str | None], limit: int | None, kind: type[T]
+) -> Exchange[list[T]]:
+    """Return the items of a list, page by page."""
+    found: list[T] = []
+    query = {name: value for name, value in wanted.items() if value}
+    while limit is None or len(found) < limit:
+        size = _PAGE if limit is None else min(_PAGE, limit - len(found))
+        response = yield Request(method="GET", path=f"{path}?{urlencode(query | {'limit': size})}")
+        page = _value(response, dict[str, Any])
+        found += msgspec.convert(page["items"], list[kind], strict=False)  # type: ignore[valid-type]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    return found
+
+
+def _value(response: Response, kind: type[T]) -> T:
+    return response.value(kind)
+
+
+def _body(one: Trigger) -> dict[str, Any]:
+    after = one.after
+    if isinstance(after, timedelta):
+        after = f"{round(after.total_seconds())}s"
+    given = {
+        "param": one.param,
+        "at": _instant(one.at),
+        "in": after,
+        "late": one.late,
+        "addresses": list(one.addresses),
+    }
+    return {name: value for name, value in given.items() if value or value == ""}
+
+
+def _instant(at: Instant | None) -> str | None:
+    if not isinstance(at, datetime):
+        return at
+    if at.tzinfo is None:
+        raise ValueError(f"expected a time with its zone, got: {at!r}")
+    return at.isoformat()
+
+
+def _run(run: RunId) -> str:
+    return f"/runs/{int(run if isinstance(run, int) else run.id)}"
+
+
+def _paused(app: str | None) -> str:
+    return "/cluster" if app is None else f"/apps/{quote(app, safe='')}"
+
+
+def _job(name: str) -> str:
+    app, slash, job = name.partition("/")
+    if not slash or not app or not job:
+        raise ValueError(f"expected job to be APP/NAME, got: {name!r}")
+    return f"/jobs/{quote(app, safe='')}/{quote(job, safe='')}"

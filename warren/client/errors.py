@@ -1,0 +1,41 @@
+"""What goes wrong in a call.
+
+Exception
+├── ApiError      the API refused it, or did not answer
+└── RunFailed     the run that was waited for did not succeed
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from warren.client.answers import Run
+
+
+class ApiError(Exception):
+    """The API refused a call; `problem` is its answer (RFC 9457).
+
+    `status` is that of HTTP, 0 if there was no answer.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.problem = dict(problem)
+        detail = str(problem.get("detail", "")) or f"status {status}"
+        errors = [one for one in problem.get("errors", ()) if one.get("detail") != detail]
+        super().__init__("; ".join([detail, *map(_placed, errors)]))
+
+
+class RunFailed(Exception):
+    """A run's tick is over and did not succeed; `run` is the run with its `tick`."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        status = run.tick.status if run.tick else run.status
+        super().__init__(f"run {run.id} {status}: {run.message}")
+
+
+def _placed(error: Mapping[str, Any]) -> str:
+    place = error.get("pointer") or error.get("parameter")
+    if error.get("line") is not None:
+        place = f"line {error['line']}"
+    return f"{place}: {error.get('detail')}" if place else str(error.get("detail"))

@@ -1,0 +1,143 @@
+"""One call as an exchange: requests, what came of them, and when a request is sent again.
+
+No input or output: a transport sends what an exchange yields, and puts in what came of it.
+"""
+
+import random
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from warren.client.errors import ApiError
+
+T = TypeVar("T")
+#: Statuses after which the same call may succeed a little later.
+_RETRYABLE = frozenset({429, 503})
+#: Without `retry_for`: how often a connection is tried that is refused, and for how many seconds
+#: everything else is repeated that may succeed later.
+REFUSED_TRIES = 3
+RETRY_SECONDS = 60.0
+_LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request; it may be sent any number of times.
+
+    `path` is below the API's base; `wait_seconds` is how much longer than usual it may take.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing is to be sent for some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer; the names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def value(self, kind: type[T]) -> T:
+        """Return what it says.
+
+        Raises:
+            ApiError: Warren's API does not answer like that.
+
+        """
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ApiError(self.status, _foreign(self.status)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No answer came; `is_unreachable`: there was no connection, so nothing was sent."""
+
+    error: Exception
+    is_unreachable: bool
+
+
+Step: TypeAlias = Request | Pause
+#: A call: it yields what to do, gets the answers to its requests, and returns its result.
+Exchange: TypeAlias = Generator[Step, Any, T]
+#: The same on the wire: its requests are repeated, and it gets what came of each.
+WireExchange: TypeAlias = Generator[Step, Response | Lost | None, T]
+
+
+def repeated(exchange: Exchange[T], retry_for: float | None) -> WireExchange[T]:
+    """Repeat the requests of an exchange for as long as they may succeed later.
+
+    Raises:
+        ApiError: the API refused one, or it was not answered in time.
+
+    """
+    response = None
+    while True:
+        try:
+            step = exchange.send(response)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        response = None
+        if isinstance(step, Pause):
+            yield step
+        else:
+            response = yield from _answered(step, retry_for)
+
+
+def _answered(request: Request, retry_for: float | None) -> WireExchange[Response]:
+    began, tries, paused = time.monotonic(), 0, 0.0
+    while True:
+        came = yield request
+        if isinstance(came, Response) and 200 <= came.status < 300:  # noqa: PLR2004 - success
+            return came
+        assert came is not None
+        tries += 1
+        error, wait = _failure(came)
+        if wait is None:
+            wait = min(_LONGEST_PAUSE, 0.1 * 2 ** min(tries, 9)) * random.uniform(1.0, 1.2)  # noqa: S311 - jitter
+        is_unreachable = isinstance(came, Lost) and came.is_unreachable
+        may_pass = error.status == 0 or error.status in _RETRYABLE
+        if retry_for is None and is_unreachable:
+            may_pass = tries < REFUSED_TRIES
+        seconds = RETRY_SECONDS if retry_for is None else retry_for
+        if not may_pass or max(paused, time.monotonic() - began) + wait > seconds:
+            raise error
+        yield Pause(wait)
+        paused += wait
+
+
+def _failure(came: Response | Lost) -> tuple[ApiError, float | None]:
+    """Return the error, and the seconds after which the API asks to try again, if it does."""
+    if isinstance(came, Lost):
+        error = ApiError(0, {"detail": f"no answer: {came.error or type(came.error).__name__}"})
+        error.__cause__ = came.error
+        return error, None
+    try:
+        problem = msgspec.json.decode(came.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        problem = None
+    after = came.headers.get("retry-after", "")
+    is_ours = isinstance(problem, dict) and "detail" in problem
+    told = problem if is_ours else _foreign(came.status)
+    return ApiError(came.status, told), float(after) if after.isdecimal() else None
+
+
+def _foreign(status: int) -> dict[str, str]:
+    return {"detail": f"status {status}, but not from Warren's API; is the address right?"}
