@@ -61,14 +61,14 @@ def test_one_key_makes_one_run_at_two_processes_and_across_a_death(
         *[lambda one=one: one.trigger("reports/nightly", key="deploy") for one in clients]
     )
     with pytest.raises(ApiError, match="no answer"):
-        Client(url_of(doomed), token, patience=0).trigger("reports/nightly", key="killed")
+        Client(url_of(doomed), token, retry_for=0).trigger("reports/nightly", key="killed")
     after_death = rows.newest_run(job_id)
     again = clients[0].trigger("reports/nightly", key="killed")
 
-    assert len({answer["id"] for answer in answers}) == 1
-    assert again["id"] == after_death
-    listed = clients[0].get("/runs?job=reports/nightly")["items"]
-    assert {run["id"] for run in listed} == {answers[0]["id"], after_death}
+    assert len({answer.id for answer in answers}) == 1
+    assert again.id == after_death
+    listed = clients[0].runs(job="reports/nightly")
+    assert {run.id for run in listed} == {answers[0].id, after_death}
     assert doomed.wait(30) == -signal.SIGKILL
     for api in apis:
         api.send(signal.SIGTERM)
