@@ -29,7 +29,7 @@ COMMANDS = {
         "try_handler",
         "Run one handler, without starting any services.",
     ),
-    "jobs": ("warren.commands.jobs", "jobs", "Apply, list, start, stop and trigger jobs."),
+    "jobs": ("warren.commands.jobs", "jobs", "Check, apply, list, start, stop and trigger jobs."),
     "import": (
         "warren.importing.commands",
         "import_group",

@@ -1,4 +1,4 @@
-"""Runs handlers in tests, in the test's own process and without services.
+"""Runs handlers in tests, in the test's own process and without services; reads job files.
 
     from warren.testing import run
 
@@ -17,8 +17,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
@@ -156,3 +158,80 @@ def _awaited(value: Awaitable[Any]) -> Any:
     if inspect.iscoroutine(value):
         value.close()
     raise _RunningLoop("expected run() to be called outside an event loop: use a plain test")
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of some job files.
+
+    `problems` and `warnings` are the lines that `warren jobs check` would print.
+    """
+
+    problems: list[str]
+    warnings: list[str]
+    _schedules: dict[str, tuple[str, str, str]]
+
+    @property
+    def names(self) -> list[str]:
+        """The jobs as APP/NAME, in the order of the files."""
+        return list(self._schedules)
+
+    def fires(self, name: str, day: str | date, count: int = 1) -> list[datetime]:
+        """Return a job's first due times from the beginning of a day on, in the job's time zone.
+
+        They are what its schedule says, whether the job is enabled or not.
+
+        Raises:
+            LookupError: there is no such job, or several apps have one of that name.
+
+        """
+        from warren.scheduler.schedules.registry import first_fires  # noqa: PLC0415 - see load_jobs
+
+        found = [one for one in self._schedules if name in (one, one.partition("/")[2])]
+        if len(found) != 1:
+            known = ", ".join(found or self._schedules)
+            raise LookupError(f"expected name to be that of one job, got: {name!r}; known: {known}")
+        kind, value, zone = self._schedules[found[0]]
+        midnight = datetime.combine(_day(day), time(), ZoneInfo(zone))
+        first_ms = int(midnight.timestamp() * 1_000)
+        due = first_fires(kind, value, now_ms=first_ms - 1, count=count, timezone=zone)
+        return [datetime.fromtimestamp(ms / 1_000, ZoneInfo(zone)) for ms in due]
+
+
+def load_jobs(*files: str | Path, handlers: str | None = None, timezone: str = "UTC") -> Jobs:
+    """Read job files, and check them as `warren jobs check` does, without a database.
+
+        jobs = load_jobs("jobs.yaml", handlers="acme_jobs.handlers")
+        assert not jobs.problems
+        assert [f"{due:%H:%M}" for due in jobs.fires("load", "2026-12-01", 2)] == ["02:00", "14:00"]
+
+    Args:
+        files: their paths.
+        handlers: a module or file; jobs that name a handler that it lacks are a problem.
+        timezone: that of jobs that name none.
+
+    Raises:
+        ModuleNotFoundError: the extra `warren[server]` is not installed.
+        HandlersError: the handlers cannot be imported.
+
+    """
+    # Executors install the base only, and that is all that `run` needs.
+    from warren.executor.handlers.handler_registry import load_handlers  # noqa: PLC0415 - see above
+    from warren.jobfile.check import check_files  # noqa: PLC0415 - see above
+    from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
+
+    known = None if handlers is None else load_handlers([handlers])
+    found = check_files([Path(file) for file in files], timezone=timezone, handlers=known)
+    schedules = {
+        f"{spec.app}/{spec.name}": (
+            spec.schedule_kind,
+            spec.schedule_value,
+            spec.timezone or timezone,
+        )
+        for spec in found.specs
+    }
+    return Jobs(list(found.problems), warning_lines(found.warnings), schedules)
+
+
+def _day(day: str | date) -> date:
+    return day if isinstance(day, date) else date.fromisoformat(day)

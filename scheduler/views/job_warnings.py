@@ -92,7 +92,7 @@ class HandlerCheck:
 def job_warnings(session: Session, spec: JobSpec, now_ms: int) -> list[str]:
     """Return what is suspicious about a job, in English."""
     handler = HandlerCheck.read(session, [spec.app], now_ms).of(spec)
-    return [*([str(handler)] if handler else ()), *_others(spec, now_ms)]
+    return [*([str(handler)] if handler else ()), *own_warnings(spec, now_ms)]
 
 
 def file_warnings(
@@ -107,7 +107,7 @@ def file_warnings(
     for spec in specs:
         name, handler = f"{spec.app}/{spec.name}", check.of(spec)
         found += [(name, str(handler))] if handler else []
-        found += [(name, words) for words in _others(spec, now_ms)] if name in changed else []
+        found += [(name, words) for words in own_warnings(spec, now_ms)] if name in changed else []
     return found
 
 
@@ -119,7 +119,8 @@ def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
     return [f"job {names[0]!r}{_more(names)}: {words}" for words, names in jobs.items()]
 
 
-def _others(spec: JobSpec, now_ms: int) -> list[str]:
+def own_warnings(spec: JobSpec, now_ms: int) -> list[str]:
+    """Return what is suspicious about a job itself, whoever runs it."""
     found = []
     if hint := registry.hint(spec.schedule_kind, spec.schedule_value):
         found.append(hint)

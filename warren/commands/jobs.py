@@ -9,7 +9,10 @@ import click
 from warren.actions.trigger import open_client, trigger_job
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
+from warren.errors import JobFileError
+from warren.executor.handlers.handler_registry import load_handlers
 from warren.jobfile.apply import apply_by_api, apply_file
+from warren.jobfile.check import check_files
 from warren.jobfile.export import export_jobs
 from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.jobs import JobCommands
@@ -20,6 +23,7 @@ from warren.scheduler.schedules.registry import next_fires
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
+from warren.scheduler.views.job_warnings import warning_lines
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 from warren.sql.instants import iso
@@ -42,7 +46,7 @@ _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
 
 @click.group()
 def jobs() -> None:
-    """Apply, list, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
+    """Check, apply, list, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
 
 
 @jobs.command(
@@ -62,6 +66,31 @@ def apply(  # noqa: PLR0917 - click passes its parameters by name
         apply_by_api(settings, file, url, dry_run=dry_run, prune=prune, as_json=as_json)
         return
     apply_file(settings, file, dry_run=dry_run, prune=prune, as_json=as_json)
+
+
+@jobs.command(
+    epilog=examples(
+        "warren jobs check jobs.yaml", "warren jobs check jobs/*.yaml --handlers acme_jobs.handlers"
+    )
+)
+@click.argument("files", metavar="FILE…", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option(
+    "--handlers",
+    "sources",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this module or file, and refuse handlers it lacks; may be repeated.",
+)
+@takes_settings("timezone")
+def check(settings: Settings, files: tuple[Path, ...], sources: tuple[str, ...]) -> None:
+    """Say what applying FILEs together would say, without a database."""
+    known = load_handlers(sources) if sources else None
+    found = check_files(files, timezone=settings.timezone, handlers=known)
+    for line in warning_lines(found.warnings):
+        warn(line)
+    if found.problems:
+        raise JobFileError(found.problems)
+    print(f"{len(found.specs)} jobs, no problems")
 
 
 @jobs.command(

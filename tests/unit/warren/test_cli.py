@@ -19,6 +19,7 @@ COMMANDS = [
     "executor",
     "gateway",
     "try",
+    "jobs check",
     "jobs apply",
     "jobs list",
     "jobs show",

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 
 from warren import JobContext, job
-from warren.testing import Done, run
+from warren.testing import Done, load_jobs, run
 
 
 @job("orders.load")
@@ -127,3 +128,36 @@ def test_a_skipped_run_says_why() -> None:
     done = run(load)
 
     assert (done.outcome, done.message) == ("SKIPPED", "holiday")
+
+
+JOBS = """
+jobs:
+  - name: load
+    app: orders
+    handler: orders.load
+    schedule: {cron: "0 0 2,14 * * ?", timezone: Europe/Berlin}
+  - {name: each, app: orders, handler: mails, schedule: {cron: "0 0 * * * ?"}}
+  - {name: asked, app: orders, handler: orders.load}
+"""
+
+
+def test_a_job_file_tells_when_its_jobs_fire_and_what_is_wrong(tmp_path: Path) -> None:
+    file, handlers = tmp_path / "jobs.yaml", tmp_path / "own_handlers.py"
+    file.write_text(JOBS)
+    handlers.write_text("from warren import job\n\n@job('orders.load')\ndef load(c): ...\n")
+
+    jobs = load_jobs(file, handlers=str(handlers), timezone="Asia/Tokyo")
+
+    assert jobs.names == ["orders/load", "orders/each", "orders/asked"]
+    assert jobs.problems == [f"{file}:7: unknown handler 'mails'"]
+    summer_ends = [due.isoformat() for due in jobs.fires("load", "2026-10-25", 3)]
+    assert summer_ends == [
+        "2026-10-25T02:00:00+01:00",
+        "2026-10-25T14:00:00+01:00",
+        "2026-10-26T02:00:00+01:00",
+    ]
+    [first] = jobs.fires("orders/each", date(2026, 12, 1))
+    assert first.isoformat() == "2026-12-01T00:00:00+09:00"
+    assert jobs.fires("asked", "2026-12-01") == []
+    with pytest.raises(LookupError, match="expected name to be that of one job, got: 'nobody'"):
+        jobs.fires("nobody", "2026-12-01")

@@ -1,0 +1,123 @@
+"""Job files are checked together, without the database they are for."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from warren.cli import root
+
+ROOT = Path(__file__).parents[4]
+HANDLERS = """
+from warren import job
+
+@job("report.daily")
+def daily(context):
+    pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def check(*arguments: str, **files: str) -> Result:
+    for name, jobs in files.items():
+        Path(f"{name}.yaml").write_text(f"jobs:\n{jobs}")
+    return CliRunner().invoke(
+        root, ["jobs", "check", *(f"{name}.yaml" for name in files), *arguments]
+    )
+
+
+def job(name: str, more: str = "") -> str:
+    return f"  - {{name: {name}, app: reports, handler: report.daily{more}}}\n"
+
+
+def test_files_without_problems_say_so_and_need_no_database() -> None:
+    done = check(one=job("first", ", children: [second]"), two=job("second"))
+
+    assert (done.exit_code, done.output) == (0, "2 jobs, no problems\n")
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["one.yaml", "two.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("files", "lines"),
+    [
+        (
+            {"one": "  - {name: x, app: reports, hander: y}\n", "two": job("z", ", timeout: -1")},
+            [
+                "one.yaml:2: unknown field 'hander', did you mean 'handler'?",
+                "one.yaml:2: missing field 'handler' or 'script'",
+                "two.yaml:2: expected timeout to be an integer from 0 to 9999999, got: -1",
+            ],
+        ),
+        (
+            {"one": job("x"), "two": job("x")},
+            ["two.yaml: job 'reports/x' is in one.yaml too"],
+        ),
+        (
+            {"one": job("x", ", children: [nobody]")},
+            ["one.yaml:2: cannot save job x: unknown child 'nobody'"],
+        ),
+        (
+            {"one": job("w"), "two": job("x", ", children: [y]") + job("y", ", children: [x]")},
+            ["two.yaml:2: cannot save job x: its children form a circle"],
+        ),
+        (
+            {"one": job("x", ", enabled: true")},
+            ["one.yaml:2: cannot start job x: it has no schedule"],
+        ),
+    ],
+)
+def test_what_applying_would_refuse_is_told_with_its_line(
+    files: dict[str, str], lines: list[str]
+) -> None:
+    done = check(**files)
+
+    told = getattr(done.exception, "lines", ())
+    assert done.exit_code == 1
+    assert len(told) == len(lines), told
+    for line, start in zip(told, lines, strict=True):
+        assert line.startswith(start), line
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    done = check("gone.yaml", one=job("x"))
+
+    assert getattr(done.exception, "lines", ()) == (
+        "cannot read gone.yaml: No such file or directory",
+    )
+
+
+def test_jobs_may_only_name_handlers_that_the_module_has() -> None:
+    Path("acme.py").write_text(HANDLERS)
+    wrong = job("y").replace("report.daily", "report.dailly")
+
+    right = check("--handlers", "acme.py", one=job("x"))
+    done = check("--handlers", "acme.py", one=job("x") + wrong)
+
+    assert right.exit_code == 0, right.exception
+    assert getattr(done.exception, "lines", ()) == (
+        "one.yaml:3: unknown handler 'report.dailly', did you mean 'report.daily'?",
+    )
+
+
+def test_what_is_only_doubtful_is_a_warning() -> None:
+    done = check(one=job("x", ', children: [other/job], schedule: {cron: "0 0 2 ? * 1"}'))
+
+    assert done.exit_code == 0
+    assert "child 'other/job' is in no file here and was not checked" in done.output
+    assert "reports/x" in done.output.partition("SUN")[0]
+
+
+def test_the_hook_for_pre_commit_calls_it() -> None:
+    [hook] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, *arguments = shlex.split(hook["entry"])
+    Path("jobs.yaml").write_text(f"jobs:\n{job('x')}")
+
+    done = CliRunner().invoke(root, [*arguments, "jobs.yaml"])
+
+    assert (program, done.exit_code) == ("warren", 0)
