@@ -52,7 +52,7 @@ def test_one_key_makes_one_run_at_two_processes_and_across_a_death(
     # Tokens live by the real clock here.
     token = make_token(rows.database, Clock(rows.database.read(database_now_ms)))
     fate = (fault_injection.__file__, "SIGKILL", "waitress:after-commit")
-    apis = [Command("api", folder=tmp_path, env=env) for _ in range(2)]
+    apis = [Command("api", folder=tmp_path, env=env, cold=True) for _ in range(2)]
     doomed = Command(*fate, "api", folder=tmp_path, env=env, program=Path(sys.executable))
     urls = [url_of(api) for api in apis]
     clients = [Client(urls[number % 2], token) for number in range(20)]

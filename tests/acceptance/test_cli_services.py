@@ -52,11 +52,12 @@ def env(tmp_path: Path, mariadb_url: str, vhost: str) -> dict[str, str]:
 
 
 def scheduler(folder: Path, env: dict[str, str]) -> Command:
-    return Command("scheduler", folder=folder, env=env)
+    return Command("scheduler", folder=folder, env=env, cold=True)
 
 
 def executor(folder: Path, env: dict[str, str], *arguments: str) -> Command:
-    return Command("executor", "--app", "shop", *arguments, "handlers.py", folder=folder, env=env)
+    every = ("executor", "--app", "shop", *arguments, "handlers.py")
+    return Command(*every, folder=folder, env=env, cold=True)
 
 
 def listed(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:

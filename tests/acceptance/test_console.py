@@ -64,7 +64,7 @@ def test_two_consoles_share_one_first_administrator_and_end_in_order(
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path, env: dict[str, str]) -> None:
-    first = Command("console", folder=tmp_path, env=env)
+    first = Command("console", folder=tmp_path, env=env, cold=True)
     port = address(first).rpartition(":")[2]
 
     second = run_warren("console", "--port", port, folder=tmp_path, env=env)

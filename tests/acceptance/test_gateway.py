@@ -23,6 +23,7 @@ def test_run_goes_to_an_executor_that_registered_and_its_end_comes_back(
         Deployment(tmp_path, database_url=sqlite_schema_url, broker_url=vhost) as deployment,
         GatewayCase(deployment, python.parent) as case,
     ):
+        deployment.cold = True
         scheduler = deployment.scheduler()
         case.gateway()
         deployment.await_schedulers(scheduler)

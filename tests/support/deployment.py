@@ -51,6 +51,8 @@ class Deployment:
         self.app = "demo"
         #: The apps that `executor` need not create.
         self.known_apps: set[str] = set()
+        #: Whether long commands are started as programs; see `Command`.
+        self.cold = False
         self.broker_url = broker_url
         self.handlers = shutil.copy(recording_handlers.__file__, folder / "handlers.py")
         self.database = Database(database_url)
@@ -348,6 +350,6 @@ class Deployment:
             program = Path(sys.executable)
             command = Command(*script, *arguments, folder=self.folder, env=every, program=program)
         else:
-            command = Command(*arguments, folder=self.folder, env=every)
+            command = Command(*arguments, folder=self.folder, env=every, cold=self.cold)
         self._running.append(command)
         return command

@@ -1,5 +1,7 @@
-"""Short commands in forks of one process: each as if it were a program of its own."""
+"""Commands in forks of one process: each as if it were a program of its own."""
 
+import os
+import signal
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import run_program, run_warren
+from tests.support.command import LONG, Command, WarmCommands, run_program, run_warren
+from tests.support.eventually import eventually
+from tests.support.processes import basic_environment, identify
 from tests.support.schemas import SQLiteSchema
 from tests.support.stored_rows import Rows
 
@@ -68,3 +72,51 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
             run_warren(
                 "jobs", "list", folder=tmp_path, env={"WARREN_DATABASE_URL": url}, seconds=0.1
             )
+
+
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_a_long_command_says_what_the_program_says(tmp_path: Path, name: str) -> None:
+    said = []
+
+    for cold in (False, True):
+        with Command(name, "--unknown", folder=tmp_path, cold=cold) as command:
+            assert command.wait() == 2
+            said.append(command.text())
+
+    assert said[0] == said[1]
+    assert f"see: warren {name} --help" in said[0]
+
+
+def test_a_long_command_has_its_session_and_folder_and_gets_signals(
+    tmp_path: Path, sqlite_schema_url: str, vhost: str
+) -> None:
+    env = {
+        "WARREN_DATABASE_URL": sqlite_schema_url,
+        "WARREN_BROKER_URL": vhost,
+        "WARREN_SECRET": "s" * 32,
+    }
+    with Command("scheduler", folder=tmp_path, env=env) as command:
+        command.wait_for("scheduler_started")
+        assert os.getsid(command.pid) == os.getpgid(command.pid) == command.pid
+        assert Path(f"/proc/{command.pid}/cwd").readlink() == tmp_path
+
+        command.send(signal.SIGTERM)
+
+        assert command.wait() == 0
+
+
+def test_a_long_command_that_is_left_running_is_named_and_ended(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text("import sys, time\nprint(sys.argv, flush=True)\ntime.sleep(600)\n")
+    output = tmp_path / "output"
+    warm = WarmCommands(())
+    with output.open("wb") as file:
+        left = warm.start(str(script), ["on"], tmp_path, basic_environment(), file)
+    process = identify(left.pid)
+    eventually(lambda: output.read_text() == f"{[str(script), 'on']}\n")
+
+    with pytest.raises(AssertionError, match=r"still running: .*endless"):
+        warm.end()
+
+    eventually(lambda: not process.is_alive)
+    assert left.wait(30) == -signal.SIGKILL
