@@ -4,6 +4,7 @@ A row is WIDTH units wide, whatever the window; it contains no text, so a page m
 runs that would overlap become one bar with their number.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -63,21 +64,39 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One run, or `count` short ones; `lane` 1 = it overlaps an earlier run of its row."""
+    """One run, or several short ones; `lane` 1 = it overlaps an earlier run of its row.
+
+    `run_id` and `status` are those of the worst run, `states` counts the runs by status.
+    """
 
     run_id: int
     status: RunStatus
+    states: Counter[RunStatus]
     due_ms: int
     from_ms: int
     until_ms: int
     x: int
     width: int
-    count: int = 1
     lane: int = 0
     #: The time from due to start.
     wait_x: int = 0
     wait_width: int = 0
     is_late: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many runs it stands for."""
+        return self.states.total()
+
+    @property
+    def usual(self) -> RunStatus:
+        """The status of most of its runs."""
+        return max(self.states, key=lambda status: self.states[status])
+
+    @property
+    def worst_share(self) -> float:
+        """The share of its runs with the worst status."""
+        return self.states[self.status] / self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +157,7 @@ def _bar(one: Span, window: Window, lane: int) -> Bar:
     return Bar(
         run_id=one.run.id,
         status=RunStatus(one.run.status),
+        states=Counter([RunStatus(one.run.status)]),
         due_ms=one.due_ms,
         from_ms=one.start_ms,
         until_ms=one.end_ms,
@@ -160,12 +180,12 @@ def _merged(last: Bar, fresh: Bar) -> Bar:
     return Bar(
         run_id=worst.run_id,
         status=worst.status,
+        states=last.states + fresh.states,
         due_ms=min(last.due_ms, fresh.due_ms),
         from_ms=last.from_ms,
         until_ms=max(last.until_ms, fresh.until_ms),
         x=last.x,
         width=STEP,
-        count=last.count + fresh.count,
         lane=last.lane,
         is_late=last.is_late or fresh.is_late,
     )

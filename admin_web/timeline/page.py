@@ -13,7 +13,7 @@ from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.timeline.bars import WIDTH, Bar, Window
-from warren.admin_web.timeline.timeline_rows import ROW_RUNS, Grouping, Row, TimelineReader
+from warren.admin_web.timeline.timeline_rows import Grouping, Row, TimelineReader
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
@@ -88,7 +88,6 @@ class TimelinePages:
             form=form,
             found=found,
             width=WIDTH,
-            row_runs=ROW_RUNS,
             lines=list(self._lines(window, ZOOMS[form.zoom.data])),
             middle_ms=_middle_ms(),
             half_ms=int(form.zoom.data) * HOUR_MS,

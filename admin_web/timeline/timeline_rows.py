@@ -4,7 +4,7 @@ Skipped, late and failed jobs come first, then busy ones, then those with due ti
 jobs and runs there are, a page reads at most a few thousand rows of the database.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +29,8 @@ from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 #: Limits: rows of a page; runs, future due times and skips of a row.
 ROWS, ROW_RUNS, ROW_TICKS, ROW_SKIPS = 30, 120, 60, 20
+#: Runs that the rows of apps share, each with at least ROW_RUNS.
+APP_RUNS = 4_000
 #: Most skips by which rows are chosen.
 SEEN_SKIPS = 400
 #: Most jobs whose future due times are in the row of an app.
@@ -86,7 +88,8 @@ class Row:
     """A job or an app: its bars, its future due times, and its counts.
 
     `job_id` 0 = an app; `name` is empty if the job was deleted. `marks` are the positions of due
-    times, `skips` the latest skipped ones. `has_more_runs`, `has_more_ticks`: not all are drawn.
+    times, `skips` the latest skipped ones. Left of the position `unread`, some runs are missing;
+    0 = none is. `has_more_ticks`: not all are drawn.
     """
 
     job_id: int
@@ -98,7 +101,7 @@ class Row:
     marks: list[int]
     skips: list[Skipped]
     tally: Tally
-    has_more_runs: bool
+    unread: int
     has_more_ticks: bool
 
     @property
@@ -167,13 +170,18 @@ class TimelineReader:
         skipped = skips.lines(self.session, wanted)
         urgent = self._most_urgent(seen.runs, skipped, ahead.job_ids)
         by_job = grouping is Grouping.JOB
+        jobs = {} if by_job else job_spans.jobs_by_ids(self.session, urgent)
+        # In the order of their most urgent jobs.
+        apps = list(dict.fromkeys(jobs[each].app_id for each in urgent if each in jobs))
         rows = (
-            self._of_jobs(urgent[:ROWS], seen) if by_job else self._of_apps(urgent, seen, skipped)
+            self._of_jobs(urgent[:ROWS], seen)
+            if by_job
+            else self._of_apps(apps[:ROWS], jobs, seen, skipped)
         )
         return Timeline(
             window=window,
-            rows=sorted(rows, key=lambda row: row.rank)[:ROWS],
-            left_out=max(0, (len(urgent) if by_job else len(rows)) - ROWS),
+            rows=sorted(rows, key=lambda row: row.rank),
+            left_out=max(0, len(urgent if by_job else apps) - ROWS),
             complete_from_ms=seen.complete_from_ms,
             due_until_ms=ahead.seen_until_ms,
         )
@@ -200,7 +208,10 @@ class TimelineReader:
             until_ms=self.window.until_ms,
             limit=ROW_RUNS,
         )
-        full = Counter(run.job_id for run in found)
+        ticks = defaultdict(list)
+        for run in found:
+            ticks[run.job_id].append(run.scheduled_at)
+        since = {job_id: min(mine) for job_id, mine in ticks.items() if len(mine) >= ROW_RUNS}
         runs: dict[int, dict[int, SpanRun]] = {job_id: {} for job_id in job_ids}
         for run in (*found, *seen.runs):
             if run.job_id in runs:
@@ -217,7 +228,10 @@ class TimelineReader:
             skipped[skip.job_id].append(skip)
         return [
             self._of_job(
-                job_id, jobs.get(job_id), runs[job_id].values(), full[job_id], skipped[job_id]
+                job_id,
+                jobs.get(job_id),
+                _with_sample(runs[job_id], since.get(job_id), seen),
+                skipped[job_id],
             )
             for job_id in job_ids
         ]
@@ -226,12 +240,11 @@ class TimelineReader:
         self,
         job_id: int,
         job: SpanJob | None,
-        runs: Iterable[SpanRun],
-        full: int,
+        found: Sample,
         skipped: Sequence[SkipLine],
     ) -> Row:
         window = self.window
-        spans = [bars.span(run, window.now_ms) for run in runs]
+        spans = [bars.span(run, window.now_ms) for run in found.runs]
         lower = bars.overlapping(spans)
         upcoming = self._upcoming(job) if job is not None else ()
         ticks = list(islice(upcoming, ROW_TICKS + 1))
@@ -246,35 +259,54 @@ class TimelineReader:
             marks=self._marks(ticks[:ROW_TICKS]),
             skips=bars.skipped(skipped, window),
             tally=Tally.of(spans, window, lower, overdue=overdue, skips=skipped),
-            has_more_runs=full >= ROW_RUNS,
+            unread=window.place(found.complete_from_ms) if found.complete_from_ms else 0,
             has_more_ticks=len(ticks) > ROW_TICKS,
         )
 
     def _of_apps(
-        self, job_ids: Sequence[int], seen: Sample, skipped: Iterable[SkipLine]
+        self,
+        app_ids: Sequence[int],
+        jobs: Mapping[int, SpanJob],
+        seen: Sample,
+        skipped: Iterable[SkipLine],
     ) -> list[Row]:
-        jobs = job_spans.jobs_by_ids(self.session, job_ids)
-        spans: dict[int, list[Span]] = {job.app_id: [] for job in jobs.values()}
-        for run in seen.runs:
-            if run.app_id in spans:
-                spans[run.app_id].append(bars.span(run, self.window.now_ms))
         names = {job.app_id: job.app for job in jobs.values()}
         by_app: dict[str | None, list[SkipLine]] = defaultdict(list)
         for skip in skipped:
             by_app[skip.app].append(skip)
         return [
-            self._of_app(app_id, names[app_id], spans[app_id], jobs, by_app[names[app_id]])
-            for app_id in spans
+            self._of_app(
+                app_id,
+                names[app_id],
+                self._runs_of_app(app_id, seen, max(ROW_RUNS, APP_RUNS // len(app_ids))),
+                jobs,
+                by_app[names[app_id]],
+            )
+            for app_id in app_ids
         ]
+
+    def _runs_of_app(self, app_id: int, seen: Sample, limit: int) -> Sample:
+        """Return the app's newest runs and, of earlier ones, what is in the sample."""
+        newest = job_spans.of_app(
+            self.session,
+            app_id,
+            from_ms=self.window.from_ms - EARLIER_MS,
+            until_ms=self.window.until_ms,
+            limit=limit,
+        )
+        mine = (run for run in seen.runs if run.app_id == app_id)
+        both = {run.id: run for run in (*newest.runs, *mine)}
+        return _with_sample(both, newest.complete_from_ms, seen)
 
     def _of_app(
         self,
         app_id: int,
         name: str,
-        spans: list[Span],
+        found: Sample,
         jobs: Mapping[int, SpanJob],
         skipped: Sequence[SkipLine],
     ) -> Row:
+        spans = [bars.span(run, self.window.now_ms) for run in found.runs]
         mine = [job for job in jobs.values() if job.app_id == app_id]
         first = (self._upcoming(job) for job in mine[:APP_JOBS])
         ticks = list(islice((tick for tick, _ in groupby(merge(*first))), ROW_TICKS + 1))
@@ -290,7 +322,7 @@ class TimelineReader:
             marks=self._marks(ticks[:ROW_TICKS]),
             skips=bars.skipped(skipped[:ROW_SKIPS], self.window),
             tally=Tally.of(spans, self.window, lower, overdue=overdue, skips=skipped),
-            has_more_runs=False,
+            unread=self.window.place(found.complete_from_ms) if found.complete_from_ms else 0,
             has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
         )
 
@@ -314,6 +346,14 @@ class TimelineReader:
 
     def _marks(self, ticks: Iterable[int]) -> list[int]:
         return list(dict.fromkeys(self.window.place(tick) for tick in ticks))
+
+
+def _with_sample(runs: Mapping[int, SpanRun], complete_from_ms: int | None, seen: Sample) -> Sample:
+    """Return a row's runs, and since when none is missing."""
+    if complete_from_ms is None or seen.complete_from_ms is None:
+        return Sample(runs=list(runs.values()), complete_from_ms=None)
+    since_ms = min(complete_from_ms, seen.complete_from_ms)
+    return Sample(runs=list(runs.values()), complete_from_ms=since_ms)
 
 
 def _overlapping_in_jobs(spans: Iterable[Span]) -> set[int]:

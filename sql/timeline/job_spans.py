@@ -1,4 +1,4 @@
-"""Queries of the timeline: a sample of the runs in a span of time, and the runs of a few jobs.
+"""Queries of the timeline: a sample of the runs in a span of time, and those of a few jobs or apps.
 
 All queries use an index and have a limit; the results show what was left out.
 """
@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import use_index
 from warren.sql.listings import newest_runs
-from warren.sql.listings.newest_runs import FoundRun, RunSelection
+from warren.sql.listings.newest_runs import FoundRun, ReadSizes, RunSelection
 from warren.sql.models import App, Job, Run
 from warren.sql.models.runs import BY_TICK
 from warren.sql.rows import fetch, query
@@ -97,6 +97,23 @@ def of_jobs(
         for job_id in job_ids
     ]
     return fetch(session, SpanRun, union_all(*(select(one) for one in each)))  # type: ignore[arg-type]
+
+
+def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit: int) -> Sample:
+    """Return the newest runs of an app that are due in a span, at least `limit` if there are more.
+
+    It reads up to `limit` runs of each status.
+    """
+    wanted = RunSelection(
+        statuses=frozenset(RunStatus),
+        app_ids=[app_id],
+        since_ms=from_ms,
+        until_ms=until_ms,
+        sizes=ReadSizes(all_rows=limit * len(RunStatus)),
+    )
+    walk = newest_runs.read(session, wanted, limit=limit)
+    runs = _by_ids(session, [run.id for _, run in walk.rows])
+    return Sample(runs=runs, complete_from_ms=walk.end[0] if walk.end else None)
 
 
 def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, SpanJob]:

@@ -128,7 +128,10 @@ class TestRows:
 
         assert "running, 50 h 00 min" in admin.get("/timeline?zoom=1").text
 
-    def test_what_is_left_out_is_said(self, admin: Visit, rows: Rows, clock: Clock) -> None:
+    def test_what_is_left_out_is_said(
+        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("warren.sql.timeline.job_spans.LOOKED_AT", 100)
         for number in range(ROWS + 2):
             ended(rows, rows.job(f"job-{number:02}"), clock.now - (60 + number) * MINUTE_MS)
         often = rows.job("often")
@@ -139,7 +142,8 @@ class TestRows:
 
         assert len(names(page)) == ROWS
         assert "3 more rows." in page
-        assert f"Only the newest {ROW_RUNS} runs of a job are shown." in page
+        assert "A line before the bars stands for more runs" in page
+        assert f">{ROW_RUNS}+</td>" in page
 
     def test_everyone_sees_their_own_apps(self, app: Flask, rows: Rows, clock: Clock) -> None:
         ended(rows, rows.job("mine"), clock.now - HOUR_MS)
@@ -158,6 +162,49 @@ class TestRows:
 
         assert re.findall(r'row-name">([^<]+)', page)[0].strip() == "reports"
         assert "2 runs, succeeded" in told(page)[0]
+
+    def test_a_row_of_an_app_has_its_successes_beside_many_of_other_apps(
+        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("warren.sql.timeline.job_spans.LOOKED_AT", 5)
+        mine, theirs = rows.job("mine"), rows.job("theirs", app="mails")
+        for minutes in range(1, 11):
+            ended(rows, theirs, clock.now - minutes * MINUTE_MS, app="mails")
+            ended(rows, mine, clock.now - HOUR_MS - minutes * MINUTE_MS)
+        ended(rows, mine, clock.now - 2 * HOUR_MS, status=RunStatus.FAILED)
+
+        page = admin.get("/timeline?rows=app").text
+
+        [row] = re.findall(r"<tr><td class=\"name\"[^>]*>reports.*?</tr>", page)
+        assert re.findall(r"number-cell[^>]+>([^<]+)", row)[:3] == ["11", "0", "1"]
+
+    def test_what_is_not_drawn_in_the_row_of_an_app_is_a_line(
+        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("warren.admin_web.timeline.timeline_rows.ROW_RUNS", 5)
+        monkeypatch.setattr("warren.admin_web.timeline.timeline_rows.APP_RUNS", 5)
+        monkeypatch.setattr("warren.sql.timeline.job_spans.LOOKED_AT", 3)
+        job_id = rows.job("often")
+        for minutes in range(1, 11):
+            ended(rows, job_id, clock.now - minutes * MINUTE_MS)
+
+        page = admin.get("/timeline?rows=app&zoom=1").text
+
+        assert '<rect class="dense" x="0" y="15" width="1100"' in page
+        assert ">5+</td>" in page
+
+    def test_a_bar_of_several_runs_counts_them_by_state(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        crowd = rows.job("crowd")
+        for seconds, status in ((0, "SUCCEEDED"), (5, "FAILED"), (10, "SUCCEEDED")):
+            ended(rows, crowd, clock.now - HOUR_MS + seconds * 1000, seconds=1, status=status)
+
+        page = admin.get("/timeline").text
+
+        assert "3 runs, 2 succeeded, 1 failed" in told(page)[0]
+        shapes = re.findall(r'<rect class="(good|bad)" [^>]+ height="([\d.]+)"', page)
+        assert shapes[-2:] == [("good", "10"), ("bad", "5")]
 
     def test_a_row_of_an_app_tells_runs_that_overlap_within_a_job(
         self, admin: Visit, rows: Rows, clock: Clock
