@@ -20,7 +20,7 @@ from warren.admin_web.language import labels
 from warren.admin_web.url_routes import LARGEST
 from warren.admin_web.visitors import Visitor
 from warren.sql.instants import HOUR_MS, moment
-from warren.sql.listings import run_choices
+from warren.sql.jobs import job_names
 from warren.sql.listings.job_search import JobFilter, Order
 from warren.sql.listings.newest_runs import Place
 from warren.sql.listings.run_search import AHEAD_MS, LOOKED_AT, RunSearch
@@ -190,7 +190,7 @@ class RunFilterForm(RunScopeForm):
         name = (self.job.data or "").strip()
         if found or not name:
             return found
-        some = run_choices.jobs_with(session, name, self._app_ids, limit=FEW_JOBS + 1)
+        some = job_names.ids_with(session, name, self._app_ids, limit=FEW_JOBS + 1)
         self.more_jobs = len(some) > FEW_JOBS
         return some[:FEW_JOBS]
 

@@ -20,7 +20,8 @@ from wtforms.validators import InputRequired, Length, Optional
 from warren.admin_web.access.gate import LIVE_HEADER
 from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
 from warren.scheduler.retention.clearing_criteria import ClearingPreset
-from warren.sql.listings import run_choices
+from warren.sql.jobs import job_names
+from warren.sql.listings import recent
 from warren.sql.registry.apps import ids_by_name
 
 TOO_LONG = lazy_gettext("Too long.")
@@ -94,11 +95,11 @@ class RunScopeForm(ConsoleForm):
 
     def _look_up(self, session: Session) -> list[int]:
         name = (self.job.data or "").strip()
-        found = list(run_choices.jobs_named(session, name, self._app_ids)) if name else []
+        found = list(job_names.ids_named(session, name, self._app_ids)) if name else []
         if found or not re.fullmatch(r"#?[0-9]{1,9}", name, re.ASCII):
             return found
         job_id = int(name.removeprefix("#"))
-        return [job_id] if run_choices.has_runs(session, job_id, self._app_ids) else []
+        return [job_id] if recent.has_runs(session, job_id, self._app_ids) else []
 
 
 class ClearForm(RunScopeForm):

@@ -21,7 +21,7 @@ from warren.scheduler.retention.clearing_criteria import (
     criteria_of,
 )
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.listings import run_choices
+from warren.sql.jobs import job_names
 
 log = structlog.get_logger()
 
@@ -188,7 +188,7 @@ class ClearingPages:
         name = (form.job.data or "").strip()
         if form.job_id is not None:
             found = self._services.database.read(
-                lambda session: run_choices.jobs_named(session, name, known.app_ids)
+                lambda session: job_names.ids_named(session, name, known.app_ids)
             )
             if form.job_id not in found:
                 form.job.errors = [gettext("Job not found.")]

@@ -27,7 +27,8 @@ from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import audit_log, preferences
-from warren.sql.listings import recent, run_choices, run_relations, run_search
+from warren.sql.jobs import job_names
+from warren.sql.listings import recent, run_relations, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunPage
 from warren.sql.registry.apps import ids_by_name
@@ -77,7 +78,7 @@ class RunPages:
         def read(session: Session) -> list[str]:
             mine = ids_by_name(session, known.app_ids)
             wanted = [mine[app]] if app in mine else known.app_ids
-            return run_choices.job_names(session, text, wanted, limit=SUGGESTED)
+            return job_names.names_with(session, text, wanted, limit=SUGGESTED)
 
         names = self._services.database.read(read) if text else []
         return render_template("pages/runs_jobs.html", names=names)

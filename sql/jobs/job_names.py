@@ -1,14 +1,19 @@
 """Finds jobs by their names."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
+from warren.sql.dialects.supported import use_index
 from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.models import App, Job
+from warren.sql.models.jobs import BY_SEARCHED_TEXT
+from warren.sql.registry.apps import ids_by_name
+from warren.sql.rows import contains, fetch, query
 
 
 def find(session: Session, name: str) -> Job:
@@ -65,7 +70,7 @@ def ids_in_app(session: Session, app_id: int, names: Iterable[str]) -> dict[str,
 
 
 def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Job]:
-    """Return those of the jobs that exist, by app id and name."""
+    """Return the jobs that exist, by app id and name; others are left out."""
     names: dict[int, list[str]] = defaultdict(list)
     for app_id, name in keys:
         names[app_id].append(name)
@@ -83,3 +88,60 @@ def names_in_apps(session: Session, app_ids: Iterable[int]) -> list[tuple[int, i
     """Return id, app id and name of all jobs of these apps."""
     wanted = select(Job.id, Job.app_id, Job.name).where(Job.app_id.in_(list(app_ids)))
     return [(job_id, app_id, name) for job_id, app_id, name in session.execute(wanted)]
+
+
+class _NamedJob(NamedTuple):
+    id: int
+    app_id: int
+    name: str
+
+
+def ids_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
+    """Return the ids of jobs named NAME or APP/NAME in the given apps; up to two for each form."""
+    # By app and name, which have an index; a search by name alone would read all jobs.
+    known = ids_by_name(session, app_ids)
+    app, _, short = name.partition("/")
+    conditions = [and_(Job.app_id.in_(sorted(known.values())), Job.name == name)]
+    if app in known:
+        conditions.append(and_(Job.app_id == known[app], Job.name == short))
+    job_ids = {
+        job_id
+        for condition in conditions
+        for job_id in session.execute(select(Job.id).where(condition).limit(2)).scalars()
+    }
+    return sorted(job_ids)
+
+
+def names_with(
+    session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
+) -> list[str]:
+    """Return the first jobs of the given apps whose name contains a text, as APP/NAME.
+
+    The text may also be APP/ and a part of a name.
+    """
+    known = ids_by_name(session, app_ids)
+    by_id = {app_id: name for name, app_id in known.items()}
+    return [f"{by_id[row.app_id]}/{row.name}" for row in _with(session, text, known, limit)]
+
+
+def ids_with(
+    session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
+) -> list[int]:
+    """Return the ids of the jobs that `names_with` finds."""
+    return [row.id for row in _with(session, text, ids_by_name(session, app_ids), limit)]
+
+
+def _with(session: Session, text: str, known: Mapping[str, int], limit: int) -> list[_NamedJob]:
+    app, _, short = text.partition("/")
+    wanted = [known[app]] if app in known and "/" in text else sorted(known.values())
+    part = short if app in known and "/" in text else text
+    statement = (
+        use_index(query(_NamedJob, Job), Job, BY_SEARCHED_TEXT)
+        .where(
+            Job.app_id.in_(wanted),
+            contains(session, Job.name, part),
+        )
+        .order_by(Job.app_id, Job.name)
+        .limit(limit)
+    )
+    return fetch(session, _NamedJob, statement)

@@ -251,6 +251,23 @@ def last_of_tick(
     )
 
 
+def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> bool:
+    """Return whether the last run of a job belongs to the given apps; the job may be deleted."""
+    newest = (
+        select(Run.app_id)
+        .where(Run.job_id == job_id)
+        .order_by(
+            Run.scheduled_at.desc(),
+            Run.origin_id.desc(),
+            Run.shard_index.desc(),
+            Run.attempt.desc(),
+        )
+        .limit(1)
+    )
+    app_id = session.execute(newest).scalar_one_or_none()
+    return app_id is not None and (app_ids is None or app_id in app_ids)
+
+
 def listed_jobs(now_ms: int) -> Query:
     """Return the query of ListedJob rows; their last tick is the last one up to `now_ms`."""
     listed = query(

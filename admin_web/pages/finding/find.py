@@ -19,7 +19,8 @@ from warren.scheduler.actor import Right
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.views.process_view import executor_view
 from warren.sql.accounts import preferences
-from warren.sql.listings import dashboard, job_search, run_choices, run_messages
+from warren.sql.jobs import job_names
+from warren.sql.listings import dashboard, job_search, run_messages
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import Job, Registration
 from warren.sql.registry import pauses
@@ -107,7 +108,7 @@ def of_executor(known: Visitor, one: Registration, name: str, now_ms: int) -> It
 
 
 #: Results of each kind, and how many of a kind may match for their actions to be listed.
-EACH, WITH_ACTIONS = 7, 2
+MAX_RESULTS, MAX_WITH_ACTIONS = 7, 2
 MAX_LENGTH = 200
 
 
@@ -161,7 +162,7 @@ def _pages(known: Visitor, text: str) -> Iterator[Choice]:
 def _favourites(session: Session, known: Visitor) -> Iterator[Choice]:
     ids = session.execute(preferences.favourites(known.user_id)).scalars().all()
     names = job_search.names(session, ids, known.app_ids)
-    for job_id, name in [*names.items()][:EACH]:
+    for job_id, name in [*names.items()][:MAX_RESULTS]:
         yield Choice("star", gettext("Job"), name, url_for("jobs.show", job_id=job_id))
 
 
@@ -179,20 +180,20 @@ def _run(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
 
 
 def _jobs(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
-    ids = run_choices.jobs_with(session, text, known.app_ids, limit=EACH)
+    ids = job_names.ids_with(session, text, known.app_ids, limit=MAX_RESULTS)
     names = job_search.names(session, ids, known.app_ids)
     for job_id, name in names.items():
         yield Choice("jobs", gettext("Job"), name, url_for("jobs.show", job_id=job_id))
-        if len(names) <= WITH_ACTIONS:
+        if len(names) <= MAX_WITH_ACTIONS:
             yield from of_job(session, known, job_id, name)
 
 
 def _apps(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
     ids = ids_by_name(session, known.app_ids)
     fitting = [name for name in ids if text.lower() in name.lower()]
-    for name in fitting[:EACH]:
+    for name in fitting[:MAX_RESULTS]:
         yield Choice("apps", gettext("App"), name, url_for("jobs.index", app=name))
-        if len(fitting) <= WITH_ACTIONS:
+        if len(fitting) <= MAX_WITH_ACTIONS:
             yield from of_app(session, known, ids[name], name, now_ms)
 
 
@@ -200,8 +201,8 @@ def _executors(session: Session, known: Visitor, text: str, now_ms: int) -> Iter
     registered = dashboard.executors(session, known.app_ids)
     fitting = [one for one in registered if text.lower() in one.address.lower()]
     kind = gettext("Executor")
-    for one in fitting[:EACH]:
+    for one in fitting[:MAX_RESULTS]:
         name = f"{one.app}/{one.address}"
         yield Choice("executors", kind, name, url_for("executors.show", executor_id=one.id))
-        if len(fitting) <= WITH_ACTIONS:
+        if len(fitting) <= MAX_WITH_ACTIONS:
             yield from of_executor(known, one, name, now_ms)

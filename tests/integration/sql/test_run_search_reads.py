@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
 from tests.support.sql_rows import NOW_MS
 from warren.sql.engine import Database
-from warren.sql.listings import recent, run_choices, run_relations, run_search
+from warren.sql.jobs import job_names
+from warren.sql.listings import recent, run_relations, run_search
 from warren.sql.listings.run_search import RunPage, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
@@ -141,7 +142,7 @@ def test_a_run_and_what_belongs_to_it_are_read_by_keys(
 def test_a_jobs_last_run_is_read_from_the_end_of_its_index(
     crowded: Database,  # noqa: F811 - the fixture
 ) -> None:
-    count, is_there = reads(crowded, lambda session: run_choices.has_runs(session, 7, None))
+    count, is_there = reads(crowded, lambda session: recent.has_runs(session, 7, None))
 
     assert is_there
     assert count < 5
@@ -152,7 +153,7 @@ def test_a_job_is_found_by_its_name_in_an_index(
 ) -> None:
     for name, app_ids in (("job-11", {2}), ("app-2/job-11", None), ("app-2/job-11", {2})):
         count, found = reads(
-            crowded, lambda session, n=name, a=app_ids: run_choices.jobs_named(session, n, a)
+            crowded, lambda session, n=name, a=app_ids: job_names.ids_named(session, n, a)
         )
         assert list(found) == [11]
         assert count < 50, (name, count)
