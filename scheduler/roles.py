@@ -296,7 +296,7 @@ class Roles:
             alarm_defaults=self._options.alarm_policy.defaults,
         )
         self.missed_runs = MissedRuns(
-            self.context,
+            context=self.context,
             completion=self.completion,
             uptime=self.uptime,
             has_pauses=self.work.may_have_pauses,

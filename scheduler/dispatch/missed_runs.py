@@ -142,44 +142,36 @@ class _Verdicts:
         self.cancelled += [(row, why[self.held.missed_by(row.app_id, row.due_at)]) for row in rows]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MissedRuns:
     """The role that applies misfire policies to missed runs.
 
-    Args:
+    Attributes:
         uptime: of this scheduler, which it shares with the others.
         has_pauses: whether there may be pauses.
         alarm_defaults: targets of alarms about skipped ticks, for jobs without their own.
 
     """
 
-    def __init__(
-        self,
-        context: NodeContext,
-        *,
-        completion: Completion,
-        uptime: SendingUptime,
-        has_pauses: Callable[[], bool],
-        alarm_defaults: AlarmTargets = NOBODY,
-    ) -> None:
-        self._context = context
-        self._completion = completion
-        self._uptime = uptime
-        self._has_pauses = has_pauses
-        self._alarm_defaults = alarm_defaults
+    context: NodeContext
+    completion: Completion
+    uptime: SendingUptime
+    has_pauses: Callable[[], bool]
+    alarm_defaults: AlarmTargets = NOBODY
 
     def run_round(self, now_ms: int) -> float:
         """Decide about all missed runs; return the seconds until the next round.
 
         While the database's clock jumps, nothing is decided.
         """
-        if not self._context.clock.is_steady:
+        if not self.context.clock.is_steady:
             return IDLE_SECONDS
         downtimes = self._downtimes()
         held = self._pauses(now_ms)
         spans = [*due_times(downtimes), *held.missed]
         if not spans and not held.is_any_over:
             return IDLE_SECONDS
-        found = self._context.database.read(lambda session: due_runs.missed_jobs(session, spans))
+        found = self.context.database.read(lambda session: due_runs.missed_jobs(session, spans))
         for job_ids in chunks(found, BATCH):
             self._decide(job_ids, spans, held)
         if not found:
@@ -189,30 +181,30 @@ class MissedRuns:
 
     def _downtimes(self) -> Sequence[Downtime]:
         """Return the unsettled downtimes; a scheduler that can send has already read them."""
-        if not self._uptime.is_able:
-            return self._context.database.read(uptimes.unsettled)
-        self._uptime.keep(self._context.now_ms)
-        return self._uptime.downtimes
+        if not self.uptime.is_able:
+            return self.context.database.read(uptimes.unsettled)
+        self.uptime.keep(self.context.now_ms)
+        return self.uptime.downtimes
 
     def _pauses(self, now_ms: int) -> Pauses:
-        if not self._has_pauses():
+        if not self.has_pauses():
             return Pauses()
-        return Pauses(self._context.database.read(pauses.known), now_ms)
+        return Pauses(self.context.database.read(pauses.known), now_ms)
 
     def _decide(self, job_ids: Sequence[int], spans: Sequence[DueSpan], held: Pauses) -> None:
         def unit(session: Session) -> _Verdicts:
             known = due_jobs.claim_by_ids(session, job_ids)
             locked = _lock(session, [job.id for job in known], spans)
-            now_ms, verdicts = self._context.now_ms(), _Verdicts(held)
+            now_ms, verdicts = self.context.now_ms(), _Verdicts(held)
             _judge(session, known, locked, verdicts, now_ms)
             self._write(session, verdicts, now_ms)
             return verdicts
 
-        verdicts = self._context.write_runs(unit, has_planned=lambda found: found.fired)
-        self._context.metrics.add(verdicts.ended)
-        self._context.metrics.skip(Counter(row.app_id for row, _ in verdicts.cancelled))
+        verdicts = self.context.write_runs(unit, has_planned=lambda found: found.fired)
+        self.context.metrics.add(verdicts.ended)
+        self.context.metrics.skip(Counter(row.app_id for row, _ in verdicts.cancelled))
         if verdicts.released:
-            self._context.wake_for_old_runs()
+            self.context.wake_for_old_runs()
         if verdicts.cancelled or verdicts.fired:
             log.warning(
                 "runs_misfired", cancelled=len(verdicts.cancelled), fired=len(verdicts.fired)
@@ -220,7 +212,7 @@ class MissedRuns:
 
     def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
         ends = [cancelled(row.id, reason, now_ms) for row, reason in verdicts.cancelled]
-        verdicts.ended = self._completion.end(session, ends).ended
+        verdicts.ended = self.completion.end(session, ends).ended
         skips = [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
         history.record_skips(session, skips)
         told = [
@@ -228,17 +220,17 @@ class MissedRuns:
             for skip, (_, reason) in zip(skips, verdicts.cancelled, strict=True)
             if reason == _SKIPPED[MissedBy.SCHEDULERS]
         ]
-        missed.add_alarms(session, told, self._alarm_defaults, now_ms=now_ms)
+        missed.add_alarms(session, told, self.alarm_defaults, now_ms=now_ms)
         planned_runs.misfire(session, verdicts.fired, now_ms=now_ms)
         planned_runs.release(session, verdicts.released, now_ms=now_ms)
 
     def _settle(self, downtimes: list[Downtime]) -> None:
         if downtimes:
-            self._context.database.write(lambda session: uptimes.settle(session, downtimes))
+            self.context.database.write(lambda session: uptimes.settle(session, downtimes))
 
     def _settle_pauses(self, pause_ids: list[int]) -> None:
         if pause_ids:
-            self._context.database.write(lambda session: pauses.settle(session, pause_ids))
+            self.context.database.write(lambda session: pauses.settle(session, pause_ids))
 
 
 def _judge(

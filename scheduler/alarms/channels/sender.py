@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Self
 
 import structlog
@@ -119,10 +120,11 @@ log = structlog.get_logger()
 Send = Callable[[Alarm, Message], str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmSender:
     """The role that sends alarms.
 
-    Args:
+    Attributes:
         kind: of the alarms to send.
         send: sends one alarm.
         context: the time zone and console address for the texts.
@@ -131,30 +133,20 @@ class AlarmSender:
 
     """
 
-    def __init__(
-        self,
-        *,
-        kind: MessageKind,
-        database: Database,
-        send: Send,
-        context: MessageContext,
-        now_ms: Callable[[], int],
-        slow: SlowTargets,
-    ) -> None:
-        self._slow = slow
-        self._kind = kind
-        self._database = database
-        self._send = send
-        self._context = context
-        self._now_ms = now_ms
+    kind: MessageKind
+    database: Database
+    send: Send
+    context: MessageContext
+    now_ms: Callable[[], int]
+    slow: SlowTargets
 
     def run_round(self, now_ms: int) -> float:
         """Send one alarm; return the seconds until the next round, 0 when there may be more."""
-        slow = self._slow.left_alone()
-        alarm = self._database.write(
+        slow = self.slow.left_alone()
+        alarm = self.database.write(
             lambda session: alarms.claim(
                 session,
-                self._kind,
+                self.kind,
                 now_ms=now_ms,
                 until_ms=now_ms + CLAIM_MS,
                 except_targets=slow,
@@ -162,11 +154,11 @@ class AlarmSender:
         )
         if alarm is None:
             return ROUND_SECONDS
-        began = self._slow.clock()
+        began = self.slow.clock()
         try:
-            answer = self._send(alarm, message(from_text(alarm.content), self._context))
+            answer = self.send(alarm, message(from_text(alarm.content), self.context))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one holds up no other
-            self._slow.note_failure(alarm.target_hash, began=began)
+            self.slow.note_failure(alarm.target_hash, began=began)
             self._fail(alarm, _words(error))
         else:
             self._settle(alarm, AlarmStatus.SENT, answer=bare_line(answer, _ANSWER_LENGTH))
@@ -175,13 +167,13 @@ class AlarmSender:
 
     def _log_sent(self, alarm: Alarm) -> None:
         facts = {"alarm_id": alarm.id, "channel": alarm.channel, "run_id": alarm.run_id}
-        if self._kind is MessageKind.RUN_END and not _is_test(alarm):
+        if self.kind is MessageKind.RUN_END and not _is_test(alarm):
             log.debug("alarm_sent", **facts)  # there may be one for every run
         else:
             log.info("alarm_sent", **facts)
 
     def _fail(self, alarm: Alarm, error: str) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         next_ms = now_ms + min(BACKOFF_MS[0] << min(alarm.tries - 1, 10), BACKOFF_MS[1])
         facts = {"alarm_id": alarm.id, "channel": alarm.channel, "error": error}
         if _is_test(alarm):
@@ -192,7 +184,7 @@ class AlarmSender:
             self._settle(alarm, AlarmStatus.GIVEN_UP, error=error)
             log.error("alarm_not_sent", **facts, tries=alarm.tries)
             return
-        self._database.write(
+        self.database.write(
             lambda session: alarms.settle(session, alarm, next_try_at=next_ms, error=error)
         )
         log.warning("alarm_delayed", **facts, retry_in_seconds=(next_ms - now_ms) // 1000)
@@ -206,18 +198,18 @@ class AlarmSender:
         error: str | None = None,
     ) -> None:
         outcome = RunAlarm.SENT if status is AlarmStatus.SENT else RunAlarm.GIVEN_UP
-        is_sent, now_ms = status is AlarmStatus.SENT, self._now_ms()
+        is_sent, now_ms = status is AlarmStatus.SENT, self.now_ms()
         columns = {"sent_at": now_ms if is_sent else None, "answer": answer, "error": error}
 
         def unit(session: Session) -> None:
-            if self._kind is MessageKind.RUN_END and is_sent and not _is_test(alarm):
+            if self.kind is MessageKind.RUN_END and is_sent and not _is_test(alarm):
                 alarms.forget(session, alarm)
                 return
             noted = alarms.settle(session, alarm, status=status, next_try_at=now_ms, **columns)
-            if noted and self._kind is not MessageKind.RUN_END:
+            if noted and self.kind is not MessageKind.RUN_END:
                 alarms.mark_runs(session, run_ids_of(session, alarm), outcome)
 
-        self._database.write(unit)
+        self.database.write(unit)
 
 
 def _is_test(alarm: Alarm) -> bool:
