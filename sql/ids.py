@@ -41,7 +41,7 @@ class RunIds:
         with self._lock:
             self._free.extend(range(first, first + wanted))
 
-    def one(self) -> int:
+    def take_one(self) -> int:
         """Return one id, to be taken before the unit of work that plans the run.
 
         If that unit is repeated because the answer to its commit was lost, it finds its run by this

@@ -47,7 +47,7 @@ class Authentication:
         """
         if endpoint.access is OpenAccess.ANYONE:
             return None
-        token, owner = self._found(request.headers.get("Authorization", ""))
+        token, owner = self._known_token(request.headers.get("Authorization", ""))
         self._limit(token.id, endpoint)
         self._see(token)
         return self._call(token, owner, endpoint)
@@ -59,7 +59,7 @@ class Authentication:
             Refusal: 401 without a token that is still valid, 403 without the scope.
 
         """
-        return self._call(*self._found(request.headers.get("Authorization", "")), endpoint)
+        return self._call(*self._known_token(request.headers.get("Authorization", "")), endpoint)
 
     def _call(self, token: KnownToken, owner: Owner, endpoint: Endpoint) -> Call:
         call = Call(
@@ -88,7 +88,7 @@ class Authentication:
         )
         return replace(actor, app_ids=frozenset(one for one in app_ids if actor.knows(one)))
 
-    def _found(self, header: str) -> tuple[KnownToken, Owner]:
+    def _known_token(self, header: str) -> tuple[KnownToken, Owner]:
         kind, _, text = header.partition(" ")
         text = text.strip()
         if kind.lower() != "bearer" or not text:

@@ -39,7 +39,7 @@ def _type(field: Field) -> Any:
     return _TYPES.get(field.type, field.type)
 
 
-def _told(value: Any) -> Any:
+def _shown(value: Any) -> Any:
     """Return a field's value as the API shows it."""
     if isinstance(value, Expectations):
         return ExpectBody(**value.rules())
@@ -138,7 +138,7 @@ class BodyLocation:
 
 def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: bool) -> Any:
     """Return the answer about a job; without secrets, webhooks are cut down to their hosts."""
-    values: dict[str, Any] = {key: _told(getattr(spec, field.name)) for key, field in _TOP.items()}
+    values: dict[str, Any] = {key: _shown(getattr(spec, field.name)) for key, field in _TOP.items()}
     values |= {"enabled": enabled, "state": state}
     schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
     zone = {"timezone": spec.timezone} if spec.timezone else {}

@@ -16,7 +16,7 @@ from warren.admin_web.api.problem_answers import at_parameter, at_pointer
 
 T = TypeVar("T")
 #: Items of a page by default and at most.
-USUAL, MAX_LIMIT = 50, 200
+DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 _MARK_LENGTH = 12
 #: Ids are below this everywhere.
 LARGEST_ID = 2**53
@@ -31,7 +31,7 @@ Instant = Annotated[
 class PageQuery(msgspec.Struct, kw_only=True):
     """A list without a filter."""
 
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 

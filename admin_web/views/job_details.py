@@ -79,7 +79,7 @@ def draw(job_id: int, family: Family) -> FamilyGraph | None:
     columns: dict[int, list[int]] = defaultdict(list)
     for each in sorted(family.names, key=lambda one: family.names[one]):
         columns[ranks.get(each, 0)].append(each)
-    shown = [_few(columns[rank], family.names, job_id) for rank in sorted(columns)]
+    shown = [_boxed(columns[rank], family.names, job_id) for rank in sorted(columns)]
     height = max(len(column) for column in shown) * (BOX_HEIGHT + GAP) + GAP
     boxes = [
         box
@@ -120,7 +120,7 @@ def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
     return found
 
 
-def _few(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
+def _boxed(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
     """Return the jobs of a column; if there are too many, the first ones and the job itself."""
     first = sorted(job_ids, key=lambda one: one != job_id)
     if len(job_ids) <= MAX_BOXES:

@@ -1,9 +1,7 @@
-"""Which addresses executors may register, and which the gateway may call. Pure: no I/O.
+"""Which executors the gateway deals with: their addresses and their apps' tokens. Pure: no I/O.
 
-Without the list, anyone who may register could make the gateway call whatever it can reach. So it
-is mandatory, and addresses that are never an executor's are refused even inside a listed network.
-
-Which token speaks for which app, and the keys of these apps.
+The list of networks is mandatory: without it, anyone who may register could make the gateway call
+whatever it can reach. Addresses that no executor can have are refused even inside a listed network.
 """
 
 import hmac
@@ -206,8 +204,8 @@ def _item(text: str) -> _Item:
     if found is None:
         raise ValueError(f"{text[:100]!r} is neither a network, an address nor a host's name")
     host, port = found["host"].replace("[", "").replace("]", ""), found["port"]
-    if port is not None and not 1 <= int(port) <= _MOST_PORT:
-        raise ValueError(f"{text[:100]!r} has no port from 1 to {_MOST_PORT}")
+    if port is not None and not 1 <= int(port) <= _MAX_PORT:
+        raise ValueError(f"{text[:100]!r} has no port from 1 to {_MAX_PORT}")
     try:
         place: IPv4Network | IPv6Network | str = ip_network(host)
     except ValueError:
@@ -219,7 +217,7 @@ def _item(text: str) -> _Item:
     return _Item(place, None if port is None else int(port))
 
 
-_MOST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 def _parse(url: str) -> RemoteUrl:

@@ -1,6 +1,6 @@
 """The gateway as a whole: its port, its thread, its orderly shutdown.
 
-The API that executors of XXL-JOB call to register, sign off and report results.
+Executors of XXL-JOB call it to register, to sign off and to report results.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
 """The protocol between executors of XXL-JOB and the gateway: JSON over HTTP. Pure: no I/O.
 
-It covers versions 2.2 to 3.5. Where they use different names, both are read and sent.
-
-What can go wrong between the gateway and the executors that register with it.
+It covers versions 2.2 to 3.5. Where they use different names, both are read and sent. Its errors:
 
 ExecutorError
 ├── BadRequest         a request is malformed or not allowed

@@ -1,6 +1,7 @@
-"""Copies the logs of a remote executor's runs: while read and watched, and after the end.
+"""Copies the logs of a remote executor's runs: while somebody reads them, and after the end.
 
-What the gateway remembers about a registered executor: how to call it, the boot to continue.
+What the gateway needs to go on after a restart is in a note for each registered executor: how to
+call it, and which boot to continue.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""One run at a remote executor: its state, its order to stop, and its limits.
-
-Decides how a remote run ended, and words its message. Pure: no I/O, no clock.
-"""
+"""One run at a remote executor: its state, its order to stop, its limits, and how it ended."""
 
 import asyncio
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """Watches a remote executor: whether it is up, and whether its runs are still running.
 
-Whether a remote executor may be given runs: it registers, answers, and has not signed off.
+It may be given runs while it registers and answers, and has not signed off.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from warren.executor.gateway.remote_run import PROOF_SECONDS, RemoteRun
 REGISTERED_SECONDS = 90.0
 #: After this many unanswered beats in a row it is away.
 MISSES = 3
-#: A clock may stand still between two looks.
-_AT_ONCE_SECONDS = 0.001
+#: How far in the past an executor that signed off was expected last: a clock may stand still.
+_MIN_AWAY_SECONDS = 0.001
 
 
 class Liveness:
@@ -57,7 +57,7 @@ class Liveness:
 
     def sign_off(self) -> None:
         """Note that it signed off."""
-        self._expected_until = min(self._expected_until, self._now() - _AT_ONCE_SECONDS)
+        self._expected_until = min(self._expected_until, self._now() - _MIN_AWAY_SECONDS)
         self._has_signed_off = True
 
     def answered(self) -> None:

@@ -57,7 +57,7 @@ def conclude(
     if stop is not None and not _yields(stop, result):
         outcome, message = stop.outcome, _stopped(stop, result, exit_, grace_seconds)
     elif result is not None:
-        outcome, message = result.outcome, _with_notes(_told(result), _exit_notes(exit_))
+        outcome, message = result.outcome, _with_notes(_message_of(result), _exit_notes(exit_))
     elif is_script and exit_ is not None and exit_.code >= 0 and exit_.failure is None:
         outcome, message = _exited(exit_.code)
     else:
@@ -115,7 +115,7 @@ def _stopped(stop: Stop, result: Result | None, exit_: Exit | None, grace_second
     return Why.NEEDED_SIGKILL(stop=stop.words, seconds=f"{grace_seconds:g}")
 
 
-def _told(result: Result) -> Words:
+def _message_of(result: Result) -> Words:
     return from_json(result.why) or result.message
 
 

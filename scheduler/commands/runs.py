@@ -98,7 +98,7 @@ class RunCommands:
         """
         trigger = Trigger(param=param, addresses=addresses, when=when)
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
-        run_id = self._ids.one()
+        run_id = self._ids.take_one()
         found = self._trigger(
             job_id, [trigger], run_id, kind=kind, once=once, traceparent=traceparent
         )

@@ -290,7 +290,7 @@ def first_tick(
 
 
 def _look_soon(session: Session, jobs: Iterable[Job], since_ms: int) -> None:
-    """Have those of the jobs watched anew of which something is expected."""
+    """Have jobs watched anew if something is expected of them."""
     with session.no_autoflush:  # otherwise jobs would be written one by one
         watches.look_soon(session, [job.id for job in jobs if job.expect], since_ms=since_ms)
 

@@ -50,7 +50,7 @@ class ClaimFacts:
     scripts: Mapping[int, Script | None] = field(default_factory=dict)
 
     def able(self, need: Need, addresses: Iterable[str]) -> tuple[str, ...]:
-        """Return those of these addresses that do not lack what a run needs."""
+        """Return the addresses that do not lack what a run needs."""
         lacking = self.abilities.lacking(need)
         if not lacking:
             return tuple(addresses)

@@ -68,7 +68,7 @@ class RunSender:
     scripts: Scripts
 
     def send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
-        """Send those of these runs that are still PLANNED and locked by nobody else.
+        """Send the runs that are still PLANNED and locked by nobody else.
 
         Added routes are user code, so they choose between a first and a second transaction.
 

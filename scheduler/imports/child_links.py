@@ -94,7 +94,7 @@ class LinkImport:
         known: Mapping[int, Origin],
         new: Mapping[int, Origin],
     ) -> list["_Link"]:
-        """Decide about the children of those of the jobs that are not completely imported.
+        """Decide about the children of jobs that are not completely imported.
 
         `known` are the origins of all jobs, `new` those of jobs that are not written yet.
         """

@@ -193,7 +193,7 @@ def link(
     for family, places in zip(families, wanted, strict=True):
         before = stored.get(family.job_id, ())
         hidden = _hidden(before, names, visible) if app_ids is not None else []
-        found = _found(family, places, ids, visible)
+        found = _child_ids(family, places, ids, visible)
         after = tuple(dict.fromkeys([*found, *hidden]))
         words = None if before == after else _words(family, before, after, hidden, names)
         links.append(Link(family.job_id, before, after, words))
@@ -262,7 +262,7 @@ def _places(family: Family) -> list[Name]:
     return [(app if slash else family.app, name) for app, slash, name in parts]
 
 
-def _found(
+def _child_ids(
     family: Family,
     places: Sequence[Name],
     ids: Mapping[Name, int],

@@ -1,8 +1,7 @@
 """Jobs and apps as users describe them, in the same form for job file, API and console.
 
-The kinds of job fields: which values each allows, how it is stored and how it is shown.
-
-The fields that `JobSpec` declares, and their conversion to and from a job's row.
+`JobSpec` declares each field once. The kind of a field says which values it allows, how it is
+stored and how it is shown; by that, specs are converted to and from jobs' rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Keeps what executors' heartbeats tell of their load: a row a minute and executor, for a week.
+"""Keeps the load of executors, from their heartbeats: one row per executor and minute, for a week.
 
 Every scheduler does it, from the registry; the table's key keeps one row of each minute.
 """

@@ -1,9 +1,7 @@
-"""Puts triggers into messages: those for one boot share a message, up to what it takes.
+"""Builds triggers from rows, and puts them into messages: those for one boot share a message.
 
 A trigger that is sent again travels alone: if it is unreadable, it must not take the others down
 with it a second time.
-
-Builds triggers from rows.
 """
 
 from collections import defaultdict

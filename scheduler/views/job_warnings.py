@@ -1,4 +1,4 @@
-"""What is suspicious about jobs that are saved, though it may be right: told, never refused."""
+"""What looks wrong about jobs that are saved, but may be meant so: a warning, never a refusal."""
 
 import difflib
 from collections import defaultdict

@@ -82,7 +82,7 @@ def claim_many(
 
 
 def items_done(session: Session, form: FormKey, items: Collection[str]) -> set[str]:
-    """Return those of the items for which this form has stored a run."""
+    """Return the items for which this form has stored a run."""
     names = {f"{form.key}:{item}": item for item in items}
     stored = select(IdempotencyKey.key).where(
         IdempotencyKey.user_id == form.user_id, IdempotencyKey.key.in_(names)

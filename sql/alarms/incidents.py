@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore, modify
@@ -144,20 +144,10 @@ def listing(
     return fetch(session, ListedIncident, listed.order_by(Incident.id.desc()).limit(limit))
 
 
-def one(session: Session, incident_id: int) -> ListedIncident | None:
+def find(session: Session, incident_id: int) -> ListedIncident | None:
     """Return an incident; None if there is none with this id."""
     found = fetch(session, ListedIncident, _listed().where(Incident.id == incident_id))
     return found[0] if found else None
-
-
-def count_unseen(session: Session, app_ids: Collection[int] | None, now_ms: int) -> int:
-    """Return how many open incidents nobody has acknowledged, up to OPEN_READ."""
-    unseen = select(Incident.id).where(
-        Incident.is_open == 1, or_(Incident.acked_at.is_(None), Incident.ack_until <= now_ms)
-    )
-    if app_ids is not None:
-        unseen = unseen.where(Incident.app_id.in_(app_ids))
-    return len(session.execute(unseen.limit(OPEN_READ)).all())
 
 
 def _listed() -> Query:
@@ -178,7 +168,7 @@ class IncidentCount(NamedTuple):
 
 
 def open_counts(session: Session, job_ids: Iterable[int]) -> list[IncidentCount]:
-    """Return the open incidents of those of the jobs that have any."""
+    """Count the open incidents of jobs; jobs without any are left out."""
     counted = query(IncidentCount, Incident, app=App.name, job=Job.name, number=func.count())
     named = counted.join(Job, Job.id == Incident.job_id).join(App, App.id == Job.app_id)
     is_open = named.where(Incident.is_open == 1).group_by(App.name, Job.name, Incident.rule)

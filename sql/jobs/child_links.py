@@ -55,7 +55,7 @@ def lock(session: Session) -> None:
 def followed(
     session: Session, job_ids: Iterable[int], *, waiting_kinds: Collection[str]
 ) -> dict[int, Followed]:
-    """Return, by id, those of the jobs whose ends lead to children, a next tick, or a webhook.
+    """Return, by id, the jobs among these whose ends lead to children, a next tick, or a webhook.
 
     `waiting_kinds` are the schedule kinds whose next tick depends on the end of the last one.
     """
@@ -143,7 +143,7 @@ def children_names(session: Session, job_ids: Iterable[int]) -> dict[int, list[s
 
 
 def names(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Return app and name of those of the jobs that exist."""
+    """Return the apps and names of jobs; those that do not exist are left out."""
     return {
         job_id: (app, name)
         for chunk in chunks(sorted(set(job_ids)))
@@ -170,7 +170,7 @@ _HAS_WEBHOOK = (Job.webhook_url != "", _APP_URL != "")
 def _read(
     session: Session, job_ids: Iterable[int], *which: ColumnElement[bool]
 ) -> Iterator[tuple[int, Followed]]:
-    """Yield those of the jobs for which one of the conditions holds, with their children."""
+    """Yield the jobs for which one of the conditions holds, with their children."""
     statement = (
         select(
             Job.id,

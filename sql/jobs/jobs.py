@@ -60,7 +60,7 @@ def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
 
 
 def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
-    """Return those of the jobs that exist, by id."""
+    """Return jobs by id; those that do not exist are left out."""
     return {
         job.id: job
         for chunk in chunks(job_ids)

@@ -25,7 +25,7 @@ from warren.sql.models.jobs import BY_SEARCHED_TEXT
 from warren.sql.rows import contains, fetch, fetch_one
 
 #: Most matching jobs that are sorted in memory; each costs a read of its row.
-FEW = 1_000
+MAX_SORTED = 1_000
 
 
 class Order(StrEnum):
@@ -105,7 +105,7 @@ def show(
 def names(
     session: Session, job_ids: Iterable[int], app_ids: Collection[int] | None
 ) -> dict[int, str]:
-    """Return the names, as APP/NAME, of those of the jobs that the visitor may see."""
+    """Return the names, as APP/NAME, of the jobs that the visitor may see."""
     statement = (
         select(Job.id, App.name, Job.name)
         .join(App, App.id == Job.app_id)
@@ -146,8 +146,8 @@ def _page_ids(session: Session, wanted: JobFilter) -> Sequence[int]:
     texts = (wanted.name, wanted.handler, wanted.author, wanted.tag)
     if wanted.order is not Order.NAME and any(texts):
         fitting = use_index(select(Job.id).where(*conditions), Job, BY_SEARCHED_TEXT)
-        ids = session.execute(fitting.limit(FEW + 1)).scalars().all()
-        if len(ids) <= FEW:
+        ids = session.execute(fitting.limit(MAX_SORTED + 1)).scalars().all()
+        if len(ids) <= MAX_SORTED:
             conditions = [Job.id.in_(ids)]
     statement = _ordered(select(Job.id).where(*conditions), wanted)
     return session.execute(statement.limit(wanted.limit)).scalars().all()

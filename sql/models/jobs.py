@@ -1,6 +1,6 @@
 """The tables of jobs: their scripts, children, route memory, changes of schedule and skips.
 
-Values of a job's columns that queries depend on.
+Where a query depends on the values of a column, these are enums.
 """
 
 from datetime import datetime

@@ -18,7 +18,7 @@ def keep(session: Session, fingerprint: str, contents: str, now_ms: int) -> None
 
 
 def read(session: Session, fingerprints: Collection[str]) -> dict[str, str]:
-    """Return those of these catalogues that are stored, by fingerprint."""
+    """Return the stored ones among these catalogues, by fingerprint."""
     if not fingerprints:
         return {}
     rows = session.execute(

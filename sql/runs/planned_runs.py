@@ -1,4 +1,4 @@
-"""Runs that are planned: those of a job, and changes that leave them planned."""
+"""Planned runs: finds those of a job, and changes them while they stay planned."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -137,7 +137,7 @@ def clear(
     now_ms: int,
     day_of: Callable[[datetime], date],
 ) -> int:
-    """Delete those of the runs that are final, and record it; return how many were deleted."""
+    """Delete the runs that are final, and record it; return how many were deleted."""
     deleted = [row for chunk in chunks(run_ids) for row in _lock_final(session, chunk)]
     if not deleted:
         return 0

@@ -128,7 +128,7 @@ def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
 
 
 def underway(session: Session, run_ids: Iterable[int], *, since_ms: int) -> list[RoutedRun]:
-    """Return those of the runs that were routed after `since_ms` and have not reported a start."""
+    """Return the runs that were routed after `since_ms` and have not reported a start."""
     unstarted = (RunStatus.ROUTED, RunStatus.SENT)
     runs = by_ids(session, run_ids)
     return [run for run in runs if run.status in unstarted and run.routed_at > since_ms]

@@ -65,7 +65,7 @@ _SENT_TO = " AND ".join(
 
 
 def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> set[int]:
-    """Move those of the runs of each boot to SUCCEEDED that are open and as reported.
+    """Move the runs of each boot that are open and as reported to SUCCEEDED.
 
     Returns their ids. Most often all are: so all are moved first, under a savepoint, and only if
     one was not, that is undone and it is looked up which are.
@@ -103,7 +103,7 @@ def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> bool:
 
 
 def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int]:
-    """Lock and return those of the runs that `succeed` would move; `jobs` are their job ids."""
+    """Lock and return the runs that `succeed` would move; `jobs` are their job ids."""
     how = Locking(guard=_OPEN_AND_ALONE, order="id")
     return {
         row.id

@@ -117,7 +117,7 @@ def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit:
 
 
 def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, SpanJob]:
-    """Return those of a few jobs that still exist, by id."""
+    """Return a few jobs by id; deleted ones are left out."""
     if not job_ids:
         return {}
     named = (

@@ -9,7 +9,7 @@ import msgspec
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import (
-    USUAL,
+    DEFAULT_LIMIT,
     Cursor,
     Instant,
     Limit,
@@ -46,7 +46,7 @@ class AlarmsQuery(msgspec.Struct, kw_only=True):
     all: bool = False
     state: States | None = None  # type: ignore[valid-type]
     job_id: int | None = None
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 
@@ -108,7 +108,7 @@ class TrailQuery(msgspec.Struct, kw_only=True):
     name: Word | None = None
     since: Instant | None = None
     until: Instant | None = None
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 

@@ -8,7 +8,15 @@ from sqlalchemy.orm import Session
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.endpoints.apps import Changed, PauseBody, app_id_of, asked_app_ids, pause
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
-from warren.admin_web.api.paging import USUAL, Cursor, Limit, PageQuery, Word, page, place_of
+from warren.admin_web.api.paging import (
+    DEFAULT_LIMIT,
+    Cursor,
+    Limit,
+    PageQuery,
+    Word,
+    page,
+    place_of,
+)
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import blockers
@@ -44,7 +52,7 @@ class ExecutorsQuery(msgspec.Struct, kw_only=True):
     """Which executors to list."""
 
     app: Word | None = None
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 
@@ -91,7 +99,7 @@ class ClusterEndpoints:
         rows = [row for row in found.executors if row.key > after]
         rows.sort(key=lambda row: row.key)
 
-        def told(row: ExecutorView) -> Any:
+        def answer(row: ExecutorView) -> Any:
             why = blockers.blocker_json(found.of_executor(row, started))
             return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**one) for one in why])
 
@@ -99,7 +107,7 @@ class ClusterEndpoints:
             ExecutorPage,
             query,
             rows,
-            told,
+            answer,
             lambda row: row.key,
         )
 

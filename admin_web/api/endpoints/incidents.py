@@ -6,7 +6,7 @@ import msgspec
 
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
-from warren.admin_web.api.paging import USUAL, Cursor, Limit, instant_ms, page, place_of
+from warren.admin_web.api.paging import DEFAULT_LIMIT, Cursor, Limit, instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
@@ -21,7 +21,7 @@ class IncidentsQuery(msgspec.Struct, kw_only=True):
     """Which incidents to list: open ones, or all."""
 
     all: bool = False
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 

@@ -23,7 +23,7 @@ from warren.admin_web.api.job_bodies import (
     without_replaced,
 )
 from warren.admin_web.api.openapi import page_type
-from warren.admin_web.api.paging import USUAL, Cursor, Limit, Word, page, place_of
+from warren.admin_web.api.paging import DEFAULT_LIMIT, Cursor, Limit, Word, page, place_of
 from warren.admin_web.api.problem_answers import PreconditionFailed
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
@@ -104,7 +104,7 @@ class JobsQuery(msgspec.Struct, kw_only=True):
     handler: Word | None = None
     tag: Word | None = None
     enabled: bool | None = None
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 
@@ -158,11 +158,11 @@ class JobEndpoints:
 
         rows, children = self._services.database.read(read)
 
-        def told(row: ListedJob) -> Any:
+        def answer(row: ListedJob) -> Any:
             spec = job_spec(row.stored, row.app, children.get(row.id, ()), with_source=False)
             return self._answer(call, row, spec, now_ms)
 
-        return page(JobPage, query, rows, told, lambda row: job_search.place(row, Order.NAME))
+        return page(JobPage, query, rows, answer, lambda row: job_search.place(row, Order.NAME))
 
     @endpoint(
         "GET",
@@ -295,10 +295,10 @@ class JobEndpoints:
             answer.warnings = self._services.database.read(
                 lambda session: job_warnings(session, spec, now_ms)
             )
-        told = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
+        all_headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
         if not is_saved and conditions.is_not_modified(tag):
-            return Reply(status=304, headers=told)
-        return Reply(value=answer, status=status, headers=told)
+            return Reply(status=304, headers=all_headers)
+        return Reply(value=answer, status=status, headers=all_headers)
 
     def _answer(
         self,

@@ -10,7 +10,7 @@ from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.job_lookup import job_id_of
 from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import (
-    USUAL,
+    DEFAULT_LIMIT,
     Cursor,
     Instant,
     Limit,
@@ -85,7 +85,7 @@ class RunsQuery(msgspec.Struct, kw_only=True):
     since: Instant | None = None
     until: Instant | None = None
     address: Word | None = None
-    limit: Limit = USUAL
+    limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
 

@@ -28,7 +28,7 @@ class IncidentCommands:
             Problem: there is none, or the actor may not see it.
 
         """
-        found = incidents.one(session, incident_id)
+        found = incidents.find(session, incident_id)
         if found is None or not self._context.actor.knows_job(found.app_id, found.job_id):
             raise Problem(Code.NO_INCIDENT, id=incident_id)
         return found

@@ -328,7 +328,7 @@ class TestCommitOutcomeUnknown:
         ids = RunIds(mariadb_database)
         ids.reserve()
         cut.clear()
-        manual = new_run(kind=Kind.MANUAL, origin_id=None, run_id=ids.one())
+        manual = new_run(kind=Kind.MANUAL, origin_id=None, run_id=ids.take_one())
 
         mariadb_database.write(lambda session: planning.plan(session, [manual], ids))
 

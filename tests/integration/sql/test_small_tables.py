@@ -92,7 +92,7 @@ class TestRunIds:
             for count in (1, 30, 7):
                 ids.reserve()
                 taken += database.write(lambda session, n=count: ids.take(session, n))
-                taken.append(ids.one())
+                taken.append(ids.take_one())
             return taken
 
         taken = side_by_side(*[lambda ids=ids: take(ids) for ids in (*sources, *sources)])

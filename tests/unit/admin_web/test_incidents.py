@@ -19,7 +19,7 @@ def test_an_operator_acknowledges_an_incident_on_its_page(
     page = admin.post(path, {"note": "the bank is late", "hours": "4"}, follow_redirects=True)
 
     assert "the bank is late" in page.text
-    found = database.read(lambda session: incidents.one(session, incident_id))
+    found = database.read(lambda session: incidents.find(session, incident_id))
     assert found is not None
     assert found.ack_until == clock.now + 4 * 3_600_000
 

@@ -1,8 +1,7 @@
 """`warren import xxl-job`: reads, reports, and writes unless it is a dry run.
 
-XXL-JOB's jobs as a job file, for jobs that are kept in a repository.
-
-Opens a source: a database by its URL, or a dump by its path.
+The source is a database, given by its URL, or a dump, given by its path. Jobs that are kept in a
+repository are written to a job file.
 """
 
 import os

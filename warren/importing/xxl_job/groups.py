@@ -1,6 +1,7 @@
-"""Groups become apps: named so that the gateway finds them; manual ones keep their addresses.
+"""What connects XXL-JOB's jobs: their groups, which become apps, and their children.
 
-Children of jobs; unknown ones are dropped, and so are links that close a circle.
+Apps are named so that the gateway finds them; groups with manual addresses keep these. Children
+that do not exist are dropped, and so are links that close a circle.
 """
 
 import re

@@ -1,9 +1,8 @@
 """Maps XXL-JOB's tables to what is imported. Pure: rows in, values out.
 
-Checks the given time zone against the jobs' next fire times.
-
-No column names the zone of XXL-JOB's server. But the server computed `trigger_next_time` from the
-cron expression in that zone, so if an expression gives another time, the zone is wrong.
+No column names the time zone of XXL-JOB's server, so the user gives it. It is checked: the server
+computed `trigger_next_time` from the cron expression in its zone, so if an expression gives another
+time, the given zone is wrong.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""The tables of XXL-JOB 2.2 to 3.5, and what happens to each column.
+"""The tables of XXL-JOB 2.2 to 3.5: what happens to each column, and how a row is read.
 
-A row of XXL-JOB's, read column by column, and findings about it.
+Whatever is found wrong with a row while it is read becomes a finding of the import's report.
 """
 
 import re

@@ -53,7 +53,7 @@ def test_imported_run_takes_no_id_that_a_process_holds_for_a_run_to_come(cluster
 
     counts = one.write_runs([run(run_id, now_ms - 60_000) for run_id in range(1, 3_001)])
 
-    taken = held.one()
+    taken = held.take_one()
     plan(cluster.database, new_run(run_id=taken, job_id=7, scheduled_at=now_ms, due_at=now_ms))
     assert [found.id for found in cluster.runs() if found.job_id == 7] == [taken]
     assert counts.added + counts.taken == 3_000

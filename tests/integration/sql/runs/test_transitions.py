@@ -169,7 +169,7 @@ class TestPlan:
         assert [words for words, _ in sent if "BEGIN" not in words] == []
 
     def test_an_id_taken_before_makes_a_repeated_insert_harmless(self, database: Database) -> None:
-        run_id = RunIds(database).one()
+        run_id = RunIds(database).take_one()
         manual = new_run(kind=Kind.MANUAL, origin_id=None, run_id=run_id)
 
         assert plan(database, manual) == plan(database, manual) == [run_id]
