@@ -15,7 +15,9 @@ __all__ = [
     "JobStopped",
     "Retry",
     "RetryLater",
+    "RunEnd",
     "RunFailed",
+    "around_run",
     "job",
     "main",
 ]
@@ -27,6 +29,8 @@ _OFFERED = {
     "Retry": "warren.executor.handlers.retries",
     "RetryLater": "warren.executor.handlers.retries",
     "AsyncClient": "warren.client",
+    "around_run": "warren.executor.handlers.hooks",
+    "RunEnd": "warren.executor.handlers.hooks",
     "Client": "warren.client",
     "ApiError": "warren.client",
     "RunFailed": "warren.client",

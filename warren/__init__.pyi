@@ -7,6 +7,8 @@ from warren.client import RunFailed as RunFailed
 from warren.executor.handlers.context import JobContext as JobContext
 from warren.executor.handlers.context import JobStopped as JobStopped
 from warren.executor.handlers.handler_registry import job as job
+from warren.executor.handlers.hooks import RunEnd as RunEnd
+from warren.executor.handlers.hooks import around_run as around_run
 from warren.executor.handlers.retries import Retry as Retry
 from warren.executor.handlers.retries import RetryLater as RetryLater
 
@@ -19,7 +21,9 @@ __all__ = [
     "JobStopped",
     "Retry",
     "RetryLater",
+    "RunEnd",
     "RunFailed",
+    "around_run",
     "job",
     "main",
 ]

@@ -35,6 +35,7 @@ from warren.executor.fork_server.spares import await_order
 from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
 from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
+from warren.executor.handlers.hooks import Hook, RunHooks, ended
 from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
 from warren.executor.handlers.results import told_by
 
@@ -52,6 +53,7 @@ class JobSetup:
 
     zygote_pid: int
     handlers: Handlers
+    hooks: tuple[Hook, ...]
     output: Output
     process_state: ProcessState
     termination: Termination
@@ -151,6 +153,7 @@ class RunLoop:
     def __init__(self, setup: JobSetup, assignment: Assignment, handler: Handler) -> None:
         self._handler = handler
         self._output = setup.output
+        self._hooks = setup.hooks
         self._process_state = setup.process_state
         self._termination = setup.termination
         self._permit = BatchPermit(BeginNote(assignment.note), self._withhold)
@@ -196,7 +199,7 @@ class RunLoop:
         try:
             self._complete(action())
         except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is logged
-            self._output.write_line("ERROR", describe_hook(what, error))
+            self._output.write_line("ERROR", describe_hook(what, error, " at the process's end"))
 
     # -- one run ------------------------------------------------------------------------------
 
@@ -205,7 +208,7 @@ class RunLoop:
         self._output.begin(order.log_path, order.log_reserve)
         if order.shared:
             self._process_state.remember_limits()
-        ending = self._attempt(order.trigger)
+        ending = self._attempt_in_hooks(_context_of(order.trigger))
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
@@ -231,9 +234,21 @@ class RunLoop:
             retry_seconds=ending.retry_seconds,
         )
 
-    def _attempt(self, trigger: Trigger) -> HandlerOutcome:
+    def _attempt_in_hooks(self, context: JobContext) -> HandlerOutcome:
+        if not self._hooks:
+            return self._attempt(context)
+        hooks = RunHooks(self._hooks, self._tell_of_hook)
+        hooks.enter(context)
+        ending = self._attempt(context)
+        if os.getpid() == self._pid:
+            hooks.leave(ended(ending.outcome, ending.message, ending.error))
+        return ending
+
+    def _tell_of_hook(self, name: str, error: BaseException) -> None:
+        self._output.write_line("ERROR", describe_hook(f"hook {name}", error))
+
+    def _attempt(self, context: JobContext) -> HandlerOutcome:
         """Call the handler. The outer `try` is for a SIGTERM that arrives as the inner one ends."""
-        context = _context_of(trigger)
         try:
             try:
                 self._termination.phase = Phase.RUNNING

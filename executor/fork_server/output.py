@@ -110,8 +110,8 @@ class Output:
         self._open_error = ""
         self._make_streams()
 
-    def adopt_logging(self) -> None:
-        """Write `logging` records from INFO up to the log, unless the handlers configured logging.
+    def adopt_logging(self, level: str = "info") -> None:
+        """Write `logging` records of a level up to the log, unless the handlers configured logging.
 
         Called after the handlers are imported; the zygote runs none of their code after that.
         """
@@ -119,7 +119,7 @@ class Output:
         root = logging.getLogger()
         if not root.handlers:
             root.addHandler(LineHandler())
-            root.setLevel(logging.INFO)
+            root.setLevel(level.upper())
 
     def begin(self, path: str, reserve_bytes: int = 0) -> None:
         """Write to the file `path` from now on; if it cannot be opened, the run goes on without.

@@ -16,7 +16,6 @@ import signal
 import socket
 import threading
 import traceback
-from collections.abc import Sequence
 from multiprocessing import resource_tracker
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from warren.executor.handlers.handler_registry import (
     HandlersError,
     load_handlers,
 )
+from warren.executor.handlers.hooks import JobCode, load_hooks
 from warren.executor.handlers.outcomes import clean
 
 #: Handlers in one packet: even of the longest names, they are below its limit.
@@ -45,12 +45,12 @@ HANDLERS_PER_PACKET = 25
 _LINE_CHARS, _TRACE_CHARS = 2_000, 16_000
 
 
-def main(control: socket.socket, sources: Sequence[str], confinement: Confinement) -> None:
+def main(control: socket.socket, code: JobCode, confinement: Confinement) -> None:
     """Run the zygote. Called in a process made by multiprocessing's spawn context."""
     control.set_inheritable(False)
     _detach()
     try:
-        _run(control, sources, confinement)
+        _run(control, code, confinement)
     except (BrokenPipeError, ConnectionResetError):
         pass  # the executor went away before it got the handlers
     except BaseException:  # noqa: BLE001 - printed as the process exits here in any case
@@ -58,12 +58,13 @@ def main(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     os._exit(0)  # an `atexit` function or a thread of the handlers must not delay the exit
 
 
-def _run(control: socket.socket, sources: Sequence[str], confinement: Confinement) -> None:
+def _run(control: socket.socket, code: JobCode, confinement: Confinement) -> None:
     output = Output()
     own_files = linux.open_files()
     try:
         _become_user(confinement)
-        handlers = load_handlers(sources, lambda source: _tell_source(control, source))
+        handlers = load_handlers(code.sources, lambda source: _tell_source(control, source))
+        hooks = load_hooks(code.hooks)
         if handlers.are_awaited:
             importlib.import_module("warren.executor.fork_server.coroutines")
         _check_threads()
@@ -72,7 +73,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
         control.send(frames.encode(frames.LoadFailed(line=line, traceback=trace)))
         return
     linux.outlive_parent()
-    output.adopt_logging()
+    output.adopt_logging(code.log_level)
     output.flush()  # otherwise each job process would write what the imports left in the buffer
     _ignore_signals()  # the imports may have changed that
     reset_signals()
@@ -83,6 +84,7 @@ def _run(control: socket.socket, sources: Sequence[str], confinement: Confinemen
     setup = JobSetup(
         zygote_pid=os.getpid(),
         handlers=handlers,
+        hooks=hooks,
         output=output,
         process_state=process_state,
         termination=termination,

@@ -241,12 +241,18 @@ def _where(function: Callable[..., Any]) -> str:
 
 def _load_into(handlers: Handlers, source: str) -> None:
     before = handlers.declared
-    module = _load(source)
+    module = import_source(source)
     if handlers.declared == before and not _has_any(module, handlers):
         raise HandlersError(f"{source!r} declares no handler; declare one with @job")
 
 
-def _load(source: str) -> ModuleType:
+def import_source(source: str, what: str = "handlers") -> ModuleType:
+    """Import a source of handlers, or of something else.
+
+    Raises:
+        HandlersError: with the traceback of whatever the import raised.
+
+    """
     try:
         if _is_path(source):
             return _import_file(Path(source))
@@ -257,7 +263,7 @@ def _load(source: str) -> ModuleType:
     except BaseException as error:  # including sys.exit() at import
         line = str(error) if isinstance(error, HandlersError) else _last_line(error)
         raise HandlersError(
-            f"cannot load handlers from {source!r}: {line}", _users_traceback(error)
+            f"cannot load {what} from {source!r}: {line}", _users_traceback(error)
         ) from error
 
 

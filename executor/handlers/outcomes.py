@@ -1,7 +1,7 @@
 """Turns what a handler returned or raised into its run's outcome, message and log lines."""
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warren.broker.messages.values import Outcome, cut_message
@@ -14,15 +14,17 @@ _OUR_FILES = frozenset(
     str(Path(__file__).parents[1] / "fork_server" / f"{name}.py")
     for name in ("job_main", "coroutines")
 )
-_OUR_CALLERS = frozenset({"_attempt", "_call", "_complete", "run", "_as_task", "_guard"})
+_OUR_CALLERS = frozenset(
+    {"_attempt", "_attempt_in_hooks", "_call", "_complete", "run", "_as_task", "_guard"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerOutcome:
     """The outcome and message of a handler's run, and the text for its log.
 
-    `result` is what it returned, as JSON. `may_retry` False: it is not retried; `retry_seconds`:
-    after this wait instead of its job's.
+    `error` is what it raised; `result` is what it returned, as JSON. `may_retry` False: it is not
+    retried; `retry_seconds`: after this wait instead of its job's.
     """
 
     outcome: Outcome
@@ -31,6 +33,7 @@ class HandlerOutcome:
     result: str = ""
     may_retry: bool = True
     retry_seconds: float | None = None
+    error: BaseException | None = None
 
 
 class NoText(Exception):
@@ -54,6 +57,10 @@ def text_of(value: object) -> str:
 
 def describe(error: BaseException, never: tuple[type[BaseException], ...] = ()) -> HandlerOutcome:
     """Return the outcome of a handler that raised this exception; those in `never` are final."""
+    return replace(_describe(error, never), error=error)
+
+
+def _describe(error: BaseException, never: tuple[type[BaseException], ...]) -> HandlerOutcome:
     if isinstance(error, JobFailed | RetryLater):
         words = _safe_text(error)
         return HandlerOutcome(
@@ -77,9 +84,9 @@ def describe(error: BaseException, never: tuple[type[BaseException], ...] = ()) 
     return HandlerOutcome(Outcome.FAILED, message, trace, may_retry=may_retry)
 
 
-def describe_hook(what: str, error: BaseException) -> str:
-    """Return the log text for an exception raised while a job process exits."""
-    return f"{what} failed at the process's end: {headline(error)}\n{_trace(error)}"
+def describe_hook(what: str, error: BaseException, when: str = "") -> str:
+    """Return the log text for an exception of the user's code beside the handler."""
+    return f"{what} failed{when}: {headline(error)}\n{_trace(error)}"
 
 
 def headline(error: BaseException) -> str:

@@ -33,6 +33,7 @@ class SlotOptions:
     must be longer than a silent zygote may live.
     `process` applies where neither the job nor its handler sets it. Scripts in `script_languages`
     may run.
+    `hooks` are modules with hooks, `log_level` is that of jobs' log records.
     `code_version` is told of the handlers; empty: the commit of their folder.
     A replacement of the zygote may import the handlers for `slow_seconds` before runs go elsewhere.
     Once `is_unwanted` returns true, the handlers' first import is given up.
@@ -56,6 +57,8 @@ class SlotOptions:
     slow_seconds: float = 10.0
     script_languages: Collection[str] = ()
     code_version: str = ""
+    hooks: tuple[str, ...] = ()
+    log_level: str = "info"
     confinement: Confinement = field(default_factory=Confinement)
     is_unwanted: Callable[[], bool] = lambda: False
 

@@ -25,6 +25,7 @@ from warren.executor.code_version import commit_of
 from warren.executor.errors import ScriptRefused
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.termination import end_marked
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.logs.line_times import LineTimes
 from warren.executor.logs.log_limiter import LogLimiter
 from warren.executor.logs.run_logs import RunLogs
@@ -76,7 +77,7 @@ class Slots(SlotPool):
         self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
         self._supervisor = ForkServerSupervisor(
             loop=loop,
-            sources=sources,
+            code=JobCode(sources=tuple(sources), hooks=options.hooks, log_level=options.log_level),
             confinement=self._confinement,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,

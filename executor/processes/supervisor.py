@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import structlog
 
@@ -19,6 +19,7 @@ from warren.executor.fork_server.confinement import Confinement, keep_settings_s
 from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS
 from warren.executor.fork_server.termination import kill_and_reap
 from warren.executor.handlers.handler_registry import HandlersError
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.zygote_link import ZygoteLink
 
 #: Seconds before a dead zygote is replaced: at first, and at most.
@@ -46,7 +47,7 @@ class ForkServerSupervisor:
         self,
         *,
         loop: asyncio.AbstractEventLoop,
-        sources: Sequence[str],
+        code: JobCode,
         confinement: Confinement,
         on_ready: Callable[[], None],
         on_forked: Callable[[frames.Forked], None],
@@ -54,7 +55,7 @@ class ForkServerSupervisor:
         on_died: Callable[[str], None],
     ) -> None:
         self._loop = loop
-        self._sources = tuple(sources)
+        self._code = code
         self._confinement = confinement
         self._spares = 0
         self._on_ready = on_ready
@@ -102,7 +103,7 @@ class ForkServerSupervisor:
         """
         linux.become_subreaper()
         keep_settings_secret()
-        link = self._link = ZygoteLink(self._loop, self._sources, self._confinement)
+        link = self._link = ZygoteLink(self._loop, self._code, self._confinement)
         first, again = SLOW_IMPORT_SECONDS
         told_at = time.monotonic() + first
         try:
@@ -268,7 +269,7 @@ class ForkServerSupervisor:
             return
         self._has_told_error = False
         try:
-            self._link = ZygoteLink(self._loop, self._sources, self._confinement)
+            self._link = ZygoteLink(self._loop, self._code, self._confinement)
         except (OSError, MemoryError) as error:
             self.error = str(error) or "out of memory"
             self._log.error("zygote_start_failed", why=self.error, again_in=self._backoff)

@@ -10,13 +10,14 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing import resource_tracker, util
 from multiprocessing.context import SpawnProcess
 
 from warren.executor.fork_server import frames, linux, zygote
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.termination import marked
+from warren.executor.handlers.hooks import JobCode
 
 
 class ZygoteLink:
@@ -27,12 +28,12 @@ class ZygoteLink:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, sources: Sequence[str], confinement: Confinement
+        self, loop: asyncio.AbstractEventLoop, code: JobCode, confinement: Confinement
     ) -> None:
         self._loop = loop
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)
-        self._process = _spawn(theirs, sources, confinement)
+        self._process = _spawn(theirs, code, confinement)
         assert self._process.pid is not None
         self.pid = self._process.pid
         self._pidfd = os.pidfd_open(self.pid)
@@ -153,11 +154,9 @@ class ZygoteLink:
         self._loop.remove_writer(self._control)
 
 
-def _spawn(
-    control: socket.socket, sources: Sequence[str], confinement: Confinement
-) -> SpawnProcess:
+def _spawn(control: socket.socket, code: JobCode, confinement: Confinement) -> SpawnProcess:
     process = multiprocessing.get_context("spawn").Process(
-        target=zygote.main, args=(control, tuple(sources), confinement), name="warren-zygote"
+        target=zygote.main, args=(control, code, confinement), name="warren-zygote"
     )
     # The tracker unblocks signals when it starts, so it goes first. The zygote inherits the mask:
     # Ctrl-C at the terminal must not reach it before it has left our session.

@@ -123,6 +123,14 @@ def check_code_version(version: str) -> str:
     return version
 
 
+def check_hooks(modules: str) -> str:
+    """Return the names of modules with hooks."""
+    names = [name.strip() for name in modules.split(",")]
+    if not all(part.isidentifier() for name in names for part in name.split(".")):
+        raise ValueError("one of these is no name of a module")
+    return ",".join(names)
+
+
 def check_console_url(url: str) -> str:
     """Return the base URL of links to the console."""
     parts = _split(url)

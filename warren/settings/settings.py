@@ -43,6 +43,7 @@ from warren.settings.setting_rules import (
     check_gateway_tokens,
     check_glue,
     check_heartbeat_url,
+    check_hooks,
     check_job_limits,
     check_log_reserve,
     check_metrics_token,
@@ -77,6 +78,10 @@ DATABASE_FILE = HOME / "warren.db"
 def _default_slots() -> int:
     # A job process takes about 15 MB, and most jobs wait more than they compute.
     return max(4, 2 * processors())
+
+
+#: The levels of jobs' log records.
+JOB_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +128,10 @@ class Settings:
         whole_or_auto(0, 4000), "auto, or an integer from 0 to 4000"
     )
     spare_processes: int | None = setting(whole(0, 16), "an integer from 0 to 16")
+    hooks: str | None = setting(
+        text(check_hooks), "modules like acme_jobs.hooks, separated by commas"
+    )
+    job_log_level: str = setting(one_of(JOB_LOG_LEVELS), "debug, info, warning or error", "info")
     job_user: str | None = setting(text(), "the name of a user of this machine")
     job_limits: str | None = setting(
         text(check_job_limits), "limits like memory=2G, cpu=600, open_files=1024"

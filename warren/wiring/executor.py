@@ -78,6 +78,8 @@ def make_slots(
         grace_seconds=settings.grace_seconds,
         script_languages=settings.script_languages,
         code_version=settings.code_version or "",
+        hooks=tuple(settings.hooks.split(",")) if settings.hooks else (),
+        log_level=settings.job_log_level,
         confinement=confinement,
         is_unwanted=lambda: signals.count > 0,
     )

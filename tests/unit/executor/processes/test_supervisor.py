@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.confinement import Confinement
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes import supervisor
 from warren.executor.processes.supervisor import GOOD_LIFE_SECONDS, ForkServerSupervisor
 
@@ -78,7 +79,7 @@ class Case:
         monkeypatch.setattr(supervisor, "ZygoteLink", start)
         self.supervisor = ForkServerSupervisor(
             loop=cast("asyncio.AbstractEventLoop", self.loop),
-            sources=["handlers.py"],
+            code=JobCode(sources=("handlers.py",)),
             confinement=Confinement(),
             on_ready=lambda: None,
             on_forked=lambda _frame: None,
