@@ -120,7 +120,7 @@ class Code(Enum):
     SHARE = "expected %(what)s to be a number from 0 to 1 with up to two decimals, got: %(got)s"
     RETRY_MOST = "expected %(what)s to be at least the delay of %(delay)s s, got: %(got)s"
     RETRY_DELAY = "expected a delay before retries, because their backoff is exponential"
-    RETRY_CONTRADICTED = "%(short)s %(said)s contradicts %(key)s %(got)s of retry"
+    RETRY_CONTRADICTED = "%(short)r %(said)s contradicts %(key)r %(got)s of 'retry'"
     TOO_MANY_CHILDREN = "expected children to be up to %(most)s, got: %(got)s"
     CHILD_NAME = "expected children to be names of jobs, NAME or APP/NAME, got: %(got)r"
     TAG = "expected tags to be words of up to 32 characters without commas, got: %(got)r"

@@ -36,6 +36,7 @@ class RunLine(NamedTuple):
     shard_index: int
     shard_total: int
     attempt: int
+    starts: int
     message: str | None
     trigger_message: str | None
     message_why: str | None

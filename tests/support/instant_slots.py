@@ -16,7 +16,10 @@ from warren.broker.reasons.stored import to_json
 from warren.executor.processes.endings import cut_off
 from warren.executor.processes.interface import SlotEvents, SlotPool
 
-HANDLERS = ("noop", "echo", "fail", "third-time-lucky", "sleep", "until-file")
+HANDLERS = (
+    *("noop", "echo", "fail", "second-time-lucky", "third-time-lucky"),
+    *("sleep", "until-file"),
+)
 _LOOK_SECONDS = 0.005
 
 
@@ -97,9 +100,11 @@ class InstantSlots(SlotPool):
                 end(Outcome.SUCCEEDED, trigger.param)
             case "fail":
                 end(Outcome.FAILED, "no luck")
+            case "second-time-lucky" if trigger.attempt < 1:
+                end(Outcome.FAILED, f"attempt {trigger.attempt}")
             case "third-time-lucky" if trigger.attempt < 2:
                 end(Outcome.FAILED, f"attempt {trigger.attempt}")
-            case "third-time-lucky":
+            case "second-time-lucky" | "third-time-lucky":
                 end(Outcome.SUCCEEDED, "at last")
             case "sleep":
                 seconds = float(trigger.param or 60)

@@ -20,7 +20,7 @@ ALARMED = {"alarm_emails": ("ops@example.com",)}
 
 def begin(cluster: Cluster, *specs: JobSpec) -> None:
     cluster.scheduler()
-    cluster.executor()
+    cluster.executor(processes=True)
     cluster.wait_online()
     cluster.apply(*specs)
 
@@ -80,7 +80,8 @@ def test_a_skipped_shard_is_neutral(
 
 @on_memory
 def test_a_skipped_retry_settles_what_failed_before(cluster: Cluster) -> None:
-    cluster.apply(spec("job", retries=1, **ALARMED))
+    hourly = {"schedule_kind": "FIX_RATE", "schedule_value": "3600", "enabled": True}
+    cluster.apply(spec("job", retries=1, **hourly, **ALARMED))
     [run_id] = tick_in_flight(cluster, "job")
     [again] = end(cluster, run_id, status=RunStatus.FAILED).planned
     put(cluster.database, [again], status=SENT, routed_at=cluster.now_ms())

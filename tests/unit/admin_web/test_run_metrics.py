@@ -42,7 +42,7 @@ def test_runs_are_told_from_0_for_every_status_so_that_the_first_failure_is_a_ri
     assert "# TYPE warren_runs_total counter" in before
     assert 'warren_runs_total{app="reports",status="FAILED"} 0.0' in before
     assert 'warren_runs_total{app="reports",status="FAILED"} 1.0' in after
-    assert len(lines_of(after, 'warren_runs_total{app="reports"')) == 8
+    assert len(lines_of(after, 'warren_runs_total{app="reports"')) == 9
 
 
 def test_buckets_are_told_in_order_and_each_with_what_is_below_it(

@@ -63,6 +63,7 @@ class TestList:
             shard_index=2,
             shard_total=5,
             attempt=1,
+            starts=1,
             message="disk full\nsecond line",
         )
 

@@ -14,6 +14,7 @@ ARROWS = {
         "RUNNING",
         "UNDELIVERED",
         "SUCCEEDED",
+        "SKIPPED",
         "FAILED",
         "TIMED_OUT",
         "KILLED",
@@ -24,13 +25,14 @@ ARROWS = {
         "RUNNING",
         "UNDELIVERED",
         "SUCCEEDED",
+        "SKIPPED",
         "FAILED",
         "TIMED_OUT",
         "KILLED",
         "REFUSED",
         "LOST",
     },
-    "RUNNING": {"SUCCEEDED", "FAILED", "TIMED_OUT", "KILLED", "REFUSED", "LOST"},
+    "RUNNING": {"SUCCEEDED", "SKIPPED", "FAILED", "TIMED_OUT", "KILLED", "REFUSED", "LOST"},
 }
 
 
@@ -63,6 +65,7 @@ def test_every_open_status_leads_to_an_end() -> None:
         ("SENT", (200, 0)),
         ("RUNNING", (200, 0)),
         ("SUCCEEDED", (200, 200)),
+        ("SKIPPED", (200, 200)),
         ("FAILED", (200, 500)),
         ("KILLED", (200, 500)),
         ("LOST", (200, 500)),

@@ -467,7 +467,7 @@ def test_retries_have_a_long_form_that_patches_understand(admin: Program) -> Non
 @pytest.mark.parametrize(
     ("retry", "pointer", "words"),
     [
-        ({"times": 3}, "/retry/times", "retries 2 contradicts times 3 of retry"),
+        ({"times": 3}, "/retry/times", "'retries' 2 contradicts 'times' 3 of 'retry'"),
         (
             {"delay": 60, "most": 59},
             "/retry/most",

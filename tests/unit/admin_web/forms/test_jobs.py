@@ -16,6 +16,7 @@ PLAIN = JobSpec(name="nightly", app="reports", handler="report", enabled=False)
 OTHER: dict[Any, Any] = {
     str: "other",
     int: 7,
+    float: 0.25,
     bool | None: True,
     tuple[str, ...]: ("a", "b"),
     Expectations: Expectations(finish_by="07:00"),

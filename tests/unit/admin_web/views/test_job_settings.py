@@ -27,6 +27,9 @@ OTHERS = JobSpec(
     timeout=30,
     retries=4,
     retry_delay=7,
+    retry_backoff="exponential",
+    retry_most=70,
+    retry_jitter=0.25,
     process="job",
     children=("next",),
     alarm_emails=("a@example.com", "b@example.com"),
@@ -58,6 +61,9 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
         "30",
         "4",
         "7",
+        "70",
+        "exponential",
+        "0.25",
         "kept for this job",
         SECRET,
         "slack",
@@ -70,7 +76,17 @@ def test_each_declared_field_has_its_line(app: Flask) -> None:
 def test_what_is_not_set_has_none(app: Flask) -> None:
     values = shown(app, JobSpec(name="nightly", app="reports", handler="report"))
 
-    assert values == ["report", "default", "queue", "skip", "60", "at most once", "1", "default"]
+    assert values == [
+        "report",
+        "default",
+        "queue",
+        "skip",
+        "60",
+        "at most once",
+        "1",
+        "fixed",
+        "default",
+    ]
 
 
 def test_of_a_secret_only_that_there_is_one_is_shown(app: Flask) -> None:

@@ -715,4 +715,4 @@ def test_two_forms_that_contradict_each_other_are_refused(file: Path) -> None:
         read(file, text)
 
     [line] = refused.value.lines
-    assert line.endswith("retries 2 contradicts times 3 of retry")
+    assert line.endswith("'retries' 2 contradicts 'times' 3 of 'retry'")
