@@ -21,6 +21,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.result_view import result_view
 from warren.admin_web.views.run_finder import Asked, RunFinder
+from warren.admin_web.views.run_progress import run_progress
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
@@ -96,6 +97,7 @@ class RunPages:
             is_open=run.status in OPEN,
             steps=steps(run, now_ms),
             shares=shares(run, now_ms),
+            progress=run_progress(run, now_ms),
             cause=labels.CAUSE.get(run.kind, ""),
             result=labels.RESULT[run.status],
             returned=result_view(run.result, run.message),

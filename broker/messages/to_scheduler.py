@@ -15,6 +15,7 @@ from warren.broker.messages.values import (
     Natural,
     Outcome,
     Percent,
+    Progress,
     RetrySeconds,
 )
 from warren.broker.reasons.codes import Why
@@ -25,6 +26,9 @@ FOUND_LIMIT = 500
 REPORTS_LIMIT = 1_000
 #: The most runs that one `WhichOpen` may name; an executor takes no more while 20,000 wait.
 OPEN_LIMIT = 50_000
+
+#: The most runs in one `Progressed`: an executor has up to 1,000 slots.
+PROGRESS_LIMIT = 1_000
 
 # -- answers ------------------------------------------------------------------------------
 
@@ -169,6 +173,15 @@ class Callback(Message, frozen=True, kw_only=True):
     reports: Annotated[tuple[Report, ...], msgspec.Meta(max_length=REPORTS_LIMIT)]
 
 
+class Progressed(Message, frozen=True, kw_only=True):
+    """How far runs of this boot are: what has changed in the last second. It may get lost."""
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    runs: Annotated[dict[Natural, Progress], msgspec.Meta(max_length=PROGRESS_LIMIT)]
+
+
 class WhichOpen(Message, frozen=True, kw_only=True):
     """Asks which waiting runs are still open, after a loss of contact."""
 
@@ -273,4 +286,6 @@ class Canary(Message, frozen=True, kw_only=True):
 #: What a boot answers to a question.
 Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
 
-ToScheduler = Answer | Callback | WhichOpen | Heartbeat | Goodbye | CatalogueAnswer | Canary
+ToScheduler = (
+    Answer | Callback | Progressed | WhichOpen | Heartbeat | Goodbye | CatalogueAnswer | Canary
+)

@@ -9,6 +9,8 @@ import msgspec
 MESSAGE_LIMIT = 50_000
 #: The longest result of a run, in characters of JSON; a longer one is not kept.
 RESULT_LIMIT = 50_000
+#: The longest text beside a run's progress, in characters.
+PROGRESS_TEXT_LIMIT = 200
 #: How many bytes of the log's end are sent with the result.
 LOG_TAIL_BYTES = 4_096
 #: Largest number on the wire: what a double, and so every JSON parser, represents exactly.
@@ -49,6 +51,14 @@ def result_value(result: str | None) -> Any:
         return msgspec.json.decode(result)
     except (msgspec.MsgspecError, RecursionError):
         return result
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a run is, as its handler says: `done` of `total`, None = unknown, and a text."""
+
+    done: Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+    total: Annotated[float, msgspec.Meta(gt=0, le=NUMBER_LIMIT)] | None = None
+    text: Annotated[str, msgspec.Meta(max_length=PROGRESS_TEXT_LIMIT)] = ""
 
 
 class Outcome(StrEnum):

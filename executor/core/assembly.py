@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted
+from warren.broker.messages.values import Progress
 from warren.broker.transport import Publisher
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.group_commit import GroupCommit
@@ -16,6 +17,7 @@ from warren.executor.messaging.contact import Contact
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter
 from warren.executor.messaging.inbox import Arrival, Inbox
 from warren.executor.messaging.outbox import Outbox
+from warren.executor.messaging.progress_reports import ProgressReports
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.requests.command_handler import CommandHandler
@@ -36,6 +38,9 @@ class Hooks(Protocol):
 
     def run_moved(self, run_id: int, event: Event) -> None:
         """Handle what a slot tells of a run."""
+
+    def run_progressed(self, run_id: int, progress: Progress) -> None:
+        """Handle what a job process tells of its run."""
 
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
@@ -75,6 +80,7 @@ class Roles:
     commands: CommandHandler
     load: LoadMeter
     heartbeats: HeartbeatThread
+    progress: ProgressReports
 
 
 def assemble(context: BootContext, hooks: Hooks) -> Roles:
@@ -89,6 +95,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
             hooks.run_finished,
             hooks.slots_ready,
             hooks.run_moved,
+            hooks.run_progressed,
         ),
         script_folder=context.script_folder,
         notes_folder=context.notes_folder,
@@ -158,6 +165,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         commands=commands,
         load=load,
         heartbeats=_make_heartbeats(context, hooks),
+        progress=ProgressReports(sender, clock.monotonic),
     )
 
 

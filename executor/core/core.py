@@ -21,6 +21,7 @@ from warren.broker.messages.to_executor import (
     Welcome,
 )
 from warren.broker.messages.to_scheduler import Finished, Goodbye, Heartbeat, NotStarted, WhichOpen
+from warren.broker.messages.values import Progress
 from warren.broker.reasons.codes import Why
 from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm
@@ -96,11 +97,16 @@ class Core:
         """Handle what a slot tells of a run."""
         self._active_runs.moved(run_id, event)
 
+    def run_progressed(self, run_id: int, progress: Progress) -> None:
+        """Handle what a job process tells of its run."""
+        self._roles.progress.note(run_id, progress)
+
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
     ) -> None:
         """Handle the end of a run."""
         self._start_soon()  # before the commit that this end asks for, which waits for the disk
+        self._roles.progress.forget(end.run_id)
         self._active_runs.finished(end, on_recorded)
 
     def slots_ready(self) -> None:
@@ -193,6 +199,7 @@ class Core:
         self._watch.check()
         self._ask(self._clock.monotonic())
         self._active_runs.start_reports.report_due()
+        self._roles.progress.send_due()
         if self._roles.readiness.is_draining:
             self._return_waiting()
         self._active_runs.start_ready()

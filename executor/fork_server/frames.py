@@ -14,6 +14,7 @@ from warren.broker.messages.values import (
     MESSAGE_LIMIT,
     RESULT_LIMIT,
     Outcome,
+    Progress,
     RetrySeconds,
 )
 from warren.broker.reasons.codes import Words
@@ -175,6 +176,13 @@ class Result(Frame, frozen=True, kw_only=True, omit_defaults=True):
     retry_seconds: RetrySeconds | None = None
 
 
+class Told(Frame, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    run_id: int
+    progress: Progress
+
+
 class Withheld(Frame, frozen=True, kw_only=True):
     """The runs of this batch that have not begun will not begin."""
 
@@ -184,7 +192,7 @@ class Withheld(Frame, frozen=True, kw_only=True):
 ToZygote = Fork | Signal | KeepSpares | Ping
 FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | Pong
 ToJobProcess = Run | End
-FromJobProcess = Result | Withheld
+FromJobProcess = Result | Told | Withheld
 
 #: Longest packet between executor and zygote, in bytes; job results do not go this way.
 PACKET_LIMIT = 128 * 1024
@@ -193,7 +201,11 @@ ANSWER_LIMIT = (
     6 * (MESSAGE_LIMIT + LOG_TAIL_BYTES + NOTE_LIMIT + 2 * REASON_LIMIT + RESULT_LIMIT) + 1_000
 )
 #: How answers begin; anything else is invalid, however much of it is still to come.
-_STARTS = (b'{"type":"Result","run_id":', b'{"type":"Withheld","batch":')
+_STARTS = (
+    b'{"type":"Result","run_id":',
+    b'{"type":"Told","run_id":',
+    b'{"type":"Withheld","batch":',
+)
 
 encode = msgspec.json.Encoder().encode
 decode_to_zygote = msgspec.json.Decoder(ToZygote).decode

@@ -11,13 +11,15 @@ import inspect
 import os
 import signal
 import socket
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import PROGRESS_TEXT_LIMIT, Outcome, Progress
 from warren.broker.reasons.codes import Why, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
@@ -36,11 +38,13 @@ from warren.executor.fork_server.termination import BLOCKED, Phase, Termination,
 from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.hooks import Hook, RunHooks, ended
-from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
+from warren.executor.handlers.outcomes import HandlerOutcome, clean, describe, describe_hook
 from warren.executor.handlers.results import told_by
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
+#: The shortest time between two reports of a run's progress.
+_PROGRESS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +212,9 @@ class RunLoop:
         self._output.begin(order.log_path, order.log_reserve)
         if order.shared:
             self._process_state.remember_limits()
-        ending = self._attempt_in_hooks(_context_of(order.trigger))
+        ending = self._attempt_in_hooks(
+            _context_of(order.trigger, self._progress_of(order.trigger.run_id))
+        )
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
@@ -337,6 +343,23 @@ class RunLoop:
         line, _, self._unread = self._unread.partition(b"\n")
         return frames.decode_to_job_process(line) if line else None
 
+    def _progress_of(self, run_id: int) -> Callable[[float, float | None, str], None]:
+        """Return what tells of a run's progress; any thread may call it."""
+        told_at, lock = -_PROGRESS_SECONDS, threading.Lock()
+
+        def tell(done: float, total: float | None, text: str) -> None:
+            nonlocal told_at
+            with lock:
+                now = time.monotonic()
+                if now - told_at < _PROGRESS_SECONDS or os.getpid() != self._pid:
+                    return
+                told_at = now
+                words = clean(" ".join(text.split()))[:PROGRESS_TEXT_LIMIT]
+                progress = Progress(done=done, total=total, text=words)
+                self._send(frames.Told(run_id=run_id, progress=progress))
+
+        return tell
+
     def _takes(self, order: frames.Run) -> bool:
         run_id = order.trigger.run_id
         return self._permit.takes(run_id, batch=order.batch, seconds=order.batch_seconds)
@@ -365,7 +388,9 @@ def _with_tasks(message: Words, tasks: Sequence[str]) -> Words:
     return Why.NOTED(words=message, notes=(note,)) if message else Why.NOTES(notes=(note,))
 
 
-def _context_of(trigger: Trigger) -> JobContext:
+def _context_of(
+    trigger: Trigger, on_progress: Callable[[float, float | None, str], None]
+) -> JobContext:
     return JobContext(
         job_id=trigger.job_id,
         run_id=trigger.run_id,
@@ -376,4 +401,5 @@ def _context_of(trigger: Trigger) -> JobContext:
         shard_total=trigger.shard_total,
         scheduled_at=datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC),
         traceparent=trigger.traceparent,
+        on_progress=on_progress,
     )

@@ -1,7 +1,9 @@
 """What handlers get and what they may raise. Imports the standard library only."""
 
+import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NoReturn, TypeAlias
@@ -28,6 +30,10 @@ class JobSkipped(Exception):
     """The handler reports that there is nothing to do; the text becomes the run's message."""
 
 
+def _ignore(_done: float, _total: float | None, _text: str) -> None:
+    pass
+
+
 Verdict: TypeAlias = JobFailed | JobSkipped
 
 
@@ -49,6 +55,10 @@ class JobContext:
     shard_total: int
     scheduled_at: datetime
     traceparent: str = ""
+    #: Where `progress` goes.
+    on_progress: Callable[[float, float | None, str], None] = field(
+        default=_ignore, repr=False, compare=False
+    )
     #: What `fail` and `skip` have raised, whether or not it has reached us; the last one counts.
     verdicts: list[Verdict] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -65,6 +75,19 @@ class JobContext:
             except (TypeError, ValueError, KeyError):
                 text = f"{text} {args!r}"
         sys.stdout.write(log_line(time.time(), "INFO", text))
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Show how far the run is; at most once a second, calls in between are left out.
+
+        Raises:
+            ValueError: `done` is below 0, or `total` is not above 0.
+
+        """
+        if not 0 <= done < math.inf or not (total is None or 0 < total < math.inf):
+            raise ValueError(
+                f"expected progress from 0, of a total above 0, got: {done!r} of {total!r}"
+            )
+        self.on_progress(float(done), None if total is None else float(total), str(text))
 
     def fail(self, message: str, *, retry: bool = True) -> NoReturn:
         """End the run as FAILED with exactly this message, whatever the handler does afterwards.

@@ -13,6 +13,7 @@ from typing import Protocol
 from warren.broker.catalogues import Told
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Progress
 from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
@@ -165,8 +166,8 @@ class OnFinished(Protocol):
         """Record and report it; `on_recorded` is called once it is in the journal."""
 
 
-def _ignore(_run_id: int, _event: Event) -> None:
-    """Do nothing, for slots that hand nothing ahead."""
+def _ignore(_run_id: int, _told: object) -> None:
+    """Do nothing, for slots that hand nothing ahead or tell of no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +176,14 @@ class SlotEvents:
 
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
     run. `moved(run_id, event)` tells of a run handed ahead: REACHED, right after the end of the one
-    before, or NOT_BEGUN if it was not reached after all.
+    before, or NOT_BEGUN if it was not reached after all. `progressed` tells how far a run is.
     """
 
     started: Callable[[int], None]
     finished: OnFinished
     ready: Callable[[], None]
     moved: Callable[[int, Event], None] = _ignore
+    progressed: Callable[[int, Progress], None] = _ignore
 
 
 class SlotsFactory(Protocol):

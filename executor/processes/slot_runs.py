@@ -150,6 +150,9 @@ class SlotRuns:
         run = process.run
         if isinstance(answer, frames.Withheld):
             self._look_ahead.on_withheld(process, answer.batch)
+        elif isinstance(answer, frames.Told):
+            if run is not None and run.trigger.run_id == answer.run_id:
+                self._events.progressed(answer.run_id, answer.progress)
         elif run is not None and run.trigger.run_id == answer.run_id:
             self._tell_started(run)  # the answer may arrive before `Forked`
             run.result = answer

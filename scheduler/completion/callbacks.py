@@ -5,17 +5,18 @@ with the reason, so that one bad report never blocks the others.
 """
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
+from msgspec.json import encode
 from sqlalchemy.orm import Session
 
 from warren.broker.boot import Boot
 from warren.broker.errors import BadMessage, Oversized
 from warren.broker.messages.to_executor import StillOpen
-from warren.broker.messages.to_scheduler import Callback, Report, Started, WhichOpen
+from warren.broker.messages.to_scheduler import Callback, Progressed, Report, Started, WhichOpen
 from warren.broker.reasons.codes import Why
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
@@ -30,7 +31,7 @@ from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence
 from warren.sql.run_status import IN_FLIGHT, RunStatus
-from warren.sql.runs import queries, transitions
+from warren.sql.runs import progress, queries, transitions
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.successes import SentTo
 
@@ -91,6 +92,7 @@ class Callbacks:
         self._taken: deque[Delivery] = deque()
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
+        self._progress: dict[SentTo, dict[int, str]] = defaultdict(dict)
 
     def run_round(self, _now_ms: int) -> float:
         """Store the reports that have arrived; waits for the first message unless `wake` is called.
@@ -105,6 +107,7 @@ class Callbacks:
         # Not the time of this round: it may lie before a long wait.
         spoiled = self._store(self._items, self._context.now_ms())
         rejected = {id(item.delivery) for item in spoiled}
+        self._store_progress()
         self._consumer.ack([item for item in self._held if id(item) not in rejected])
         self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: if the database is down, the same deliveries are tried again next round.
@@ -139,15 +142,17 @@ class Callbacks:
         items = []
         if isinstance(message, WhichOpen):
             self._answer(message)
+        elif isinstance(message, Progressed):
+            self._note(message)
         else:
             app_id = self._context.app_names.id_of(message.app)
             items = [_Item(delivery, app_id, message.address, one) for one in message.reports]
         self._held.append(delivery)
         self._items += items
 
-    def _open(self, delivery: Delivery) -> Callback | WhichOpen:
-        message: Callback | WhichOpen = self._sealer.open(
-            delivery, expect=Callback | WhichOpen, direction=Direction.FROM_EXECUTOR
+    def _open(self, delivery: Delivery) -> Callback | Progressed | WhichOpen:
+        message: Callback | Progressed | WhichOpen = self._sealer.open(
+            delivery, expect=Callback | Progressed | WhichOpen, direction=Direction.FROM_EXECUTOR
         )
         boot = Boot(message.app, message.address, message.boot_id)
         if not self._accounts.knows(boot):
@@ -241,6 +246,29 @@ class Callbacks:
                 not_theirs=list(tally.not_theirs)[:20],
                 unknown=list(tally.unknown)[:20],
             )
+
+    def _note(self, message: Progressed) -> None:
+        app_id = self._context.app_names.id_of(message.app)
+        told = self._progress[SentTo(app_id, message.address, message.boot_id)]
+        told.update((run_id, encode(one).decode()) for run_id, one in message.runs.items())
+
+    def _store_progress(self) -> None:
+        """Store how far runs are, all of them in one transaction; the next message makes up for it.
+
+        It comes after the reports, because a run may have started with one of them.
+        """
+        told, self._progress = self._progress, defaultdict(dict)
+        if not told:
+            return
+
+        def unit(session: Session) -> None:
+            for who, runs in told.items():
+                progress.note(session, who, runs)
+
+        try:
+            self._context.database.write(unit)
+        except DatabaseUnavailable as error:
+            log.debug("progress_not_stored", error=str(error))
 
     def _answer(self, question: WhichOpen) -> None:
         """Answer an executor that was out of contact: which of its waiting runs may still start."""

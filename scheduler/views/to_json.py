@@ -149,6 +149,7 @@ PAGES_ONLY = frozenset(
         "trigger_why",
         "log_tail",
         "result",
+        "progress",
         "boot_id",
         "retries_left",
         "wanted_addresses",
@@ -160,4 +161,5 @@ PAGES_ONLY = frozenset(
 
 def run_json(run: DetailedRun) -> dict[str, Any]:
     """Return a run as a JSON object; a deleted job's run has no `job`."""
-    return to_json(run, without=PAGES_ONLY) | {"result": result_value(run.result)}
+    told = {"result": result_value(run.result), "progress": result_value(run.progress)}
+    return to_json(run, without=PAGES_ONLY) | told

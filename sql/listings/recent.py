@@ -93,6 +93,7 @@ class DetailedRun(NamedTuple):
     message_why: str | None
     trigger_why: str | None
     log_tail: str | None
+    progress: str | None
     result: str | None
     boot_id: str | None
     retries_left: int

@@ -82,6 +82,8 @@ class Run(Model):
     sent_at: Mapped[int | None] = mapped_column(BigInteger)
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
+    #: How far it is, as its handler says, in JSON.
+    progress: Mapped[str | None] = mapped_column(String(512))
     kill_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     # MEDIUMTEXT, because an UPDATE with a join truncates longer values of TEXT without an error.
     log_tail: Mapped[str | None] = mapped_column(LONG_TEXT)

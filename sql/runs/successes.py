@@ -59,7 +59,8 @@ _OPEN_AND_ALONE = " AND ".join(
         f"{Run.attempt.expression} = 0",
     ]
 )
-_SENT_TO = " AND ".join(
+#: The guard that a run was sent to a boot, whose values are those of a `SentTo`.
+SENT_TO = " AND ".join(
     f"{column.expression} = {{}}" for column in (Run.app_id, Run.address, Run.boot_id)
 )
 
@@ -93,7 +94,7 @@ def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> bool:
     # Most runs have no result, so their updates leave out that column.
     plain = [_row(run) for run in ordered if not run.result]
     others = [_row(run) | {"result": run.result} for run in ordered if run.result]
-    guard = Guard(f"{_OPEN_AND_ALONE} AND {_SENT_TO}", who)
+    guard = Guard(f"{_OPEN_AND_ALONE} AND {SENT_TO}", who)
     moved = [
         update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED)
         for rows in (plain, others)

@@ -134,6 +134,15 @@ def later(context: JobContext) -> str:
     raise RetryLater("1h", "the feed is late")
 
 
+@job("counts-until-file")
+def counts_until_file(context: JobContext) -> str:
+    note(context)
+    while not Path(context.param).exists():
+        context.progress(3, 10, "loading")
+        time.sleep(0.01)
+    return "counted"
+
+
 @job("sleep")
 def sleep(context: JobContext) -> str:
     note(context)

@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from tests.support.moved_loop import MovedLoop
 from tests.support.processes import Process, descendants, every_process, identify
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.values import Progress
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
@@ -60,6 +62,7 @@ class SlotHarness:
         self.started: dict[int, bool] = {}
         self.finished: dict[int, Finished] = {}
         self.returned: list[int] = []
+        self.progress: dict[int, list[Progress]] = defaultdict(list)
         self.ready_count = 0
         self.at_finish: Callable[[], object] = lambda: None
         self._ids = itertools.count(1)
@@ -76,6 +79,7 @@ class SlotHarness:
                 self._on_finished,
                 self._on_ready,
                 self._on_moved,
+                lambda run_id, told: self.progress[run_id].append(told),
             ),
             script_folder=script_folder,
             notes_folder=folder / "begin-notes" / "boot",

@@ -15,6 +15,7 @@ from warren.admin_web.api.endpoint import JSON, TEXT, Call, Reply
 from warren.admin_web.api.openapi import answer_type
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.logs.log_reader import LogPart, LogReader, ReadStatus, Source
+from warren.broker.messages.values import Progress
 from warren.broker.rpc import Requester
 from warren.scheduler.completion.end import Attempt, tick_end
 from warren.scheduler.views.to_json import PAGES_ONLY, run_json
@@ -149,11 +150,12 @@ class TickEnd(msgspec.Struct, kw_only=True):
     run_ids: list[int]
 
 
-#: `result` is what the handler returned.
-RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more={"result": Any})
+#: `result` is what the handler returned; `progress` is how far it said it was.
+_MORE: dict[str, Any] = {"result": Any, "progress": Progress | None}
+RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more=_MORE)
 #: A run with the state of its tick.
 RunWithTick: Any = answer_type(
-    "RunWithTick", DetailedRun, without=PAGES_ONLY, more={"result": Any, "tick": TickEnd}
+    "RunWithTick", DetailedRun, without=PAGES_ONLY, more=_MORE | {"tick": TickEnd}
 )
 
 

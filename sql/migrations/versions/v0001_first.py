@@ -485,6 +485,7 @@ def _make_tables() -> None:
         sa.Column("sent_at", sa.BigInteger(), nullable=True),
         sa.Column("started_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
+        sa.Column("progress", sa.String(length=512), nullable=True),
         sa.Column("kill_requested_at", sa.BigInteger(), nullable=True),
         sa.Column("log_tail", LONG_TEXT, nullable=True),
         sa.Column("result", LONG_TEXT, nullable=True),

@@ -85,6 +85,15 @@ def skip(context):
         if context.param:
             raise ValueError("and then this")
 
+@job("counts")
+def count(context):
+    for number in range(1, 1001):
+        context.progress(number, 1000, "a long\\n way " * 100)
+    try:
+        context.progress(-1)
+    except ValueError as error:
+        return str(error)
+
 @job("detaches")
 def detaches(context):
     work = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -277,6 +286,16 @@ def test_a_run_is_skipped_whatever_its_handler_does_afterwards(
     finished = harness.run("skip", param)
 
     assert (finished.outcome, finished.message) == (Outcome.SKIPPED, "holiday")
+
+
+def test_the_progress_of_a_run_is_told_at_most_once_a_second(harness: SlotHarness) -> None:
+    finished = harness.run("counts")
+
+    first, *more = harness.progress[finished.run_id]
+    assert (first.done, first.total) == (1, 1000)
+    assert first.text == ("a long way " * 100)[:200]
+    assert len(more) < 500
+    assert finished.message == "expected progress from 0, of a total above 0, got: -1 of None"
 
 
 def test_megabyte_of_parameter_arrives(harness: SlotHarness) -> None:
