@@ -53,6 +53,7 @@ def test_report_shows_each_day_and_the_sum(desk: Desk) -> None:
         "TOTAL",
         "SUCCEEDED",
         "FAILED",
+        "SKIPPED",
         "RUNNING",
         "SUCCESS",
     ]

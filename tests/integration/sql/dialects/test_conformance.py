@@ -145,10 +145,11 @@ def test_sums_are_whole_numbers(database: Database) -> None:
 def test_instants_are_the_same_whoever_writes_them(database: Database) -> None:
     days = [datetime(2026, 11, day) for day in (1, 2, 3)]  # noqa: DTZ001 - columns are naive
     rows: list[dict[str, Any]] = [
-        {"day": day, "running": 0, "succeeded": 0, "failed": 0} for day in days
+        {"day": day, "running": 0, "succeeded": 0, "failed": 0, "skipped": 0} for day in days
     ]
     for row in rows:
-        row |= {"cleared_succeeded": 0, "cleared_failed": 0, "update_time": None}
+        row |= {"cleared_succeeded": 0, "cleared_failed": 0, "cleared_skipped": 0}
+        row["update_time"] = None
 
     database.write(lambda session: session.execute(insert(DayReport), rows[:1]))
     database.write(lambda session: insert_or_ignore(session, DayReport, rows))
