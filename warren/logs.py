@@ -96,8 +96,21 @@ class _LossyStream:
 
 
 def configure_logs(level: str, stream: Stream | None = None) -> None:
-    """Send events of `level` and above to `stream`, by default to standard error."""
+    """Send events of `level` and above to `stream`, by default to standard error.
+
+    Warnings of libraries go there too.
+    """
     target = _LossyStream(stream or sys.stderr)
+    configure_events(level, target)
+    of_libraries = logging.StreamHandler(target)
+    of_libraries.setFormatter(OneLine(logging.BASIC_FORMAT))
+    logging.basicConfig(handlers=[of_libraries], level=logging.WARNING, force=True)
+    for name in _SILENCED:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def configure_events(level: str, target: Stream) -> None:
+    """Send our own events of `level` and above to a stream; leave libraries alone."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -112,11 +125,6 @@ def configure_logs(level: str, stream: Stream | None = None) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=target),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
-    of_libraries = logging.StreamHandler(target)
-    of_libraries.setFormatter(OneLine(logging.BASIC_FORMAT))
-    logging.basicConfig(handlers=[of_libraries], level=logging.WARNING, force=True)
-    for name in _SILENCED:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class OneLine(logging.Formatter):

@@ -1,0 +1,50 @@
+"""The plugin for pytest: the session's fixture `warren_stack`.
+
+    # pyproject.toml
+    [tool.pytest.ini_options]
+    warren_handlers = ["acme_jobs.handlers"]
+    warren_jobs = ["jobs.yaml"]
+
+    def test_the_load_ends(warren_stack):
+        run = warren_stack.trigger("load", "2026-12-01").wait()
+        assert run.message == "3 rows"
+
+pytest imports this in every session, so it imports nothing of ours by itself.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the settings."""
+    handlers = "Modules or .py files with the handlers that warren_stack runs."
+    parser.addini("warren_handlers", handlers, type="args", default=[])
+    parser.addini("warren_jobs", "The job files of warren_stack.", type="paths", default=[])
+
+
+@pytest.fixture(scope="session")
+def warren_stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """Run a scheduler, executors and the API in this process, until the session ends.
+
+    It is a `warren.wiring.stack.Stack`.
+    """
+    try:
+        from warren.wiring.stack import Stack  # noqa: PLC0415 - see the module's docstring
+    except ModuleNotFoundError as error:
+        pytest.fail(f"warren_stack needs warren[server]: {error}", pytrace=False)
+
+    root = request.config.rootpath
+    sources = [_resolved(one, root) for one in request.config.getini("warren_handlers")]
+    files = request.config.getini("warren_jobs")
+    with Stack(tmp_path_factory.mktemp("warren"), handlers=sources, jobs=files) as stack:
+        yield stack
+
+
+def _resolved(source: str, root: Path) -> str:
+    return str(root / source) if source.endswith(".py") else source

@@ -1,0 +1,231 @@
+"""A whole Warren in a test's process: scheduler, executors, API, on SQLite and a broker in memory.
+
+    start:  database ─> job files ─> executors ─> scheduler (welcomes them) ─> API
+    end:    the reverse
+
+Schedules do not fire: a test triggers what it wants to see.
+"""
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import structlog
+
+from warren.actions.trigger import client_on
+from warren.broker.keys import AppKeys, ClusterKeys
+from warren.broker.memory.transport import MemoryBroker
+from warren.client import Client, Run, RunFailed
+from warren.errors import CommandError
+from warren.executor.core.agent import Executor
+from warren.jobfile.apply import DEFAULT_APP
+from warren.jobfile.reader import read_job_file
+from warren.logs import BoundedFile, configure_events
+from warren.route_plugins import route_names
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.commands.tokens.token_commands import TokenSpec
+from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.settings.settings import Settings
+from warren.sql.accounts.users import Rights, Role
+from warren.sql.engine import Database
+from warren.sql.registry import apps, presence
+from warren.sql.schema import migration
+from warren.views.nodes import registrations
+from warren.wiring.executor import make_executor, make_run_logs, make_slots
+from warren.wiring.processes import Signals
+from warren.wiring.scheduler import make_scheduler
+from warren.wiring.web import API_POOL, make_api, open_web_database, web_parts
+
+#: How long executors may take to import their handlers and be welcomed.
+READY_SECONDS = 60.0
+_POLL_SECONDS = 0.01
+#: Requests and triggers a second; no test is to meet the limits by chance.
+_MANY = 100_000.0
+#: Of each executor.
+SLOTS = 4
+#: At the end, running jobs get SIGTERM at once and SIGKILL after this many seconds.
+GRACE_SECONDS = 1.0
+_CLOSE_SECONDS = 10.0
+
+
+class _NoSignals(Signals):
+    """No signal ends a test's stack; its session does."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """A run that a test has asked for."""
+
+    id: int
+    _client: Client
+
+    def wait(self, timeout: float = 60.0) -> Run:
+        """Return the run once it is over, with its retries and shards, however it ended.
+
+        Raises:
+            TimeoutError: it is not over after so many seconds.
+
+        """
+        try:
+            return self._client.wait(self.id, timeout=timeout)
+        except RunFailed as failed:
+            return failed.run
+
+
+class Stack:
+    """The running parts; `client` calls the API as an administrator.
+
+    Args:
+        folder: where the database, logs and state are kept.
+        handlers: modules or files; every executor has all of them.
+        jobs: job files. Their jobs are stopped, so that they run only when they are triggered.
+
+    """
+
+    def __init__(
+        self, folder: Path, *, handlers: Sequence[str] = (), jobs: Sequence[Path] = ()
+    ) -> None:
+        self._folder = folder
+        self._sources = list(handlers)
+        self._files = list(jobs)
+        self._held = ExitStack()
+        self._secret = secrets.token_urlsafe(32)
+        self._broker = MemoryBroker()
+        self._settings = Settings(
+            log_dir=folder / "logs",
+            state_dir=folder / "state",
+            slots=SLOTS,
+            grace_seconds=GRACE_SECONDS,
+            drain_seconds=0.0,
+            cpu_limit=100.0,
+            memory_limit=100.0,
+            api_port=0,
+            api_rate=_MANY,
+            api_trigger_rate=_MANY,
+        )
+        self._executors: list[Executor] = []
+        self.client: Client
+
+    def __enter__(self) -> Self:
+        """Start everything, and return once jobs can run."""
+        try:
+            self._start()
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop everything, and end all job processes."""
+        self._held.close()
+
+    def trigger(
+        self, job: str, param: str | None = None, *, addresses: Sequence[str] = ()
+    ) -> Triggered:
+        """Run a job now, named APP/NAME, or NAME if only one app has such a job.
+
+        Raises:
+            LookupError: there is no such job, or several apps have one.
+
+        """
+        names = [f"{one.app}/{one.name}" for one in self.client.jobs()]
+        found = [name for name in names if job in (name, name.partition("/")[2])]
+        if len(found) != 1:
+            known = ", ".join(found or names)
+            raise LookupError(f"expected job to be that of one app, got: {job!r}; known: {known}")
+        run = self.client.trigger(found[0], param, addresses=addresses)
+        return Triggered(run.id, self.client)
+
+    def _start(self) -> None:
+        if not structlog.is_configured():
+            self._held.callback(structlog.reset_defaults)
+            configure_events("info", BoundedFile(self._folder / "warren.log"))
+        database = Database(f"sqlite:///{self._folder}/warren.db")
+        self._held.callback(database.close)
+        migration.upgrade(database)
+        names = self._apply(database)
+        for name in names:
+            self._start_executor(name)
+        scheduler = make_scheduler(
+            self._settings, database, self._broker.transport(), ClusterKeys(self._secret)
+        )
+        # Executors stop first: their last reports must still be received.
+        self._held.callback(scheduler.stop)
+        self._held.callback(self._stop_executors)
+        scheduler.start()
+        self._start_api(database)
+        self._wait_until_welcome(database)
+
+    def _apply(self, database: Database) -> list[str]:
+        """Apply the job files; return the names of all apps."""
+        now_ms, added = time.time_ns() // 1_000_000, route_names()
+        files = [read_job_file(file, now_ms=now_ms, added_routes=added) for file in self._files]
+        wanted: dict[str, AppSpec] = {app.name: app for file in files for app in file.apps}
+        specs: list[JobSpec] = [
+            replace(spec, enabled=False) for file in files for spec in file.specs
+        ]
+        names = list(dict.fromkeys([*wanted, *(spec.app for spec in specs)])) or [DEFAULT_APP]
+        for name in names:
+            database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
+        files_of = client_on(database, self._settings).commands.job_files
+        files_of.apply(list(wanted.values()), specs, dry_run=False, prune=False)
+        return names
+
+    def _start_executor(self, app: str) -> None:
+        settings = replace(self._settings, state_dir=self._settings.state_dir / app)
+        executor = make_executor(
+            settings,
+            app=app,
+            address=f"{app}-1",
+            transport=self._broker.transport(),
+            keys=AppKeys.derived(app, self._secret),
+            slots=make_slots(
+                settings, self._sources, make_run_logs(settings), signals=_NoSignals()
+            ),
+        )
+        executor.start()
+        self._executors.append(executor)
+
+    def _stop_executors(self) -> None:
+        for one in self._executors:
+            one.stop(hurry=True)
+        for one in self._executors:
+            one.join(_CLOSE_SECONDS)
+
+    def _start_api(self, database: Database) -> None:
+        url = database.url.render_as_string(hide_password=False)
+        own = open_web_database(url, API_POOL, database)
+        self._held.callback(own.close)
+        keys = ClusterKeys(self._secret)
+        parts = self._held.enter_context(
+            web_parts(self._settings, own, self._broker.transport(), keys, self._secret)
+        )
+        api = make_api(parts, 0)
+        self._held.callback(api.stop)
+        api.start()
+        commands = client_on(database, self._settings).commands
+        everything = Rights(role=Role.ADMINISTRATOR, may_edit_glue=True)
+        owner = commands.users.add("tests", None, everything)
+        token = commands.tokens.add(TokenSpec(name="tests", owner_id=owner, scopes=list(Scope)))
+        self.client = self._held.enter_context(Client(f"http://127.0.0.1:{api.port}", token))
+
+    def _wait_until_welcome(self, database: Database) -> None:
+        boots = {one.identity.boot_id for one in self._executors}
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            rows, _ = registrations(database, presence.EXECUTOR)
+            if boots <= {row.boot_id for row in rows}:
+                return
+            for one in self._executors:
+                if one.join(0):
+                    raise CommandError(one.failure or f"executor {one.identity.address} has ended")
+            if time.monotonic() > deadline:
+                raise CommandError(f"expected executors to be ready within {READY_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
