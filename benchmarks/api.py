@@ -6,6 +6,7 @@ everything behind them share this machine.
 """
 
 import argparse
+import asyncio
 import itertools
 import re
 import statistics
@@ -24,6 +25,7 @@ from benchmarks.table import Row, Table
 from tests.support.acting import acting
 from tests.support.eventually import eventually
 from tests.support.service import Service
+from warren.client import AsyncClient, Trigger
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import JobSpec
@@ -42,6 +44,8 @@ RATES = {"WARREN_API_RATE": "100000", "WARREN_API_TRIGGER_RATE": "100000"}
 #: What CPUWeight=20 of the systemd units comes to.
 API_NICE = 7
 WAITERS = (100, 1_000)
+#: Runs of a call that plans many, and such calls at a time.
+BATCH, BATCHES = 100, 4
 PROCESSES = 3
 #: How long before the run's due time the clients begin to wait.
 WAIT_MS, QUICK_WAIT_MS = 20_000, 3_000
@@ -96,6 +100,7 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     yield _row("triggers", triggers, _ratio(triggers, view, direct), TRIGGERS_GOAL)
     stack.wait(none_open)
 
+    yield _batches(apis[0], AsyncClient(urls[0], token), seconds)
     per_second = 10 if quick else 50
     before = lateness_spread(stack, per_second=per_second, seconds=seconds)
     gives_way = _serve(stack, "api-that-gives-way")
@@ -153,6 +158,31 @@ def _waiting(stack: Stack, count: int, urls: Sequence[str], token: str, wait_ms:
     words = f"p50 {statistics.median(late):,.0f} ms, p99 {p99:,.0f} ms"
     what = f"{count:,} clients wait on {PROCESSES} processes: they know after"
     return Row(what, words, f"{next(asked)} requests")
+
+
+def _batches(api: Service, client: AsyncClient, seconds: float) -> Row:
+    """Return how many runs at times of their own an AsyncClient plans, BATCH in a call."""
+    batch = [Trigger(param="x", after="300d")] * BATCH
+
+    async def plan() -> int:
+        end_at = time.perf_counter() + seconds
+
+        async def one_after_another() -> int:
+            count = 0
+            while time.perf_counter() < end_at:
+                count += len(await client.trigger_all(f"{APP}/{JOB}", batch))
+            return count
+
+        async with client:
+            return sum(await asyncio.gather(*(one_after_another() for _ in range(BATCHES))))
+
+    pid = api.processes()[0].pid
+    began, before = time.perf_counter(), cpu.own(pid)
+    planned = asyncio.run(plan())
+    rate = planned / (time.perf_counter() - began)
+    each_ms = (cpu.own(pid) - before) * 1_000 / planned
+    words = f"{rate:,.0f} runs/s, {each_ms:.2f} ms of processor each"
+    return Row(f"runs planned by AsyncClient, {BATCH} in a call", words, "", "1,000/s")
 
 
 def _direct(seconds: float, call: Callable[[], object]) -> float:
