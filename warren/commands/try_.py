@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -10,6 +11,9 @@ from warren.command_options import examples
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
 from warren.scheduler.jobs.param import check_param
+from warren.settings.setting_rules import local_timezone
+from warren.sql.run_status import Kind
+from warren.views.instants import read_moment
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 
@@ -29,10 +33,16 @@ def _read_timeout(_context: click.Context, _option: click.Parameter, seconds: fl
     return seconds
 
 
+def _read_at(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else read_moment(text, "--at", zone=ZoneInfo(local_timezone()))
+
+
 @click.command(
     "try",
     epilog=examples(
-        "warren try handlers.py report.daily", "warren try handlers.py load --param x --shard 0/3"
+        "warren try handlers.py report.daily",
+        "warren try handlers.py load --param x --shard 0/3",
+        "warren try handlers.py load --at 2026-12-01T02:00 --attempt 1 --kind RETRY",
     ),
 )
 @click.argument("file")
@@ -59,8 +69,26 @@ def _read_timeout(_context: click.Context, _option: click.Parameter, seconds: fl
     show_default=True,
     help="How many times to run it, in one job process.",
 )
+@click.option("--at", metavar="T", callback=_read_at, help="Its due time, ISO 8601; default: now.")
+@click.option(
+    "--attempt", type=click.IntRange(0, 1_000), default=0, help="0 is the first, 1 its first retry."
+)
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in Kind], case_sensitive=False),
+    default=Kind.MANUAL.value,
+    help="What the run comes from.",
+)
 def try_handler(  # noqa: PLR0917 - click passes its parameters by name
-    file: str, handler: str, param: str, shard: tuple[int, int], timeout: float, runs: int
+    file: str,
+    handler: str,
+    param: str,
+    shard: tuple[int, int],
+    timeout: float,
+    runs: int,
+    at: int | None,
+    attempt: int,
+    kind: str,
 ) -> int:
     """Run HANDLER from FILE in a job process, without starting any services.
 
@@ -69,4 +97,16 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     check_param(param)
     configure_logs("warning")
     index, total = shard
-    return run_handler(file, handler, param, index, total, timeout, sys.stdout, runs)
+    return run_handler(
+        file,
+        handler,
+        param,
+        index,
+        total,
+        timeout,
+        sys.stdout,
+        runs,
+        kind=kind,
+        attempt=attempt,
+        scheduled_at_ms=at,
+    )

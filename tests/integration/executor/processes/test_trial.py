@@ -29,6 +29,10 @@ def greet(context):
     print("hello", context.param, context.shard_index, context.shard_total)
     return "greeted"
 
+@job("situation")
+def situation(context):
+    return f"{context.kind} {context.attempt} {context.scheduled_at.isoformat()}"
+
 @job("boom")
 def boom(context):
     raise ValueError("text")
@@ -90,6 +94,17 @@ def test_output_and_result_are_shown(source: str) -> None:
     assert status == 0
     words = r"hello ann 1 3\nSUCCEEDED after \d+\.\d{3} s: greeted\n"
     assert re.fullmatch(words, out.getvalue())
+
+
+def test_a_run_may_be_as_if_at_another_time_and_a_retry(source: str) -> None:
+    command = [sys.executable, "-m", "warren", "try", source, "situation"]
+    options = ["--at", "2026-12-01T02:00+01:00", "--attempt", "2", "--kind", "retry"]
+
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    wrong = subprocess.run([*command, "--at", "soon"], capture_output=True, text=True, check=False)
+
+    assert done.stdout.endswith(": RETRY 2 2026-12-01T01:00:00+00:00\n"), done.stderr
+    assert "expected --at to be a time like 2026-12-01T08:00, got: 'soon'" in wrong.stderr
 
 
 @pytest.mark.parametrize(
