@@ -148,16 +148,13 @@ class RunCommands:
         def unit(session: Session) -> int:
             job = self._job(session, job_id)
             now_ms = self._context.now_ms()
-            if (
-                once is not None
-                and (known := _claimed(session, once, first_id, now_ms)) != first_id
-            ):
+            if (known := _claimed(session, once, first_id, now_ms)) != first_id:
                 return known
             due = triggers.check(asked, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
-            header = context.header if context else None
-            runs = list(
-                triggers.runs_of(job, asked, due, first_id=first_id, kind=kind, traceparent=header)
+            trace = context.header if context else None
+            runs = triggers.runs_of(
+                job, asked, due, first_id=first_id, kind=kind, traceparent=trace
             )
             planning.plan(session, runs, self._ids)
             self._note_trigger(session, job, runs, now_ms)
@@ -273,7 +270,7 @@ class RunCommands:
 
         def unit(session: Session) -> list[int]:
             now_ms = self._context.now_ms()
-            if once is not None and (known := _claimed(session, once, first, now_ms)) != first:
+            if (known := _claimed(session, once, first, now_ms)) != first:
                 return [known]
             runs = self._repeatable(session, run_ids, options)
             planned = [
@@ -369,7 +366,12 @@ class RunCommands:
             # Due times are stored in whole seconds.
             criteria = replace(criteria, keep=None, before_ms=now_ms + 1_000)
         clearing = Clearing(
-            database, criteria, by=self._context.actor.who, days=days, dry_run=dry_run
+            database,
+            criteria,
+            by=self._context.actor.who,
+            days=days,
+            now_ms=now_ms,
+            dry_run=dry_run,
         )
         return clear_all(clearing, now_ms, on_progress=on_progress)
 
@@ -388,8 +390,10 @@ class RunCommands:
             self._context.note(session, Action.RUN_CLEAR, "runs", 0, now_ms, after=wanted)
 
 
-def _claimed(session: Session, once: IdempotentRequest, run_id: int, now_ms: int) -> int:
-    """Return the run id of a key: `run_id`, or that of an earlier request."""
+def _claimed(session: Session, once: IdempotentRequest | None, run_id: int, now_ms: int) -> int:
+    """Return the run id of a key: `run_id`, also without a key, or that of an earlier request."""
+    if once is None:
+        return run_id
     noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
     if noted.body_hash != once.body_hash:
         raise Problem(Code.KEY_REUSED)

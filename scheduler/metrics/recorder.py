@@ -53,7 +53,7 @@ class MetricsRecorder:
         if abs(now_ms - self._searched_at) >= SEARCH_MS:
             self._searched.clear()
             self._searched_at = now_ms
-        self._search()
+        self._search(now_ms)
         self.flush()
         return FLUSH_SECONDS
 
@@ -79,11 +79,11 @@ class MetricsRecorder:
         chosen = read(lambda session: job_successes.chosen_jobs(session, self._jobs_limit))
         self._chosen = frozenset(chosen)
 
-    def _search(self) -> None:
+    def _search(self, now_ms: int) -> None:
         """Look for the last success of jobs that were not chosen before."""
         if wanted := sorted(self._chosen - self._searched):
             found = self._database.read(
-                lambda session: job_successes.found_in_runs(session, wanted)
+                lambda session: job_successes.found_in_runs(session, wanted, now_ms=now_ms)
             )
             self._successes = found | self._successes
             self._searched.update(wanted)

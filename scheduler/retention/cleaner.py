@@ -96,6 +96,7 @@ class Cleaner:
                 criteria,
                 by=PURGED_BY,
                 days=self._days,
+                now_ms=now_ms,
                 step_size=self._step_size,
             )
             self._cleared = 0

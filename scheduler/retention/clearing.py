@@ -63,6 +63,7 @@ class Clearing:
         *,
         by: str,
         days: CalendarDays,
+        now_ms: int,
         dry_run: bool = False,
         step_size: StepSize | None = None,
     ) -> None:
@@ -71,7 +72,7 @@ class Clearing:
         self._days = days
         self._dry_run = dry_run
         self._step_size = step_size or StepSize()
-        self._walk = database.read(lambda session: _walk_of(session, criteria))
+        self._walk = database.read(lambda session: _walk_of(session, criteria, now_ms))
 
     def step(self, now_ms: int) -> int | None:
         """Clear some runs; return how many, or None when nothing is left."""
@@ -118,24 +119,25 @@ def _steps(clearing: Clearing, now_ms: int) -> Iterator[int]:
         began = time.monotonic()
 
 
-def _walk_of(session: Session, criteria: ClearingCriteria) -> _Walk:
+def _walk_of(session: Session, criteria: ClearingCriteria, now_ms: int) -> _Walk:
     if criteria.job_id is not None:
-        before_ms = _tick_bound(session, criteria, criteria.job_id)
+        before_ms = _tick_bound(session, criteria, criteria.job_id, now_ms)
         return _JobWalk(criteria.job_id, before_ms, _due_bound(criteria))
-    return _TimeWalk(_position_bound(session, criteria), criteria.app_id)
+    return _TimeWalk(_position_bound(session, criteria, now_ms), criteria.app_id)
 
 
-def _tick_bound(session: Session, criteria: ClearingCriteria, job_id: int) -> int:
+def _tick_bound(session: Session, criteria: ClearingCriteria, job_id: int, now_ms: int) -> int:
     if criteria.keep is None:
         return _FAR_MS if criteria.before_ms is None else criteria.before_ms
     if not criteria.keep:
         return _FAR_MS
-    return purges.nth_newest_tick(session, criteria.keep, job_id=job_id) or 0
+    return purges.nth_newest_tick(session, criteria.keep, job_id=job_id, now_ms=now_ms) or 0
 
 
-def _position_bound(session: Session, criteria: ClearingCriteria) -> DuePosition:
+def _position_bound(session: Session, criteria: ClearingCriteria, now_ms: int) -> DuePosition:
     if criteria.keep:
-        return purges.nth_newest_run(session, criteria.keep, app_id=criteria.app_id) or START
+        number, app_id = criteria.keep, criteria.app_id
+        return purges.nth_newest_run(session, number, now_ms=now_ms, app_id=app_id) or START
     return _due_bound(criteria)
 
 

@@ -112,7 +112,7 @@ class Look:
         watched = [until[rule] for rule in until if getattr(expect, rule)]
         after_ms = min([*watched, *broken])
         times = judgement.due_times(
-            watches.runs_after(self._session, job.job_id, after_ms),
+            watches.runs_after(self._session, job.job_id, after_ms, now_ms=now_ms),
             watches.skips_after(self._session, job.job_id, after_ms),
             after_ms=after_ms,
             next_tick_ms=job.next_tick_at or 0,
@@ -156,7 +156,7 @@ class Look:
         every_ms, job, now_ms = self._expect.success_every_ms, self._job, self._now_ms
         if not every_ms:
             return
-        known = watches.last_success(self._session, job.job_id)
+        known = watches.last_success(self._session, job.job_id, now_ms=now_ms)
         last_ms = max(job.last_success_at, min(known, now_ms))
         self._found.columns["last_success_at"] = last_ms
         since_ms = judgement.since_success(last_ms, job.since_at, self._pauses, now_ms)
@@ -171,7 +171,7 @@ class Look:
     def _longest(self) -> None:
         usual_ms = 0
         if self._expect.needs_usual:
-            usual_ms = watches.usual_ms(self._session, self._job.job_id)
+            usual_ms = watches.usual_ms(self._session, self._job.job_id, now_ms=self._now_ms)
             self._nexts.append(self._now_ms + UNUSUAL_MS)
         self._found.columns |= {
             "usual_ms": usual_ms,

@@ -16,6 +16,9 @@ from warren.sql.run_status import RunStatus
 RUNS_READ = 2_000
 #: The usual duration is the median of the last successes: of this many at most, and at least.
 MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
+#: How far ahead due times are read: schedules plan less far, and what is planned for later may be
+#: any number of runs.
+AHEAD_MS = 60_000
 _WAITING = (RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT)
 
 
@@ -127,9 +130,13 @@ def forget(session: Session, job_id: int) -> None:
     modify(session, delete(Watch).where(Watch.job_id == job_id))
 
 
-def runs_after(session: Session, job_id: int, after_ms: int) -> list[WatchedRun]:
+def runs_after(session: Session, job_id: int, after_ms: int, *, now_ms: int) -> list[WatchedRun]:
     """Return a job's runs of due times after an instant, the newest RUNS_READ of them."""
-    newest = query(WatchedRun, Run).where(Run.job_id == job_id, Run.scheduled_at > after_ms)
+    newest = query(WatchedRun, Run).where(
+        Run.job_id == job_id,
+        Run.scheduled_at > after_ms,
+        Run.scheduled_at <= now_ms + AHEAD_MS,
+    )
     return fetch(session, WatchedRun, newest.order_by(Run.scheduled_at.desc()).limit(RUNS_READ))
 
 
@@ -141,11 +148,11 @@ def skips_after(session: Session, job_id: int, after_ms: int) -> list[SkippedSpa
     return fetch(session, SkippedSpan, skipped.order_by(SkippedTicks.from_at))
 
 
-def last_success(session: Session, job_id: int) -> int:
+def last_success(session: Session, job_id: int, *, now_ms: int) -> int:
     """Return when the last success among a job's newest runs ended; 0 = there is none."""
     newest = (
         select(Run.status, Run.finished_at)
-        .where(Run.job_id == job_id)
+        .where(Run.job_id == job_id, Run.scheduled_at <= now_ms + AHEAD_MS)
         .order_by(Run.scheduled_at.desc())
         .limit(RUNS_READ)
         .subquery()
@@ -154,11 +161,11 @@ def last_success(session: Session, job_id: int) -> int:
     return session.execute(last).scalar_one() or 0
 
 
-def usual_ms(session: Session, job_id: int) -> int:
+def usual_ms(session: Session, job_id: int, *, now_ms: int) -> int:
     """Return the median duration of a job's last successes; 0 = there are too few."""
     newest = (
         select(Run.status, Run.started_at, Run.finished_at, Run.scheduled_at)
-        .where(Run.job_id == job_id)
+        .where(Run.job_id == job_id, Run.scheduled_at <= now_ms + AHEAD_MS)
         .order_by(Run.scheduled_at.desc())
         .limit(RUNS_READ)
         .subquery()

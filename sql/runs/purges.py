@@ -60,10 +60,11 @@ START, END = DuePosition(at(0), 0), DuePosition(at(253_370_764_800_000), 0)
 
 
 def nth_newest_run(
-    session: Session, number: int, *, app_id: int | None = None
+    session: Session, number: int, *, now_ms: int, app_id: int | None = None
 ) -> DuePosition | None:
-    """Return the position of the nth newest run by due time; None if there are fewer."""
+    """Return the position of the nth newest run that is due by now; None if there are fewer."""
     statement = use_index(select(Run.due_second, Run.id), Run, BY_DUE_SECOND)
+    statement = statement.where(Run.due_second <= at(now_ms))
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
     newest_first = statement.order_by(Run.due_second.desc(), Run.id.desc())
@@ -71,9 +72,13 @@ def nth_newest_run(
     return DuePosition(found[0] or START.due, found[1]) if found else None
 
 
-def nth_newest_tick(session: Session, number: int, *, job_id: int) -> int | None:
-    """Return the tick of a job's nth newest run in epoch ms; None if there are fewer."""
-    ticks = select(Run.scheduled_at).where(Run.job_id == job_id).order_by(Run.scheduled_at.desc())
+def nth_newest_tick(session: Session, number: int, *, job_id: int, now_ms: int) -> int | None:
+    """Return the tick of a job's nth newest run by now, in epoch ms; None if there are fewer."""
+    ticks = (
+        select(Run.scheduled_at)
+        .where(Run.job_id == job_id, Run.scheduled_at <= now_ms)
+        .order_by(Run.scheduled_at.desc())
+    )
     found: int | None = session.execute(ticks.offset(number - 1).limit(1)).scalar_one_or_none()
     return found
 

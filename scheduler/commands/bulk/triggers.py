@@ -3,7 +3,7 @@
 A run at a time of its own is planned like any other: its row waits for that time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
@@ -109,11 +109,10 @@ def runs_of(
     first_id: int,
     kind: Kind,
     traceparent: str | None,
-) -> Iterator[NewRun]:
-    """Yield the runs of a job, with ids from `first_id` on."""
-    for number, (trigger, due_ms) in enumerate(zip(triggers, due, strict=True)):
-        usual = run_of(job, kind=kind, scheduled_at=due_ms, due_at=due_ms)
-        yield replace(
+) -> list[NewRun]:
+    """Return the runs of a job, with ids from `first_id` on."""
+    return [
+        replace(
             usual,
             param=usual.param if trigger.param is None else trigger.param,
             origin_id=None,
@@ -121,6 +120,9 @@ def runs_of(
             run_id=first_id + number,
             traceparent=traceparent,
         )
+        for number, (trigger, due_ms) in enumerate(zip(triggers, due, strict=True))
+        for usual in [run_of(job, kind=kind, scheduled_at=due_ms, due_at=due_ms)]
+    ]
 
 
 def check_addresses(

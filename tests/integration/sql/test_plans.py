@@ -300,8 +300,18 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
         "i_trigger_time",
         10_000,
     ),
-    ("nth_newest_run", lambda s: purges.nth_newest_run(s, 10_000), "i_trigger_time", 47_000),
-    ("nth_newest_tick", lambda s: purges.nth_newest_tick(s, 50, job_id=7), "i_tick", 120),
+    (
+        "nth_newest_run",
+        lambda s: purges.nth_newest_run(s, 10_000, now_ms=2**42),
+        "i_trigger_time",
+        47_000,
+    ),
+    (
+        "nth_newest_tick",
+        lambda s: purges.nth_newest_tick(s, 50, job_id=7, now_ms=2**42),
+        "i_tick",
+        120,
+    ),
     (
         "ticks_after",
         lambda s: purges.ticks_after(s, Tick(7, 0, -1), before_ms=2**53, limit=400),

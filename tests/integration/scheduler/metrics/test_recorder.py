@@ -10,6 +10,7 @@ from tests.support.faults import MortalDatabase
 from tests.support.stored_rows import Rows
 from warren.scheduler.metrics.recorder import CHOOSE_MS, SEARCH_MS, MetricsRecorder
 from warren.scheduler.metrics.run_counts import Ended, RunMetrics
+from warren.sql.alarms import watches
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.metrics import counts, job_successes
@@ -95,6 +96,24 @@ def test_the_last_success_is_kept_and_never_falls(rows: Rows) -> None:
     two.recorder.run_round(NOW + 5_000)
 
     assert successes(rows.database, job_id) == [NOW + 2_000]
+
+
+def test_runs_at_times_to_come_hide_no_success(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 reminders of a job are more than what is read of its newest runs."""
+    monkeypatch.setattr(job_successes, "NEWEST_RUNS", 2)
+    monkeypatch.setattr(watches, "RUNS_READ", 2)
+    job_id = rows.job("remind", is_enabled=1)
+    done = rows.run(job_id, NOW - 1_000, status="SUCCEEDED")
+    rows.set_run(done, finished_at=NOW - 500)
+    for hours in range(1, 4):
+        rows.run(job_id, NOW + hours * 3_600_000)
+
+    found = rows.database.read(lambda s: job_successes.found_in_runs(s, [job_id], now_ms=NOW))
+    last = rows.database.read(lambda s: watches.last_success(s, job_id, now_ms=NOW))
+    judged = rows.database.read(lambda s: watches.runs_after(s, job_id, 0, now_ms=NOW))
+
+    assert (found, last) == ({job_id: NOW - 500}, NOW - 500)
+    assert [run.scheduled_at for run in judged] == [NOW - 1_000]
 
 
 def test_only_chosen_jobs_have_a_last_success_so_that_no_run_costs_a_row(rows: Rows) -> None:

@@ -48,7 +48,8 @@ def clear(
     cluster: Cluster, criteria: ClearingCriteria, *, by: str = "me", dry_run: bool = False
 ) -> int:
     days = CalendarDays("UTC")
-    return clear_all(Clearing(cluster.database, criteria, by=by, days=days, dry_run=dry_run), NOW)
+    clearing = Clearing(cluster.database, criteria, by=by, days=days, now_ms=NOW, dry_run=dry_run)
+    return clear_all(clearing, NOW)
 
 
 def left(cluster: Cluster) -> list[int]:
@@ -84,6 +85,18 @@ def test_all_but_the_newest_go(cluster: Cluster, job_id: int | None, keep: int, 
     clear(cluster, ClearingCriteria(keep=keep, job_id=job_id))
 
     assert left(cluster) == run_ids[5 - kept :]
+
+
+@on_memory
+@pytest.mark.parametrize("job_id", [None, 1])
+def test_runs_at_times_to_come_are_none_of_the_newest(cluster: Cluster, job_id: int | None) -> None:
+    ages = 2 * DAY, DAY
+    _, newest = past(cluster, *ages)
+    to_come = past(cluster, -DAY, -2 * DAY, status=RunStatus.PLANNED)
+
+    clear(cluster, ClearingCriteria(keep=1, job_id=job_id))
+
+    assert left(cluster) == [newest, *to_come]
 
 
 @on_memory
@@ -194,6 +207,7 @@ def test_many_go_in_chunks_and_the_progress_is_told(cluster: Cluster) -> None:
             ClearingCriteria(),
             by="me",
             days=CalendarDays("UTC"),
+            now_ms=NOW,
             step_size=StepSize(ticks=20, runs=15),
         )
         count = clear_all(clearing, NOW, on_progress=told.append)
