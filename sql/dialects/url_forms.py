@@ -7,6 +7,7 @@ here needs a library: settings are read where SQLAlchemy is not installed.
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 #: Names a server on this machine, so its host must be `localhost`.
@@ -82,3 +83,8 @@ def form_of(url: str) -> UrlForm | None:
     """Return the form that a URL has by its scheme; None if no supported database has it."""
     scheme, separator, _ = url.partition("://")
     return next((form for form in FORMS if separator and form.scheme == scheme), None)
+
+
+def file_url(path: Path) -> str:
+    """Return the URL of a database in a file."""
+    return f"sqlite:///{path.absolute()}"

@@ -19,6 +19,7 @@ from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.views.job_warnings import own_warnings
+from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.schema import migration
 
@@ -98,7 +99,7 @@ def _refusals(
     """Return what the scheduler's rules for whole files say about valid ones."""
     apps: dict[str, AppSpec] = {app.name: app for file in files for app in file.apps}
     with tempfile.TemporaryDirectory(prefix="warren-check-") as folder:
-        database = Database(f"sqlite:///{folder}/warren.db")
+        database = Database(file_url(Path(folder) / "warren.db"))
         try:
             migration.upgrade(database)
             context = CommandContext(

@@ -31,6 +31,7 @@ from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.settings.settings import Settings
 from warren.sql.accounts.users import Rights, Role
+from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.registry import apps, presence
 from warren.sql.schema import migration
@@ -147,7 +148,7 @@ class Stack:
         if not structlog.is_configured():
             self._held.callback(structlog.reset_defaults)
             configure_events("info", BoundedFile(self._folder / "warren.log"))
-        database = Database(f"sqlite:///{self._folder}/warren.db")
+        database = Database(file_url(self._folder / "warren.db"))
         self._held.callback(database.close)
         migration.upgrade(database)
         names = self._apply(database)
