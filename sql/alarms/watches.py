@@ -130,14 +130,16 @@ def forget(session: Session, job_id: int) -> None:
     modify(session, delete(Watch).where(Watch.job_id == job_id))
 
 
-def runs_after(session: Session, job_id: int, after_ms: int, *, now_ms: int) -> list[WatchedRun]:
-    """Return a job's runs of due times after an instant, the newest RUNS_READ of them."""
+def runs_after(
+    session: Session, job_id: int, after_ms: int, *, now_ms: int, most: int = RUNS_READ
+) -> list[WatchedRun]:
+    """Return a job's runs of due times after an instant, the newest ones."""
     newest = query(WatchedRun, Run).where(
         Run.job_id == job_id,
         Run.scheduled_at > after_ms,
         Run.scheduled_at <= now_ms + AHEAD_MS,
     )
-    return fetch(session, WatchedRun, newest.order_by(Run.scheduled_at.desc()).limit(RUNS_READ))
+    return fetch(session, WatchedRun, newest.order_by(Run.scheduled_at.desc()).limit(most))
 
 
 def skips_after(session: Session, job_id: int, after_ms: int) -> list[SkippedSpan]:
@@ -148,13 +150,13 @@ def skips_after(session: Session, job_id: int, after_ms: int) -> list[SkippedSpa
     return fetch(session, SkippedSpan, skipped.order_by(SkippedTicks.from_at))
 
 
-def last_success(session: Session, job_id: int, *, now_ms: int) -> int:
+def last_success(session: Session, job_id: int, *, now_ms: int, most: int = RUNS_READ) -> int:
     """Return when the last success among a job's newest runs ended; 0 = there is none."""
     newest = (
         select(Run.status, Run.finished_at)
         .where(Run.job_id == job_id, Run.scheduled_at <= now_ms + AHEAD_MS)
         .order_by(Run.scheduled_at.desc())
-        .limit(RUNS_READ)
+        .limit(most)
         .subquery()
     )
     last = select(func.max(newest.c.finished_at)).where(newest.c.status == RunStatus.SUCCEEDED)

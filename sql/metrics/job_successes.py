@@ -50,11 +50,13 @@ def of_jobs(session: Session, job_ids: Iterable[int]) -> list[LastSuccess]:
     ]
 
 
-def found_in_runs(session: Session, job_ids: Iterable[int], *, now_ms: int) -> dict[int, int]:
+def found_in_runs(
+    session: Session, job_ids: Iterable[int], *, now_ms: int, most: int = NEWEST_RUNS
+) -> dict[int, int]:
     """Return the last success of jobs by id, if it is among their newest runs."""
     found: dict[int, int] = {}
     for chunk in chunks(job_ids, _CHUNK):
-        newest = union_all(*(select(_newest(job_id, now_ms)) for job_id in chunk)).subquery()
+        newest = union_all(*(select(_newest(job_id, now_ms, most)) for job_id in chunk)).subquery()
         last = (
             select(newest.c.job_id, func.max(newest.c.finished_at))
             .where(newest.c.status == RunStatus.SUCCEEDED)
@@ -86,11 +88,11 @@ def forget(session: Session, job_id: int) -> None:
     modify(session, delete(JobSuccess).where(JobSuccess.job_id == job_id))
 
 
-def _newest(job_id: int, now_ms: int) -> Subquery:
+def _newest(job_id: int, now_ms: int, most: int) -> Subquery:
     runs = select(Run.job_id, Run.status, Run.finished_at).where(
         Run.job_id == job_id, Run.scheduled_at <= now_ms
     )
-    newest = runs.order_by(Run.scheduled_at.desc()).limit(NEWEST_RUNS)
+    newest = runs.order_by(Run.scheduled_at.desc()).limit(most)
     return use_index(newest, Run, BY_TICK).subquery()
 
 

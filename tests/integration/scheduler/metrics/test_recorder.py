@@ -98,19 +98,19 @@ def test_the_last_success_is_kept_and_never_falls(rows: Rows) -> None:
     assert successes(rows.database, job_id) == [NOW + 2_000]
 
 
-def test_runs_at_times_to_come_hide_no_success(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_at_times_to_come_hide_no_success(rows: Rows) -> None:
     """10,000 reminders of a job are more than what is read of its newest runs."""
-    monkeypatch.setattr(job_successes, "NEWEST_RUNS", 2)
-    monkeypatch.setattr(watches, "RUNS_READ", 2)
     job_id = rows.job("remind", is_enabled=1)
     done = rows.run(job_id, NOW - 1_000, status="SUCCEEDED")
     rows.set_run(done, finished_at=NOW - 500)
     for hours in range(1, 4):
         rows.run(job_id, NOW + hours * 3_600_000)
 
-    found = rows.database.read(lambda s: job_successes.found_in_runs(s, [job_id], now_ms=NOW))
-    last = rows.database.read(lambda s: watches.last_success(s, job_id, now_ms=NOW))
-    judged = rows.database.read(lambda s: watches.runs_after(s, job_id, 0, now_ms=NOW))
+    found = rows.database.read(
+        lambda s: job_successes.found_in_runs(s, [job_id], now_ms=NOW, most=2)
+    )
+    last = rows.database.read(lambda s: watches.last_success(s, job_id, now_ms=NOW, most=2))
+    judged = rows.database.read(lambda s: watches.runs_after(s, job_id, 0, now_ms=NOW, most=2))
 
     assert (found, last) == ({job_id: NOW - 500}, NOW - 500)
     assert [run.scheduled_at for run in judged] == [NOW - 1_000]
