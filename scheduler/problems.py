@@ -106,6 +106,12 @@ class Code(Enum):
     ROUTE = "expected route to be one of %(known)s, got: %(got)r"
     SLASH = "expected name to contain no '/', got: %(got)r"
     PARAM_TOO_LONG = "expected param to be up to %(most)s bytes, got: %(got)s bytes"
+    PARAM_NO_JSON = "expected param to be JSON, because its handler has params: %(fault)s"
+    PARAM_MISSING = "expected param to have %(name)r"
+    PARAM_UNKNOWN = "param has no %(name)r"
+    PARAM_TYPE = "expected %(name)s to be %(kind)s, got: %(got)s"
+    PARAM_CHOICE = "expected %(name)s to be one of %(choices)s, got: %(got)s"
+    PARAM_RULE = "expected %(name)s to keep %(rule)s, got: %(got)s"
     PARAM_OF_SCRIPT = (
         "expected param of a script to contain no NUL, which cannot be passed to a program"
     )

@@ -1,7 +1,8 @@
 """Options shared by commands: settings as flags, `--json`, examples in the help."""
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -77,3 +78,30 @@ class Duration(click.ParamType[float]):
 def examples(*lines: str) -> str:
     """Return the end of a command's help: one example per line."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _read_values(
+    _context: click.Context, _option: click.Parameter, given: Sequence[str]
+) -> dict[str, Any]:
+    """Return values by name; each is JSON, or else a text."""
+    values: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"expected NAME=VALUE, got: {one!r}")
+        try:
+            values[name] = json.loads(text)
+        except ValueError:
+            values[name] = text
+    return values
+
+
+#: Values of a typed handler's params.
+param_values = click.option(
+    "--set",
+    "values",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_read_values,
+    help="Set one of the handler's params; may be repeated. VALUE is JSON, or else a text.",
+)

@@ -24,11 +24,12 @@ from zoneinfo import ZoneInfo
 
 from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
-from warren.executor.handlers.context import JobContext, JobStopped
+from warren.executor.handlers.context import JobContext, JobStopped, NotATypeOfParams, Params
 from warren.executor.handlers.outcomes import describe
+from warren.executor.handlers.params import encode, params_of
 from warren.executor.handlers.results import told_by
 
-Handler = Callable[[JobContext], Any]
+Handler = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ def run(
     handler: Handler,
     *,
     param: str = "",
+    params: object = None,
     at: str | datetime | None = None,
     attempt: int = 0,
     shard: tuple[int, int] = (0, 1),
@@ -64,13 +66,16 @@ def run(
         handler: the function that `@job` declares; `async def` too. Its `init` and `destroy` are
             not called.
         param: the run's param.
+        params: those of a typed handler: a value of its type, or what JSON would hold; None = what
+            is in `param`.
         at: the due time, such as "2026-12-01T02:00Z"; None = now.
         attempt: 0 for the first one, 1 for its first retry.
         shard: index and number of shards, such as (0, 3).
         kind: what the run came from, such as "CRON" or "RETRY".
 
     Raises:
-        ValueError: `at` has no zone, or there is no such attempt or shard.
+        ValueError: `at` has no zone, there is no such attempt or shard, or handlers cannot have
+            params of its type.
         RuntimeError: an `async def` handler is to run while an event loop runs in this thread.
 
     """
@@ -79,6 +84,9 @@ def run(
         raise ValueError(f"expected shard to be like (0, 3), got: {shard!r}")
     if attempt < 0:
         raise ValueError(f"expected attempt to be 0 or more, got: {attempt!r}")
+    typed = _params_of(handler)
+    if params is not None:
+        param = encode(params)
     context = JobContext(
         job_id=1,
         run_id=1,
@@ -93,7 +101,7 @@ def run(
     returned, error, result = None, None, ""
     with redirect_stdout(output), redirect_stderr(output), _logged():
         try:
-            returned = handler(context)
+            returned = handler(context) if typed is None else handler(context, typed.decode(param))
             if inspect.isawaitable(returned):
                 returned = _awaited(returned)
             words, result = told_by(returned)
@@ -115,6 +123,13 @@ def run(
         result=result_value(result),
         error=error,
     )
+
+
+def _params_of(handler: Handler) -> Params | None:
+    try:
+        return params_of(handler)
+    except NotATypeOfParams as error:
+        raise ValueError(f"expected params of the handler to have {error}") from error
 
 
 class _RunningLoop(RuntimeError):

@@ -281,7 +281,7 @@ class JobForm(ConsoleForm):
             return "language"
         if whole == "webhook" or f"{whole}_{part}" in FORM_FIELDS:
             return f"{whole}_{part}"
-        if whole == "expect":
+        if whole in ("expect", "param"):
             return whole
         if problem.field == "schedule":
             return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"

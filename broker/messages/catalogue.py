@@ -13,6 +13,8 @@ from warren.broker.process_use import ProcessUse
 #: The most handlers that a catalogue names, and the most characters that describe one.
 HANDLER_LIMIT = 10_000
 ABOUT_LIMIT = 200
+#: The largest JSON Schema of a handler's params, in bytes.
+SCHEMA_BYTES = 65_536
 CODE_VERSION_LIMIT = 64
 
 _Name = Annotated[str, msgspec.Meta(max_length=255)]
@@ -24,6 +26,7 @@ class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """A handler: its name, the first line of its docstring, its module, and the line there.
 
     `process` is which runs its processes serve unless their job says; None: as the executor says.
+    `schema` is the JSON Schema of its params; "" = it has none, or it did not fit in.
     """
 
     name: _Name
@@ -31,6 +34,7 @@ class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     module: _Name = ""
     line: Natural = 0
     process: ProcessUse | None = None
+    schema: Annotated[str, msgspec.Meta(max_length=SCHEMA_BYTES)] = ""
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -179,8 +179,12 @@ class Why(Sentence):
 
     HANDLER_MISSING = "no online executor has %(name)r"
     HANDLER_MISSING_NEAR = "no online executor has %(name)r; did you mean %(near)r?"
-    UNCHECKED_OFFLINE = "its handler was not checked: no executor of app %(app)s is online"
-    UNCHECKED_UNTOLD = "its handler was not checked: %(address)s does not tell all its handlers"
+    UNCHECKED_OFFLINE = (
+        "its handler and param were not checked: no executor of app %(app)s is online"
+    )
+    UNCHECKED_UNTOLD = (
+        "its handler and param were not checked: %(address)s does not tell all its handlers"
+    )
 
     # -- why nothing is sent to an executor or of a job at present -----------------------------
 

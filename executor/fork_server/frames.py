@@ -194,8 +194,9 @@ FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | Pong
 ToJobProcess = Run | End
 FromJobProcess = Result | Told | Withheld
 
-#: Longest packet between executor and zygote, in bytes; job results do not go this way.
-PACKET_LIMIT = 128 * 1024
+#: Longest packet between executor and zygote, in bytes: the JSON Schema of a handler, quoted, and
+#: the rest. Job results do not go this way.
+PACKET_LIMIT = 160 * 1024
 #: Longest answer, in bytes: its texts in characters that take six bytes each, and the rest.
 ANSWER_LIMIT = (
     6 * (MESSAGE_LIMIT + LOG_TAIL_BYTES + NOTE_LIMIT + 2 * REASON_LIMIT + RESULT_LIMIT) + 1_000

@@ -281,7 +281,11 @@ class RunLoop:
             self._resident_threads = self._count_threads()
             if self._event_loop is not None:
                 self._event_loop.keep_tasks()
-        return told_by(self._complete(self._handler.function(context)))
+        handler = self._handler
+        if handler.params is None:
+            return told_by(self._complete(handler.function(context)))
+        params = handler.params.decode(context.param)
+        return told_by(self._complete(handler.function(context, params)))
 
     def _explain(self, error: BaseException, verdicts: Sequence[Verdict]) -> HandlerOutcome:
         # A process whose `init` failed must not take another run.

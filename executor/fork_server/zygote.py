@@ -16,6 +16,7 @@ import signal
 import socket
 import threading
 import traceback
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from pathlib import Path
 
@@ -160,13 +161,24 @@ def _tell_source(control: socket.socket, source: str) -> None:
 
 def _tell_handlers(control: socket.socket, handlers: Handlers) -> None:
     listed = [handlers[name] for name in sorted(handlers)]
-    for at in range(0, len(listed), HANDLERS_PER_PACKET):
-        packet = tuple(map(_facts, listed[at : at + HANDLERS_PER_PACKET]))
+    for packet in _packets(listed):
         control.send(frames.encode(frames.HandlersLoaded(handlers=packet)))
     folder = str(Path(_place(listed[0])[0]).parent) if listed else ""
     native_threads = linux.count_threads() - 1
     last = frames.HandlersLoaded(folder=clean(folder), last=True, native_threads=native_threads)
     control.send(frames.encode(last))
+
+
+def _packets(listed: Sequence[Handler]) -> Iterator[tuple[HandlerFacts, ...]]:
+    """Yield the facts of the handlers in packets; one with a schema has a packet of its own."""
+    packet: list[HandlerFacts] = []
+    for facts in map(_facts, listed):
+        if packet and (facts.schema or packet[-1].schema or len(packet) == HANDLERS_PER_PACKET):
+            yield tuple(packet)
+            packet = []
+        packet.append(facts)
+    if packet:
+        yield tuple(packet)
 
 
 def _facts(handler: Handler) -> HandlerFacts:
@@ -179,6 +191,7 @@ def _facts(handler: Handler) -> HandlerFacts:
         module=clean(module)[:NAME_LIMIT] if isinstance(module, str) else "",
         line=_place(handler)[1],
         process=handler.process,
+        schema=handler.params.schema if handler.params else "",
     )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 
 class JobStopped(BaseException):
@@ -35,6 +35,26 @@ def _ignore(_done: float, _total: float | None, _text: str) -> None:
 
 
 Verdict: TypeAlias = JobFailed | JobSkipped
+
+
+class ParamMisfit(JobFailed):
+    """A run's param is no JSON, or does not fit the type of its handler's params."""
+
+
+class NotATypeOfParams(Exception):
+    """Handlers cannot have params of this type; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """The params of a typed handler: the name of their type, and its JSON Schema as JSON.
+
+    `decode` returns the params in a run's param, or raises ParamMisfit.
+    """
+
+    name: str
+    schema: str
+    decode: Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

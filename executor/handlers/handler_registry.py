@@ -10,13 +10,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, overload
 
 from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
+from warren.executor.handlers.context import NotATypeOfParams, Params
 from warren.executor.handlers.retries import Retry
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -38,6 +39,7 @@ class HandlersError(ExecutorError):
 class Handler:
     """A declared handler; `where` is its `file:line`.
 
+    `params` are those of a typed handler, known once the handlers are loaded.
     `process` is which runs its processes serve unless their job says; None: as the executor says.
     """
 
@@ -48,6 +50,7 @@ class Handler:
     process: ProcessUse | None = None
     retry: Retry | None = None
     where: str = ""
+    params: Params | None = None
 
     @property
     def never(self) -> tuple[type[BaseException], ...]:
@@ -76,6 +79,23 @@ class Handlers(Mapping[str, Handler]):
             )
         self._by_name[handler.name] = handler
         self.declared += 1
+
+    def find_params(self) -> None:
+        """Find out what the params of typed handlers are, when all their types are known.
+
+        Raises:
+            HandlersError: a type of params cannot be used.
+
+        """
+        from warren.executor.handlers.params import params_of  # noqa: PLC0415 - it needs msgspec, which users' imports of `job` do not
+
+        for name, handler in self._by_name.items():
+            try:
+                self._by_name[name] = replace(handler, params=params_of(handler.function))
+            except NotATypeOfParams as error:
+                raise HandlersError(
+                    f"expected params of handler {name!r} to have {error} ({handler.where})"
+                ) from None
 
     @property
     def are_awaited(self) -> bool:
@@ -121,11 +141,13 @@ def job(
 ) -> Any:
     """Declare a function as the handler `name`, by default the function's name.
 
-    The function takes one argument, the `JobContext`, and may be `async def`. Its return value
-    becomes the run's message. `init` is called once per job process before its first run, `destroy`
-    when the process exits; neither takes an argument. `process` says which runs a job process
-    serves: "job", "handler" or "fresh"; a job may say otherwise, and without it the executor
-    decides. `retry.never` are exceptions after which its runs are not retried.
+    The function takes the `JobContext`, and may take a second argument, its params: a msgspec
+    struct, a dataclass, a TypedDict or a pydantic model, made of the run's param. It may be
+    `async def`. What it returns becomes the run's message and result. `init` is called once per job
+    process before its first run, `destroy` when the process exits; neither takes an argument.
+    `process` says which runs a job process serves: "job", "handler" or "fresh"; a job may say
+    otherwise, and without it the executor decides. `retry.never` are exceptions after which its
+    runs are not retried.
 
     Raises:
         HandlersError: the name, signature, `process` or `retry` is invalid, or the name is taken.
@@ -170,6 +192,7 @@ def load_handlers(
     finally:
         _collecting.reset(token)
     _refuse_clashes(sources)
+    handlers.find_params()
     return handlers
 
 
@@ -187,10 +210,12 @@ def _declare(
             f"expected a handler's name to be text of 1 to {NAME_LIMIT} characters, got: {name!r}"
         )
     where = _where(function)
-    _check_arity(f"handler {name!r}", function, ("exactly one argument", 1), where)
+    _check_arity(
+        f"handler {name!r}", function, ("one argument, or two with its params", 1, 2), where
+    )
     for role, hook in (("init", init), ("destroy", destroy)):
         if hook is not None:
-            _check_arity(f"{role} of handler {name!r}", hook, ("no argument", 0), where)
+            _check_arity(f"{role} of handler {name!r}", hook, ("no argument", 0, 0), where)
     if process not in {None, *ProcessUse}:
         uses = ", ".join(ProcessUse)
         raise HandlersError(
@@ -216,8 +241,8 @@ def _declare(
     return function
 
 
-def _check_arity(what: str, function: Any, arity: tuple[str, int], where: str) -> None:
-    words, count = arity
+def _check_arity(what: str, function: Any, arity: tuple[str, int, int], where: str) -> None:
+    words, least, most = arity
     if not callable(function):
         raise HandlersError(f"expected {what} to be a function, got: {function!r} ({where})")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -227,7 +252,8 @@ def _check_arity(what: str, function: Any, arity: tuple[str, int], where: str) -
     except (TypeError, ValueError):
         return  # a builtin without a signature: only a call can tell
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if len(parameters) != count or any(each.kind not in positional for each in parameters):
+    is_called_so = all(each.kind in positional for each in parameters)
+    if not (least <= len(parameters) <= most and is_called_so):
         shown = ", ".join(str(each) for each in parameters)
         raise HandlersError(f"expected {what} to take {words}, got: ({shown}) ({where})")
 

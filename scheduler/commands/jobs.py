@@ -15,6 +15,7 @@ from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import child_links, history, job_names
 from warren.sql.models import App, Job
@@ -186,6 +187,9 @@ class JobCommands:
         problems = rules.problems(
             spec, now_ms=self._context.now_ms(), added_routes=self._context.added_routes
         )
+        if own is None or (own.handler, own.param) != (spec.handler, spec.param):
+            typed = TypedParams.read(session, [spec.app], self._context.now_ms())
+            problems += typed.problems(spec.app, spec.handler, spec.param)
         namesake = job_names.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}

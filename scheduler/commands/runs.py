@@ -71,7 +71,7 @@ class RunCommands:
         """Plan a run of a job; return its id. See `Trigger` for the arguments.
 
         Raises:
-            Problem: as for `trigger_all`.
+            Refused: as for `trigger_all`.
 
         """
         return self.trigger_once(job_id, param=param, addresses=addresses, when=when)[0]
@@ -93,7 +93,7 @@ class RunCommands:
         earlier run. `traceparent` is the caller's span; an invalid one is ignored.
 
         Raises:
-            Problem: as for `trigger_all`.
+            Refused: as for `trigger_all`.
 
         """
         trigger = Trigger(param=param, addresses=addresses, when=when)
@@ -118,9 +118,10 @@ class RunCommands:
         `once` is for all of them together; see `trigger_once`.
 
         Raises:
-            Refused: there is no such job, a parameter is too long, an address is neither registered
-                nor listed for the job's app, a time is past or over ten years ahead, or the key was
-                used for a different request. The fields are like `runs/0/at`.
+            Refused: there is no such job, a parameter is too long or does not fit the params of its
+                handler, an address is neither registered nor listed for the job's app, a time is
+                past or over ten years ahead, or the key was used for a different request. The
+                fields are like `runs/0/at`.
 
         """
         number = len(triggers)
@@ -152,6 +153,7 @@ class RunCommands:
                 return known
             due = triggers.check(asked, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
+            triggers.check_params(session, job, asked, place, now_ms)
             trace = context.header if context else None
             runs = triggers.runs_of(
                 job, asked, due, first_id=first_id, kind=kind, traceparent=trace

@@ -6,7 +6,7 @@ run queues are there. Schedulers and consoles are named after their host, with a
 at each start.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -173,6 +173,18 @@ def listing(session: Session, kind: str, app: str | None = None) -> Sequence[Reg
         statement = statement.where(Registration.app == app)
     in_order = statement.order_by(Registration.app, Registration.address)
     return session.execute(in_order).scalars().all()
+
+
+def catalogues_online(
+    session: Session, apps: Collection[str], *, now_ms: int
+) -> Sequence[tuple[str, str | None]]:
+    """Return app and catalogue of each executor of these apps that is online, each pair once."""
+    statement = select(Registration.app, Registration.catalogue).where(
+        Registration.kind == EXECUTOR,
+        Registration.app.in_(sorted(apps)),
+        Registration.beat_at >= now_ms - EXECUTOR_ALIVE_MS,
+    )
+    return [(row.app, row.catalogue) for row in session.execute(statement.distinct())]
 
 
 def executor_id(session: Session, address: str, app: str | None = None) -> int:

@@ -154,7 +154,7 @@ def test_handler_that_no_living_executor_has_is_a_warning(desk: Desk) -> None:
 def test_json_of_an_applied_file_has_the_warnings_about_each_job(desk: Desk) -> None:
     listed = desk.listed("jobs", "apply", desk.file(JOBS), "--json")
 
-    why = ["its handler was not checked: no executor of app reports is online"]
+    why = ["its handler and param were not checked: no executor of app reports is online"]
     assert [one["warnings"] for one in listed] == [[], why, why, why]
 
 

@@ -195,9 +195,17 @@ class Rows:
 
 
 def told_in(load: str) -> Told | None:
-    """Return a catalogue of the handlers that a load names, for tests."""
+    """Return a catalogue of the handlers that a load names, for tests; typed if by schema."""
     try:
-        names = json.loads(load)["handlers"]
+        told = json.loads(load)["handlers"]
     except (ValueError, KeyError, TypeError):
         return None
-    return Told(Catalogue(handlers=tuple(HandlerFacts(name=str(name)) for name in names)))
+    schemas = told if isinstance(told, dict) else dict.fromkeys(told)
+    return Told(
+        Catalogue(
+            handlers=tuple(
+                HandlerFacts(name=str(name), schema=json.dumps(schema) if schema else "")
+                for name, schema in schemas.items()
+            )
+        )
+    )

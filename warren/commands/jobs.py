@@ -1,13 +1,15 @@
 """`warren jobs …` and `warren apps …`: job files; one job at a time; apps to register under."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
 
 from warren.actions.trigger import open_client, trigger_job
-from warren.command_options import as_json, examples, takes_settings
+from warren.command_options import as_json, examples, param_values, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.errors import JobFileError
 from warren.executor.handlers.handler_registry import load_handlers
@@ -222,10 +224,12 @@ def delete(settings: Settings, name: str) -> None:
         "warren jobs trigger nightly-report --param 2026-12-01 --address worker-1",
         "warren jobs trigger remind --param 4711 --at 2026-12-01T08:00",
         "warren jobs trigger remind --param 4711 --in 90m",
+        "warren jobs trigger load-orders --set day=2026-12-01 --set parts=3",
     )
 )
 @_name
 @click.option("--param", help="Use this parameter instead of the job's.")
+@param_values
 @click.option(
     "--address", "addresses", multiple=True, help="Run only on this executor; may be repeated."
 )
@@ -239,6 +243,7 @@ def trigger(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings,
     name: str,
     param: str | None,
+    values: Mapping[str, Any],
     addresses: tuple[str, ...],
     at: str | None,
     after: str | None,
@@ -247,6 +252,10 @@ def trigger(  # noqa: PLR0917 - click passes its parameters by name
     as_json: bool,
 ) -> int:
     """Run a job now, or at a time of its own, whether it is started or stopped."""
+    if values:
+        if param is not None:
+            raise click.UsageError("give either --param or --set")
+        param = json.dumps(values, ensure_ascii=False)
     at_ms = None if at is None else read_moment(at, "--at", zone=settings.zone)
     asked = Trigger(
         param=param, addresses=addresses, when=When(at_ms=at_ms, after=after, late=late)

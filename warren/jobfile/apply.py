@@ -25,7 +25,7 @@ from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Refused
 from warren.scheduler.views.job_warnings import file_warnings, warning_lines
 from warren.settings.settings import PREFIX, Settings
 from warren.sql.accounts import audit_log
@@ -78,16 +78,16 @@ def apply(client: LocalClient, file: JobFile, *, dry_run: bool, prune: bool) -> 
 
     Raises:
         JobFileError: a job's app is neither in the file nor in the database, it cannot have its
-            children, or it is to be started and can never fire.
+            children or param, or it is to be started and can never fire.
 
     """
     file.check_apps(client.database.read(apps.ids_by_name))
     try:
         return client.commands.job_files.apply(file.apps, file.specs, dry_run=dry_run, prune=prune)
-    except Problem as problem:
-        if not problem.field.startswith("jobs/"):
+    except Refused as refused:
+        if not refused.problems[0].field.startswith("jobs/"):
             raise
-        raise file.refused(problem) from problem
+        raise file.refused(refused.problems) from refused
 
 
 def change_line(change: Change, *, dry_run: bool) -> str:

@@ -125,7 +125,7 @@ def _placed(files: Sequence[JobFile], problem: Problem) -> Sequence[str]:
     number = int(position)
     for file in files:
         if number < len(file.specs):
-            return file.refused(problem.at(f"jobs/{number}/{field}")).lines
+            return file.refused([problem.at(f"jobs/{number}/{field}")]).lines
         number -= len(file.specs)
     return [str(problem)]
 

@@ -63,12 +63,14 @@ class JobFile:
             ],
         )
 
-    def refused(self, problem: Problem) -> JobFileError:
-        """Return the error for a refused field, such as `jobs/0/children`, with its line."""
+    def refused(self, problems: Iterable[Problem]) -> JobFileError:
+        """Return the error for refused fields, such as `jobs/0/children`, with their lines."""
+        return JobFileError([f"{self.path}:{self._line_of(one)}: {one}" for one in problems])
+
+    def _line_of(self, problem: Problem) -> int:
         _, number, field = [*problem.field.split("/"), ""][:3]
         lines = self.job_lines[int(number)]
-        line = lines.get(field, lines["name"])
-        return JobFileError([f"{self.path}:{line}: {problem}"])
+        return lines.get(field, lines["name"])
 
 
 def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:

@@ -94,9 +94,14 @@ def executor_json(executor: ExecutorView, why: Sequence[Reason]) -> dict[str, An
     """Return an executor, and why it gets no new runs, as a JSON object."""
     told = executor.catalogue.handlers if executor.catalogue else ()
     return to_json(executor, without=NOT_IN_JSON) | {
-        "handler_facts": [msgspec.structs.asdict(one) for one in told],
+        "handler_facts": [_facts(one) for one in told],
         "blocked_by": blockers.blocker_json(why),
     }
+
+
+def _facts(handler: HandlerFacts) -> dict[str, Any]:
+    schema = msgspec.json.decode(handler.schema) if handler.schema else None
+    return msgspec.structs.asdict(handler) | {"schema": schema}
 
 
 def executor_facts(executor: ExecutorView, why: Sequence[Reason], now_ms: int) -> dict[str, str]:

@@ -23,7 +23,7 @@ from warren.admin_web.views.bulk_work import BulkWork, Work
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Problem, Refused
 from warren.sql.listings import dashboard, job_search
 from warren.sql.listings.recent import ListedJob
 from warren.sql.models import App
@@ -130,8 +130,8 @@ class JobActions:
             shown = self._services.database.read(
                 lambda session: trigger_preview.read(session, job, form.text, wanted, now_ms=now_ms)
             )
-        except Problem as problem:
-            return _refused(problem, form, job)
+        except Refused as refused:
+            return _refused(refused, form, job)
         return render_template(
             "pages/jobs_trigger.html", form=form, job=job, preview=shown, job_labels=job_labels
         )
@@ -148,8 +148,8 @@ class JobActions:
                 addresses=form.addresses.data or (),
                 once=sent_once(visitor().user_id),
             )
-        except Problem as problem:
-            return _refused(problem, form, job)
+        except Refused as refused:
+            return _refused(refused, form, job)
         flash(gettext("Run %(id)s is queued.", id=run_id))
         return redirect(url_for("runs.log", run_id=run_id), 303)
 
@@ -171,12 +171,13 @@ class JobActions:
 
     def _each(self, act: Callable[[int], object], job_ids: Iterable[int]) -> tuple[int, list[str]]:
         """Act on each job; return how many changed, and the problems of the others."""
-        done, wrong = 0, []
+        done = 0
+        wrong: list[str] = []
         for job_id in job_ids:
             try:
                 done += act(job_id) is not False
-            except Problem as problem:
-                wrong.append(problem_text(problem))
+            except Refused as refused:
+                wrong += map(problem_text, refused.problems)
         return done, wrong
 
     def _chosen(self) -> dict[int, str]:
@@ -214,11 +215,13 @@ class JobActions:
         return redirect(_came_from(), 303)
 
 
-def _refused(problem: Problem, form: TriggerForm, job: ListedJob) -> tuple[str, int]:
-    """Return the form with the problem beside its field; raise a problem that belongs to none."""
-    if problem.field not in form:
-        raise problem
-    form[problem.field].errors = (problem_text(problem),)
+def _refused(refused: Refused, form: TriggerForm, job: ListedJob) -> tuple[str, int]:
+    """Return the form with each problem beside its field; raise one that belongs to none."""
+    for problem in refused.problems:
+        field = form[problem.field.partition("/")[0]] if problem.field else None
+        if field is None:
+            raise refused
+        field.errors = (*field.errors, problem_text(problem))
     return render_template("pages/jobs_trigger.html", form=form, job=job), 422
 
 

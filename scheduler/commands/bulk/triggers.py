@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.expectations.expectations import seconds_of
 from warren.scheduler.jobs.new_run import run_of
 from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.instants import DAY_MS, iso
 from warren.sql.jobs.jobs import JobToTrigger
@@ -138,6 +139,22 @@ def check_addresses(
                 field = f"{place}/{number}/addresses" if place else "addresses"
                 raise Problem(Code.WANTED_ADDRESS, field, app=job.app, got=address)
             known.add(address)
+
+
+def check_params(
+    session: Session, job: JobToTrigger, asked: Sequence[Trigger], place: str, now_ms: int
+) -> None:
+    """Raise Refused, with the places in the list, if no executor accepts some of the params."""
+    if not job.handler or job.script_version is not None:
+        return
+    told = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler)
+    problems = [
+        problem.at(f"{place}/{number}/{problem.field}") if place else problem
+        for number, trigger in enumerate(asked)
+        for problem in told.problems((job.param if trigger.param is None else trigger.param) or "")
+    ]
+    if problems:
+        raise Refused(problems)
 
 
 def _is_known(session: Session, job: JobToTrigger, address: str) -> bool:

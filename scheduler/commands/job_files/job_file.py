@@ -42,7 +42,8 @@ from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.jobs.typed_params import TypedParams
+from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import child_links, due_jobs, jobs
 from warren.sql.models import App
 from warren.sql.registry import apps
@@ -75,15 +76,16 @@ class JobFileCommands:
         nothing. Applying the same file again changes nothing.
 
         Raises:
-            Problem: an app does not exist for the actor, a job can never fire, its children are
-                unknown or form a circle, or a job to be deleted is another job's child. The field
+            Refused: an app does not exist for the actor, a job can never fire, its param does not
+                fit the params of its handler, its children are unknown or form a circle, or a job
+                to be deleted is another job's child. The field
                 of a job's problem begins with the job's position: `jobs/0/children`.
 
         """
         self._context.actor.demand(Right.OPERATE)
         file = JobFile(apps=wanted_apps, specs=specs, prune=prune)
         try:
-            preview = self._context.database.read(lambda session: self._preview.of(session, file))
+            preview = self._context.database.read(lambda session: self._checked(session, file))
             if dry_run or all(one.action is ChangeAction.UNCHANGED for one in preview.changes):
                 return preview.changes
             return self._context.write(
@@ -91,6 +93,25 @@ class JobFileCommands:
             )
         except Problem as problem:
             raise _placed(problem, specs) from problem
+
+    def _checked(self, session: Session, file: JobFile) -> Preview:
+        """Return what a file does, if the params of what it changes fit."""
+        preview = self._preview.of(session, file)
+        changing = {
+            number: spec
+            for number, spec in enumerate(file.specs)
+            if preview.applied[number].action is not ChangeAction.UNCHANGED
+        }
+        names = {spec.app for spec in changing.values()}
+        typed = TypedParams.read(session, names, self._context.now_ms())
+        problems = [
+            problem.at(f"jobs/{number}/{problem.field}")
+            for number, spec in changing.items()
+            for problem in typed.problems(spec.app, spec.handler, spec.param)
+        ]
+        if problems:
+            raise Refused(problems)
+        return preview
 
     def _apply(self, session: Session, file: JobFile, preview: Preview) -> list[Change]:
         child_links.lock(session)

@@ -1,5 +1,6 @@
 """What a job process has and has not of the executor's, and which code it runs."""
 
+import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ LOADED = {
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement fork_server forking frames interpreter "
     "job_main linux output process_state script_process spares termination zygote",
-    "warren.executor.handlers": "context handler_registry outcomes",
+    "warren.executor.handlers": "context handler_registry outcomes params results retries",
 }
 
 SOURCE = r"""
@@ -261,7 +262,8 @@ class TestLoading:
             ("1 / 0", "ZeroDivisionError: division by zero"),
             ("def (", "SyntaxError: "),
             ("raise SystemExit(3)", "SystemExit: 3"),
-            ("@job('x')\ndef two(a, b): pass", "to take exactly one argument, got: (a, b)"),
+            ("@job('x')\ndef three(a, b, c): pass", "two with its params, got: (a, b, c)"),
+            ("@job('x')\ndef two(a, b): pass", "handler 'x' to have a type, such as a dataclass"),
             (
                 "import threading as t\nt.Timer(60, print).start()\n@job('x')\ndef x(c): pass",
                 "importing the handlers started threads (Thread-1)",
@@ -275,6 +277,25 @@ class TestLoading:
             load(source)
 
         assert line in caught.value.line
+
+    def test_a_typed_handler_tells_its_schema_and_gets_params(
+        self, load: Callable[..., SlotHarness]
+    ) -> None:
+        harness = load(
+            "import msgspec\nclass Params(msgspec.Struct):\n    'A day.'\n    parts: int = 1\n"
+            "@job('x')\nasync def x(context, params: Params): return params.parts"
+        )
+
+        finished = [harness.run("x", param) for param in ('{"parts":3}', "", '{"parts":"3"}')]
+
+        assert [one.result for one in finished] == ["3", "1", ""]
+        assert finished[2].message == (
+            "its param does not fit Params: Expected `int`, got `str` - at `$.parts`"
+        )
+        told = harness.slots.catalogue
+        assert told is not None
+        [facts] = catalogue_of(told.contents).handlers
+        assert json.loads(facts.schema)["$defs"]["Params"]["description"] == "A day."
 
     def test_modules_of_the_same_name_in_two_folders_are_refused(
         self, load: Callable[..., SlotHarness], tmp_path: Path

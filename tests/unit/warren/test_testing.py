@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -46,6 +47,30 @@ def test_a_result_is_what_programs_get_of_it() -> None:
 
     assert run(handler).result == {"parts": [1, "MANUAL"]}
     assert run(handler, param="x").result is None
+
+
+@dataclass
+class Load:
+    day: date
+    parts: int = 1
+
+
+def test_a_typed_handler_gets_its_params() -> None:
+    def handler(context: JobContext, params: Load) -> str:
+        return f"{params.day:%d} {params.parts} {context.param}"
+
+    def untyped(_context: JobContext, _params) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+        """Be refused."""
+
+    of_json = '{"day":"2026-12-01","parts":1}'
+    assert run(handler, params=Load(date(2026, 12, 1))).message == f"01 1 {of_json}"
+    assert run(handler, params={"day": "2026-12-01", "parts": 1}).message == f"01 1 {of_json}"
+    assert run(handler, param='{"day":"2026-12-02"}').result == '02 1 {"day":"2026-12-02"}'
+    assert (
+        run(handler).message == "its param does not fit Load: Object missing required field `day`"
+    )
+    with pytest.raises(ValueError, match="to have a type, such as a dataclass, got: none"):
+        run(untyped)
 
 
 def test_a_due_time_is_in_utc_and_now_by_default() -> None:

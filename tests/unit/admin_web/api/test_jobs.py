@@ -91,7 +91,7 @@ def test_a_handler_that_cannot_be_checked_is_told_to_be_unchecked(
 
     made = admin.put(PATH, JOB | {"handler": "report.dialy"}, headers=NEW)
 
-    assert made.get_json()["warnings"] == [f"its handler was not checked: {why}"]
+    assert made.get_json()["warnings"] == [f"its handler and param were not checked: {why}"]
 
 
 def test_numbers_of_weekdays_are_answered_in_words(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from warren.broker.messages.catalogue import ABOUT_LIMIT, HandlerFacts
+from warren.broker.messages.catalogue import ABOUT_LIMIT, SCHEMA_BYTES, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
 from warren.broker.reasons.stored import LIMIT as REASON_LIMIT
@@ -150,6 +150,7 @@ def test_worst_packets_fit() -> None:
         name="\x00" * 255, about="\x00" * ABOUT_LIMIT, module="\x00" * 255, line=2**53 - 1
     )
     handlers = frames.HandlersLoaded(handlers=(longest,) * HANDLERS_PER_PACKET)
+    typed = msgspec.structs.replace(longest, schema='"' * SCHEMA_BYTES)
     load_failed = frames.LoadFailed(line="\x00" * 2_000, traceback="\x00" * 16_000)
 
     exited = frames.Exited(
@@ -157,6 +158,7 @@ def test_worst_packets_fit() -> None:
     )
 
     assert len(frames.encode(handlers)) <= frames.PACKET_LIMIT
+    assert len(frames.encode(frames.HandlersLoaded(handlers=(typed,)))) <= frames.PACKET_LIMIT
     assert len(frames.encode(exited)) <= frames.PACKET_LIMIT
     assert len(frames.encode(load_failed)) <= frames.PACKET_LIMIT
 

@@ -80,8 +80,8 @@ class TestDeclaration:
         ("function", "shown"),
         [
             (lambda: None, "got: ()"),
-            (lambda a, b: None, "got: (a, b)"),
-            (lambda a, b=1: None, "got: (a, b=1)"),
+            (lambda a, b, c: None, "got: (a, b, c)"),
+            (lambda a, *, b: None, "got: (a, b)"),
             (lambda *args: None, "got: (*args)"),
             (lambda *, context: None, "got: (context)"),
             (lambda **rest: None, "got: (**rest)"),
@@ -91,7 +91,9 @@ class TestDeclaration:
         with pytest.raises(HandlersError) as caught:
             job("x")(function)
 
-        assert "expected handler 'x' to take exactly one argument" in str(caught.value)
+        assert "expected handler 'x' to take one argument, or two with its params" in str(
+            caught.value
+        )
         assert shown in str(caught.value)
 
     def test_generator_is_none(self) -> None:

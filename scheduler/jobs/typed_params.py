@@ -1,0 +1,86 @@
+"""What online executors say about the params of their handlers, and whether a param fits.
+
+While new code is deployed, executors may have different schemas: a param fits if one of them
+accepts it. What no executor that is online has told is not checked.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from warren.broker.catalogues import catalogue_of
+from warren.broker.errors import Malformed
+from warren.scheduler.jobs.param_schema import param_problems
+from warren.scheduler.problems import Problem
+from warren.sql.registry import catalogues, presence
+
+#: Catalogues of which it is remembered what they say: an app has one, or two for a while.
+REMEMBERED = 64
+
+
+class HandlerSchemas(NamedTuple):
+    """What is told of a handler: each different schema, and whether by all who may have it."""
+
+    schemas: tuple[str, ...]
+    is_complete: bool
+
+    def problems(self, param: str) -> list[Problem]:
+        """Return why nobody accepts a param; nothing if somebody does, or may."""
+        if not self.is_complete:
+            return []
+        found = [param_problems(msgspec.json.decode(one), param) for one in self.schemas]
+        return min(found, key=len, default=[])
+
+
+class TypedParams:
+    """The params of the handlers of some apps, as the executors that are online tell them."""
+
+    def __init__(self, told: Mapping[str, Collection["_Told | None"]]) -> None:
+        self._told = told
+
+    @classmethod
+    def read(cls, session: Session, apps: Collection[str], now_ms: int) -> "TypedParams":
+        """Read what is told about the handlers of these apps."""
+        online: dict[str, set[str]] = defaultdict(set)
+        for app, fingerprint in presence.catalogues_online(session, apps, now_ms=now_ms):
+            online[app].add(fingerprint or "")
+        wanted = {one for of_app in online.values() for one in of_app if one}
+        known = {one: _read(text) for one, text in catalogues.read(session, wanted).items()}
+        return cls({app: [known.get(one) for one in of_app] for app, of_app in online.items()})
+
+    def of(self, app: str, handler: str) -> HandlerSchemas:
+        """Return what is told of a handler."""
+        schemas: dict[str, None] = {}
+        is_complete = True
+        for told in self._told.get(app, ()):
+            if told is None or (handler not in told.schemas and told.has_more):
+                is_complete = False  # it may have the handler, and accept anything
+            elif handler in told.schemas:
+                schema = told.schemas[handler]
+                is_complete = is_complete and bool(schema)
+                schemas |= {schema: None} if schema else {}
+        return HandlerSchemas(tuple(schemas), is_complete)
+
+    def problems(self, app: str, handler: str, param: str) -> list[Problem]:
+        """Return why no executor of an app accepts a param for a handler."""
+        return self.of(app, handler).problems(param) if handler else []
+
+
+class _Told(NamedTuple):
+    """A catalogue: the schema of each handler, "" for one without, and if it has others too."""
+
+    schemas: Mapping[str, str]
+    has_more: bool
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read(contents: str) -> _Told | None:
+    try:
+        told = catalogue_of(contents.encode())
+    except Malformed:  # a later version of Warren may have written it
+        return None
+    return _Told({one.name: one.schema for one in told.handlers}, told.has_more)

@@ -1,0 +1,132 @@
+"""Params of typed handlers by the API: what does not fit is refused before a row exists."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.api import Program
+from tests.support.console import Clock
+from tests.support.stored_rows import Rows
+from warren.sql.listings import recent
+from warren.sql.listings.recent import RunFilter
+
+RUNS = "/jobs/reports/nightly/runs"
+NEW = {"If-None-Match": "*"}
+OF_A_DAY = {
+    "$ref": "#/$defs/Load",
+    "$defs": {
+        "Load": {
+            "type": "object",
+            "properties": {
+                "day": {"type": "string", "format": "date"},
+                "parts": {"type": "integer", "minimum": 1, "default": 1},
+            },
+            "required": ["day"],
+        }
+    },
+}
+OF_A_MONTH = {"type": "object", "properties": {"month": {"type": "integer"}}, "required": ["month"]}
+
+
+def told(schema: Any) -> str:
+    """What an executor has registered that has handler `load`; None = without params."""
+    return json.dumps({"handlers": {"load": schema}})
+
+
+@pytest.fixture
+def job_id(rows: Rows) -> int:
+    return rows.job("nightly", handler="load", param='{"day":"2026-12-01"}')
+
+
+def refused(answer: Any) -> list[tuple[str, str]]:
+    assert answer.status_code == 422, answer.text
+    return [(one["pointer"], one["detail"]) for one in answer.get_json()["errors"]]
+
+
+def count_runs(rows: Rows) -> int:
+    return len(rows.database.read(lambda session: recent.runs(session, RunFilter())))
+
+
+@pytest.mark.usefixtures("job_id")
+def test_a_trigger_whose_param_does_not_fit_plans_nothing(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("one", clock.now, told(OF_A_DAY))
+
+    found = refused(admin.post(RUNS, {"param": '{"day":"soon","parts":0}'}))
+    planned = count_runs(rows)
+    fits = [admin.post(RUNS, body) for body in ({"param": '{"day":"2026-12-02"}'}, {})]
+
+    assert found == [
+        ("/param/day", 'expected day to be date, got: "soon"'),
+        ("/param/parts", "expected parts to keep minimum 1, got: 0"),
+    ]
+    assert planned == 0
+    assert [one.status_code for one in fits] == [202, 202]
+
+
+def test_a_jobs_own_param_has_to_fit_too(admin: Program, rows: Rows, clock: Clock) -> None:
+    rows.executor("one", clock.now, told(OF_A_DAY))
+    rows.job("nightly", handler="load", param="2026")
+
+    missing = ("/param/day", "expected param to have 'day'")
+    wrong = refused(admin.put("/jobs/reports/new", {"handler": "load"}, headers=NEW))
+    file = {
+        "jobs": [
+            {"name": "a", "app": "reports", "handler": "load", "param": '{"day":"2026-12-01"}'}
+        ]
+    }
+    file["jobs"].append({"name": "b", "app": "reports", "handler": "load"})
+
+    assert wrong == [missing]
+    assert refused(admin.post("/apply", file)) == [("/jobs/1/param/day", missing[1])]
+    assert refused(admin.post("/apply?dry_run=true", file))
+    assert [name for name, _ in refused(admin.post(RUNS, {}))] == ["/param"]
+
+
+def test_a_job_whose_param_stays_may_be_changed_otherwise(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.job("nightly", handler="load", param="2026")
+    rows.executor("one", clock.now, told(OF_A_DAY))
+    path = "/jobs/reports/nightly"
+
+    def patch(change: dict[str, Any]) -> Any:
+        tag = admin.get(path).headers["ETag"]
+        return admin.call("PATCH", path, json=change, headers={"If-Match": tag})
+
+    assert patch({"retries": 3}).status_code == 200
+    assert [name for name, _ in refused(patch({"param": "x"}))] == ["/param"]
+    assert patch({"param": '{"day":"2026-12-01"}'}).status_code == 200
+
+
+@pytest.mark.usefixtures("job_id")
+def test_while_code_is_deployed_what_either_version_accepts_fits(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("old", clock.now, told(OF_A_DAY))
+    rows.executor("new", clock.now, told(OF_A_MONTH))
+
+    answers = [
+        admin.post(RUNS, {"param": param}).status_code
+        for param in ('{"day":"2026-12-01"}', '{"month":12}', "{}")
+    ]
+
+    assert answers == [202, 202, 422]
+
+
+@pytest.mark.usefixtures("job_id")
+@pytest.mark.parametrize(
+    ("load", "age_ms"),
+    [(told(None), 0), ("{}", 0), (told(OF_A_MONTH), 60_000)],
+    ids=["without params", "not told", "offline"],
+)
+def test_what_nobody_tells_is_not_checked(
+    admin: Program, rows: Rows, clock: Clock, load: str, age_ms: int
+) -> None:
+    if not age_ms:
+        rows.executor("typed", clock.now, told(OF_A_MONTH))
+    rows.executor("other", clock.now - age_ms, load)
+
+    assert admin.post(RUNS, {"param": "x"}).status_code == 202
