@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.context import ForkProcess
@@ -20,6 +21,7 @@ from warren.broker.reasons.stored import to_json
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.forking import Forker
 from warren.executor.fork_server.job_main import Assignment, JobSetup, main, main_of_spare
+from warren.executor.fork_server.orphans import Orphans
 from warren.executor.fork_server.spares import Spare, Spares, descriptors
 from warren.executor.fork_server.termination import is_helper, kill_and_reap
 
@@ -29,7 +31,7 @@ PROCESS_LIMIT = 8_192
 NAMED_LIMIT = 3
 #: Seconds after which what SIGKILL does not end (a setuid program, a dead disk) is reported.
 SURVIVOR_SECONDS = 10.0
-#: Seconds between two checks for orphans that were killed and are not gone yet.
+#: Seconds between two looks at what was killed as the zygote itself ends.
 _POLL_SECONDS = 0.002
 #: Requests between two looks at exits. Those that come together have their processes forked in one
 #: go: what the zygote touches between two forks is copied once.
@@ -70,15 +72,12 @@ class ForkServer:
         self._jobs: dict[int, _Job] = {}
         self._by_pidfd: dict[int, _Job] = {}
         self._pending_exits: list[_PendingExit] = []
-        # Children that the handlers started while they were imported are left alone.
-        self._spared_pids = {row.pid for row in linux.children_of(self._pid)}
+        self._orphans = Orphans()
         # With thousands of processes a poll would look at each of them each time.
         self._epoll = select.epoll()
-        self._watch(control.fileno())
+        self._epoll.register(control.fileno(), select.EPOLLIN)
         self._spares = Spares(
-            lambda link: forker.start(partial(main_of_spare, setup, link)),
-            watch=self._watch,
-            unwatch=self._epoll.unregister,
+            lambda link: self._start(partial(main_of_spare, setup, link)), reap=self._release
         )
 
     def serve(self) -> None:
@@ -93,7 +92,7 @@ class ForkServer:
     def _serve_once(self) -> bool:
         seconds = self._spares.due_in()
         if self._pending_exits:
-            seconds = _POLL_SECONDS
+            seconds = self._orphans.due_in()
         for fd, _ in self._epoll.poll(seconds):
             if fd == self._control.fileno():
                 if not self._take_requests():
@@ -102,13 +101,28 @@ class ForkServer:
                 self._on_exit(self._by_pidfd.pop(fd))
             else:
                 self._spares.take_exit(fd)
-        if self._pending_exits:
+        if self._pending_exits and not self._orphans.due_in():
             self._end_orphans()
         self._spares.fork_some()
         return True
 
-    def _watch(self, fd: int) -> None:
-        self._epoll.register(fd, select.EPOLLIN)
+    def _start(self, action: Callable[[], object]) -> ForkProcess:
+        process = self._forker.start(action)
+        assert process.pid is not None
+        self._orphans.known.add(process.pid)
+        self._epoll.register(process.sentinel, select.EPOLLIN)
+        return process
+
+    def _release(self, process: ForkProcess) -> int:
+        """Release a process that has ended, or is about to; return its exit code."""
+        self._epoll.unregister(process.sentinel)
+        assert process.pid is not None
+        process.join()
+        self._orphans.known.discard(process.pid)
+        code = process.exitcode
+        assert code is not None
+        process.close()
+        return code
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -164,12 +178,11 @@ class ForkServer:
 
     def _fork(self, number: int, assignment: Assignment) -> None:
         try:
-            process = self._forker.start(partial(main, self._setup, assignment))
+            process = self._start(partial(main, self._setup, assignment))
         except OSError as error:
             reason = Why.NO_PROCESS(why=str(error.strerror))
             self._pending_exits.append(_PendingExit(number, failure=reason))
             return
-        self._watch(process.sentinel)
         self._register(number, process)
 
     def _register(self, number: int, process: ForkProcess, spare: Spare | None = None) -> None:
@@ -197,22 +210,15 @@ class ForkServer:
     # -- exits --------------------------------------------------------------------------------
 
     def _on_exit(self, job: _Job) -> None:
-        self._epoll.unregister(job.pidfd)
-        code = job.process.exitcode
-        assert code is not None
-        job.process.close()
+        code = self._release(job.process)
         del self._jobs[job.number]
         is_untaken = job.spare is not None and not job.spare.has_taken_order()
         self._pending_exits.append(_PendingExit(job.number, job.pid, code, is_untaken=is_untaken))
 
     def _end_orphans(self) -> None:
-        """Kill what dead runs left behind; report their exits once nothing is left.
-
-        What is left is read from the process table, which no job can write, once for all exits of a
-        round.
-        """
+        """Kill what dead runs left behind; report their exits once nothing is left."""
         try:
-            orphans = self._find_orphans()
+            orphans = self._orphans.find()
         except OSError:
             return  # no descriptor is free to read /proc: the next round may have one
         if orphans:
@@ -238,7 +244,7 @@ class ForkServer:
             )
         if orphans and due:
             # They have been reported; no other exit waits for them.
-            self._spared_pids.update(row.pid for row in orphans)
+            self._orphans.known.update(row.pid for row in orphans)
 
     def _note_left(self, orphans: list[linux.ProcessRow]) -> None:
         """Note whose orphans are still running: of its session, or of the only run that ended."""
@@ -248,11 +254,6 @@ class ForkServer:
             owner = owners.get(row.session, only)
             if owner is not None and not row.is_dead and not is_helper(row.pid):
                 owner.left.setdefault(row.pid, row.name)
-
-    def _find_orphans(self) -> list[linux.ProcessRow]:
-        known = self._spared_pids | self._spares.pids | {job.pid for job in self._jobs.values()}
-        rows = (linux.process_row(pid) for pid in linux.child_pids(self._pid) if pid not in known)
-        return [row for row in rows if row is not None and row.parent == self._pid]
 
     def _send(self, frame: frames.Exited) -> None:
         self._control.send(frames.encode(frame))

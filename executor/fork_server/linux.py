@@ -163,7 +163,7 @@ def child_pids(parent: int) -> list[int]:
         lists = [_read(f"/proc/{parent}/task/{thread}/children") for thread in threads]
     except FileNotFoundError:
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 - as above
-    return [int(pid) for pids in lists for pid in pids.split()]
+    return [pid for pids in lists for pid in map(int, pids.split())]
 
 
 def _read(path: str) -> bytes:

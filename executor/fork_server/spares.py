@@ -45,31 +45,24 @@ class Spare(NamedTuple):
 class Spares:
     """The spares of one zygote.
 
-    `start(link)` forks one that waits at its end of the link. `watch(pidfd)` and `unwatch(pidfd)`
-    are called for each.
+    `start(link)` forks one that waits at its end of the link, `reap(process)` releases one that
+    has ended.
     """
 
     def __init__(
         self,
         start: Callable[[socket.socket], ForkProcess],
         *,
-        watch: Callable[[int], object],
-        unwatch: Callable[[int], object],
+        reap: Callable[[ForkProcess], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start = start
-        self._watch = watch
-        self._unwatch = unwatch
+        self._reap = reap
         self._clock = clock
         self._wanted = 0
         self._all: dict[int, Spare] = {}
         self._due_at = 0.0
         self._backoff = BACKOFF_SECONDS[0]
-
-    @property
-    def pids(self) -> set[int]:
-        """The process ids of the spares."""
-        return {spare.process.pid for spare in self._all.values() if spare.process.pid}
 
     def keep(self, count: int) -> None:
         """Keep this many from now on; end the surplus."""
@@ -116,10 +109,8 @@ class Spares:
     def take_exit(self, pidfd: int) -> None:
         """Reap a spare that has ended, and replace it later."""
         spare = self._all.pop(pidfd)
-        self._unwatch(pidfd)
         spare.link.close()
-        spare.process.join()
-        spare.process.close()
+        self._reap(spare.process)
         if len(self._all) < self._wanted:
             self._back_off()
 
@@ -141,7 +132,6 @@ class Spares:
         finally:
             theirs.close()
         self._all[process.sentinel] = Spare(process, ours)
-        self._watch(process.sentinel)
 
     def _back_off(self) -> None:
         self._due_at = self._clock() + self._backoff

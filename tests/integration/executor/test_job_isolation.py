@@ -22,7 +22,7 @@ LOADED = {
     "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement fork_server forking frames interpreter "
-    "job_main linux output process_state script_process spares termination zygote",
+    "job_main linux orphans output process_state script_process spares termination zygote",
     "warren.executor.handlers": "context handler_registry outcomes params results retries",
 }
 
