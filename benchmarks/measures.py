@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from benchmarks import cpu
 from benchmarks.rates import Rate
 from benchmarks.stack import APP, Stack, count_of_tick, none_open, none_unsent
+from benchmarks.table import Row
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules.misfire import WINDOW_MS, MisfirePolicy
 from warren.sql.models import Run
@@ -16,6 +17,8 @@ from warren.sql.run_status import RunStatus
 
 #: How long the first ticks of jobs are left out of a measurement.
 SETTLING_SECONDS = 2.0
+#: A storm that takes longer has gone wrong.
+STORM_SECONDS = 900.0
 #: The planner plans so far ahead, and a little more.
 PLANNER_MS = WINDOW_MS + 1_000
 
@@ -38,9 +41,7 @@ class Storm:
     rate: Rate
 
 
-def lateness_at_full_seconds(
-    stack: Stack, *, jobs: int, seconds: float, settling_seconds: float = SETTLING_SECONDS
-) -> Lateness:
+def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
     """Let jobs tick at each full second for some time; return how late handlers began.
 
     The first ticks are left out, as hundreds of jobs take time to start and stop by commands.
@@ -58,8 +59,8 @@ def lateness_at_full_seconds(
     ids = stack.apply(specs)
     names = [spec.name for spec in specs]
     stack.begin(names)
-    from_ms = stack.clock.now_ms() + round(settling_seconds * 1_000)
-    time.sleep(seconds + settling_seconds + 1)
+    from_ms = stack.clock.now_ms() + round(SETTLING_SECONDS * 1_000)
+    time.sleep(seconds + SETTLING_SECONDS + 1)
     until_ms = stack.clock.now_ms() - 1_000
     stack.stop(names)
     return _lateness_of(stack, ids, from_ms, until_ms)
@@ -68,7 +69,9 @@ def lateness_at_full_seconds(
 def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Lateness:
     """Let one-shot jobs be due at regular intervals; return how late handlers began."""
     count = round(per_second * seconds)
-    ids, from_ms = _apply_ahead(stack, lambda from_ms: _due_once(count, from_ms, per_second))
+    ids, from_ms = _apply_ahead(
+        stack, lambda from_ms: _due_once(count, from_ms, per_second=per_second)
+    )
     until_ms = from_ms + round(seconds * 1_000)
     time.sleep((until_ms + 1_000 - stack.clock.now_ms()) / 1000)
     late = _lateness_of(stack, ids, from_ms, until_ms)
@@ -76,16 +79,28 @@ def lateness_spread(stack: Stack, *, per_second: int, seconds: float) -> Latenes
     return late
 
 
-def storm(stack: Stack, jobs: int) -> Storm:
-    """Let jobs be due in the same second; return how long until all were sent and done."""
-    ids, at_ms = _apply_ahead(stack, lambda at_ms: _due_daily(jobs, at_ms))
+def lateness_row(what: str, late: Lateness) -> Row:
+    """Return the line of the table."""
+    return Row(what, f"p50 {late.p50:.0f} · p99 {late.p99:.0f} ms", "", "p50 <= 50, p99 <= 120")
+
+
+def storm(stack: Stack, jobs: int, *, process: str = "") -> Storm:
+    """Let jobs be due in the same second; return how long until all were sent and done.
+
+    They are the same jobs each time. With a `process`, they are one-time jobs of that kind.
+    """
+
+    def specs(at_ms: int) -> list[JobSpec]:
+        return _due_once(jobs, at_ms, process=process) if process else _due_daily(jobs, at_ms)
+
+    ids, at_ms = _apply_ahead(stack, specs)
     before = stack.count(ids)
     time.sleep((at_ms - stack.clock.now_ms()) / 1000)
     meter, read = cpu.Meter(stack.clocks()), stack.rows_read()
     # On a busy machine some are planned after their tick.
-    stack.wait(lambda session: count_of_tick(session, at_ms) == jobs, every=0.1)
-    sent_at = stack.wait(none_unsent)
-    done_at = stack.wait(none_open)
+    stack.wait(lambda session: count_of_tick(session, at_ms) == jobs, STORM_SECONDS, every=0.1)
+    sent_at = stack.wait(none_unsent, STORM_SECONDS)
+    done_at = stack.wait(none_open, STORM_SECONDS)
     cpu_us, rows_read = meter.spent(jobs), (stack.rows_read() - read) / jobs
     assert stack.check(ids) == before + jobs
     rate = Rate(jobs * 1000 / (done_at - at_ms), cpu_us, rows_read)
@@ -129,16 +144,19 @@ def _due_daily(jobs: int, at_ms: int) -> list[JobSpec]:
     ]
 
 
-def _due_once(count: int, from_ms: int, per_second: int) -> list[JobSpec]:
+def _due_once(count: int, from_ms: int, *, per_second: int = 0, process: str = "") -> list[JobSpec]:
+    """Return one-time jobs, `per_second` or all at once."""
     return [
         JobSpec(
-            name=f"once-{number}",
+            name=f"once{process}-{number}",
             app=APP,
-            handler="lateness",
+            handler="noop" if process else "lateness",
             schedule_kind="AT",
             schedule_value=datetime.fromtimestamp(
-                (from_ms + number * 1_000 // per_second) / 1000, UTC
+                (from_ms + (number * 1_000 // per_second if per_second else 0)) / 1000, UTC
             ).isoformat(timespec="milliseconds"),
+            process=process,
+            misfire=MisfirePolicy.FIRE_ONCE_NOW,
             enabled=True,
         )
         for number in range(count)

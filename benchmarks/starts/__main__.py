@@ -1,12 +1,13 @@
 """Prints what the start of a job process costs: `python -m benchmarks.starts [STARTS]`."""
 
 import argparse
-import asyncio
+from typing import TYPE_CHECKING
 
-from benchmarks.starts.costs import ROUNDS, Cost, in_turn
+if TYPE_CHECKING:
+    from benchmarks.starts.costs import Cost
 
 
-def _line(what: str, cost: Cost) -> str:
+def _line(what: str, cost: "Cost") -> str:
     return (
         f"{what:24}{cost.us:8,.0f} µs = {cost.parent_us:5,.0f} + {cost.child_us:5,.0f}"
         f"{cost.faults:10,.0f} faults = {cost.parent_faults:4,.0f} + {cost.child_faults:4,.0f}"
@@ -15,10 +16,12 @@ def _line(what: str, cost: Cost) -> str:
 
 def main() -> None:
     """Print what a start costs, and how many times as much as a bare one."""
+    # The zygote imports this module, and an executor's imports nothing of what is imported here.
+    from benchmarks.starts.costs import ROUNDS, measure  # noqa: PLC0415 - see above
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks.starts", description=__doc__)
     parser.add_argument("starts", type=int, nargs="?", default=200, help="of each, per round")
-    count = parser.parse_args().starts
-    theirs, ours = asyncio.run(in_turn(count))
+    theirs, ours = measure(parser.parse_args().starts)
     # The round with the least time had the fewest neighbours.
     bare_cost, own_cost = (min(costs, key=lambda cost: cost.us) for costs in (theirs, ours))
     print("the cheapest of", ROUNDS, "rounds, who forks + who is forked, per start")

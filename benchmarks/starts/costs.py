@@ -142,8 +142,12 @@ def bare(count: int) -> Cost:
     return Cost(*map(float, told.stdout.split()))
 
 
-async def in_turn(count: int) -> tuple[list[Cost], list[Cost]]:
+def measure(count: int) -> tuple[list[Cost], list[Cost]]:
     """Return what starts of bare and of job processes cost, in turn."""
+    return asyncio.run(_in_turn(count))
+
+
+async def _in_turn(count: int) -> tuple[list[Cost], list[Cost]]:
     theirs, ours = [], []
     with tempfile.TemporaryDirectory(prefix="warren-starts-") as folder:
         starter = _Starter(Path(folder), asyncio.get_running_loop())
