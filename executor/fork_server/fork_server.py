@@ -77,7 +77,11 @@ class ForkServer:
         self._epoll = select.epoll()
         self._epoll.register(control.fileno(), select.EPOLLIN)
         self._spares = Spares(
-            lambda link: self._start(partial(main_of_spare, setup, link)), reap=self._release
+            lambda link: self._start(partial(main_of_spare, setup, link)),
+            reap=self._release,
+            on_failing=lambda why, again_in: self._send(
+                frames.SparesFailing(why=why, again_in=again_in)
+            ),
         )
 
     def serve(self) -> None:
@@ -255,7 +259,7 @@ class ForkServer:
             if owner is not None and not row.is_dead and not is_helper(row.pid):
                 owner.left.setdefault(row.pid, row.name)
 
-    def _send(self, frame: frames.Exited) -> None:
+    def _send(self, frame: frames.FromZygote) -> None:
         self._control.send(frames.encode(frame))
 
     def _end_all(self) -> None:

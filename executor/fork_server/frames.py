@@ -118,6 +118,13 @@ class Exited(Frame, frozen=True, kw_only=True):
     is_untaken: bool = False
 
 
+class SparesFailing(Frame, frozen=True, kw_only=True):
+    """Spares fail one after the other; the next one follows in `again_in` seconds."""
+
+    why: _Note
+    again_in: float
+
+
 class Pong(Frame, frozen=True, kw_only=True):
     """The zygote is responsive."""
 
@@ -190,7 +197,7 @@ class Withheld(Frame, frozen=True, kw_only=True):
 
 
 ToZygote = Fork | Signal | KeepSpares | Ping
-FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | Pong
+FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | SparesFailing | Pong
 ToJobProcess = Run | End
 FromJobProcess = Result | Told | Withheld
 

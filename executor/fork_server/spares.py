@@ -22,6 +22,9 @@ _FORK_LIMIT = 4
 #: Seconds until another spare follows one that died or could not be forked: at first, at most.
 BACKOFF_SECONDS = (0.1, 30.0)
 
+#: From so many seconds on, it is told: some have failed one after the other.
+_TOLD_SECONDS = 0.8
+
 #: What a spare answers once it has its order, before it acts on it.
 _TAKEN = b"taken"
 
@@ -46,18 +49,21 @@ class Spares:
     """The spares of one zygote.
 
     `start(link)` forks one that waits at its end of the link, `reap(process)` releases one that
-    has ended.
+    has ended and returns its exit code. `on_failing(why, again_in)` is called when they fail one
+    after the other.
     """
 
     def __init__(
         self,
         start: Callable[[socket.socket], ForkProcess],
         *,
-        reap: Callable[[ForkProcess], object],
+        reap: Callable[[ForkProcess], int],
+        on_failing: Callable[[str, float], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start = start
         self._reap = reap
+        self._on_failing = on_failing
         self._clock = clock
         self._wanted = 0
         self._all: dict[int, Spare] = {}
@@ -87,8 +93,8 @@ class Spares:
         try:
             for _ in range(min(self._wanted - len(self._all), _FORK_LIMIT)):
                 self._fork()
-        except OSError:
-            self._back_off()
+        except OSError as error:
+            self._back_off(str(error.strerror))
 
     def give(self, order: bytes, files: list[int]) -> Spare | None:
         """Hand an order with its files to a spare; return the spare, or None if there is none.
@@ -110,9 +116,9 @@ class Spares:
         """Reap a spare that has ended, and replace it later."""
         spare = self._all.pop(pidfd)
         spare.link.close()
-        self._reap(spare.process)
+        code = self._reap(spare.process)
         if len(self._all) < self._wanted:
-            self._back_off()
+            self._back_off(f"ended with exit code {code}")
 
     def kill(self) -> None:
         """Kill and reap all of them."""
@@ -133,8 +139,10 @@ class Spares:
             theirs.close()
         self._all[process.sentinel] = Spare(process, ours)
 
-    def _back_off(self) -> None:
+    def _back_off(self, why: str) -> None:
         self._due_at = self._clock() + self._backoff
+        if self._backoff >= _TOLD_SECONDS:
+            self._on_failing(why, self._backoff)
         self._backoff = min(2 * self._backoff, BACKOFF_SECONDS[1])
 
 

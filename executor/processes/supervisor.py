@@ -194,6 +194,8 @@ class ForkServerSupervisor:
             self._on_exited(frame)
         elif isinstance(frame, frames.LoadFailed):
             self.error, self._has_told_error = frame.line, True
+        elif isinstance(frame, frames.SparesFailing):
+            self._log.warning("spares_failed", why=frame.why, again_in=frame.again_in)
         elif isinstance(frame, frames.Importing):
             self._importing = frame.source
         elif isinstance(frame, frames.HandlersLoaded) and self._link is not None:
