@@ -1,13 +1,19 @@
 """An executor ended by SIGKILL, at any instruction, that comes back: what it left is settled."""
 
+import contextlib
+import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
-from tests.support.sql_rows import trigger_at_once
+from tests.support.processes import Process, descendants
+from tests.support.sql_rows import trigger_at_once, trigger_each
+from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
 
@@ -116,6 +122,52 @@ def test_executor_killed_at_an_instruction_loses_at_most_what_was_at_work(
     assert set(last.values()) <= {RunStatus.SUCCEEDED, RunStatus.LOST}
     assert list(last.values()).count(RunStatus.LOST) <= SLOTS
     assert seen in {None, *(run.status for run in runs if run.attempt == 0)}
+
+
+def test_storm_in_which_spares_zygote_and_executor_are_killed_starts_each_run_at_most_once(
+    survivors: Deployment,
+) -> None:
+    survivors.app = "stormy-app"
+    doomed = survivors.executor("stormy", slots=SLOTS, spare_processes=SLOTS)
+    survivors.await_executors(doomed)
+    names = [f"storm-{number}" for number in range(60)]
+    app = survivors.app
+    survivors.jobs(*(JobSpec(name=name, app=app, handler="brief") for name in names))
+    jobs = [survivors.job_row(name) for name in names]
+    eventually(lambda: len(_named(doomed, "warren-spare")) == SLOTS)
+
+    run_ids = trigger_each(survivors.database, jobs, now_ms=survivors.now_ms())
+    _await_starts(survivors, run_ids, 1)
+    _kill_all(doomed, "warren-spare")
+    _await_starts(survivors, run_ids, 15)
+    _kill_all(doomed, "warren-zygote")
+    _await_starts(survivors, run_ids, 30)
+    doomed.kill()
+    eventually(lambda: not survivors.strays(), GONE_SECONDS)
+    survivors.await_executors(survivors.executor("stormy"))
+    survivors.await_all_final()
+
+    statuses = [run.status for run in survivors.runs() if run.origin_id in run_ids]
+    assert statuses.count(RunStatus.SUCCEEDED) >= len(names) - 3 * SLOTS
+    started = Counter(start["run"] for start in survivors.starts())
+    assert max(started.values()) == 1
+
+
+def _await_starts(survivors: Deployment, run_ids: list[int], count: int) -> None:
+    def started() -> int:
+        return len({start["run"] for start in survivors.starts()} & set(run_ids))
+
+    eventually(lambda: started() >= count, 60)
+
+
+def _named(command: Command, name: str) -> list[Process]:
+    return [process for process in descendants(command.pid) if process.name == name]
+
+
+def _kill_all(command: Command, name: str) -> None:
+    for process in _named(command, name):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def _statuses(survivors: Deployment, job: str) -> list[str]:

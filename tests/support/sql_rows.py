@@ -139,7 +139,16 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
 
 def trigger_at_once(database: Database, job: Job, count: int, *, now_ms: int) -> list[int]:
     """Plan runs of a job that are all due now, in one transaction, for a single claim."""
-    first = new_run(
+    return plan(database, *[_run_now(job, now_ms)] * count)
+
+
+def trigger_each(database: Database, jobs: Sequence[Job], *, now_ms: int) -> list[int]:
+    """Plan a run of each of these jobs, all due now, in one transaction."""
+    return plan(database, *[_run_now(job, now_ms) for job in jobs])
+
+
+def _run_now(job: Job, now_ms: int) -> planning.NewRun:
+    return new_run(
         app_id=job.app_id,
         job_id=job.id,
         handler=job.handler,
@@ -150,4 +159,3 @@ def trigger_at_once(database: Database, job: Job, count: int, *, now_ms: int) ->
         retries_left=job.retries,
         origin_id=None,
     )
-    return plan(database, *[first] * count)
