@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from benchmarks import throughput
+from benchmarks import measures, throughput
 from benchmarks.peers.peer import BIN, PEERS, Arena, Peer, version
 from benchmarks.peers.private_redis import PROGRAM, PrivateRedis
 from benchmarks.rates import Rate, Spread, cpu_us, ratio, speed
@@ -22,6 +22,8 @@ JOBS = 16
 #: Runs of one measurement: in reused processes, and in a new process each; and rounds.
 RUNS, FRESH_RUNS, ROUNDS = 1_000, 200, 3
 QUICK_RUNS, QUICK_FRESH_RUNS, QUICK_ROUNDS = 50, 16, 1
+#: Different jobs due in one second.
+STORMS, QUICK_STORMS = (200, 2_000), (16,)
 
 
 def main(programs: Path = BIN) -> None:
@@ -61,16 +63,19 @@ def _measure(own: Servers, redis: PrivateRedis, stack: Stack, table: Table, *, q
     throughput.measure(stack, reused, 100)  # warm up
     table.facts["peers"] = {}
     for peer in PEERS:
-        jobs, count = (fresh, fresh_runs) if peer.is_fresh else (reused, runs)
+        ids, count = (fresh, fresh_runs) if peer.is_fresh else (reused, runs)
         theirs, ours = [], []
         for _ in range(QUICK_ROUNDS if quick else ROUNDS):
             theirs.append(arena.measure(peer, count))
-            ours.append(throughput.measure(stack, jobs, count))
+            ours.append(throughput.measure(stack, ids, count))
         table.facts["peers"][peer.package] = {
             "peer": [asdict(rate) for rate in theirs],
             "warren": [asdict(rate) for rate in ours],
         }
         table.add(_rows(peer, theirs, ours))
+        if peer.is_fresh:
+            for jobs in QUICK_STORMS if quick else STORMS:
+                table.add(_storm_rows(arena, peer, stack, jobs))
 
 
 def _rows(peer: Peer, theirs: Sequence[Rate], ours: Sequence[Rate]) -> Iterator[Row]:
@@ -83,6 +88,17 @@ def _rows(peer: Peer, theirs: Sequence[Rate], ours: Sequence[Rate]) -> Iterator[
     yield Row(f"  Warren in turn with it{of_warren}: runs/s", speed(ours).words())
     yield Row("  Warren in turn with it: CPU us a run", _costs(ours))
     yield Row(f"    {_by_process(ours)}")
+
+
+def _storm_rows(arena: Arena, peer: Peer, stack: Stack, jobs: int) -> Iterator[Row]:
+    """Measure jobs that are due at once, and as many that the peer is sent at once."""
+    seconds = jobs / arena.measure(peer, jobs).runs_per_second
+    yield Row(f"{jobs:,} jobs at once, {peer.package}: done", f"{seconds:.2f} s")
+    storms = (("for the first time", ""), ("the same again", ""), ("of one handler", "handler"))
+    for name, process in storms:
+        done = measures.storm(stack, jobs, process=process).done_seconds
+        ratio = f"{seconds / done:.1f} times as fast"
+        yield Row(f"  Warren, {name}: done", f"{done:.2f} s", ratio)
 
 
 def _by_process(rates: Sequence[Rate]) -> str:
