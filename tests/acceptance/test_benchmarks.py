@@ -89,7 +89,7 @@ def test_the_benchmark_measures_everything_and_keeps_its_table_in_a_file(tmp_pat
     program = Path(sys.executable)
 
     with Command("-m", "benchmarks", "--quick", folder=tmp_path, env=env, program=program) as bench:
-        status = bench.wait(240.0)
+        status = bench.wait(400.0)
         printed = bench.output.read_text()
 
     assert status == 0, printed
