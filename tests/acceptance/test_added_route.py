@@ -51,7 +51,7 @@ def test_a_job_of_an_added_route_stays_with_its_executor(
     arguments = ("up", "--jobs", "handlers.py", "--apply", "jobs.yaml")
     with Command(*arguments, folder=tmp_path, env=env) as command:
         command.wait_for("Ctrl-C stops everything")
-        eventually(lambda: len(runs()) >= 3, 20, every=0.3)
+        eventually(lambda: len(runs()) >= 3, every=0.3)
 
     *later, first = runs()
     assert {run["address"] for run in later} == {first["address"]}

@@ -26,7 +26,7 @@ def test_callback_delivered_three_times_is_stored_once_and_retried_once(
     _report(fleet, run, _finished(run, Outcome.TIMED_OUT, "too late"))
     release.touch()  # now the executor itself says SUCCEEDED of the first attempt, also too late
 
-    eventually(lambda: fleet.runs("reported", status=RunStatus.SUCCEEDED), 20)
+    eventually(lambda: fleet.runs("reported", status=RunStatus.SUCCEEDED))
     first, second = fleet.runs("reported")
     assert (first.status, first.message, first.late_status) == ("FAILED", "by hand", None)
     assert (second.attempt, second.status) == (1, "SUCCEEDED")

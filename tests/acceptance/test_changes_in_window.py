@@ -11,14 +11,14 @@ EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabl
 
 def test_stop_and_start_within_the_window_fire_no_tick_twice(fleet: Deployment) -> None:
     fleet.job("ticking", **EVERY_SECOND)
-    eventually(lambda: len(_planned(fleet, "ticking")) >= 3 and _succeeded(fleet, "ticking"), 20)
+    eventually(lambda: len(_planned(fleet, "ticking")) >= 3 and _succeeded(fleet, "ticking"))
 
     fleet.warren("jobs", "stop", "demo/ticking")
     assert _planned(fleet, "ticking") == []
     cancelled = fleet.runs("ticking", status=RunStatus.CANCELLED)
     fleet.warren("jobs", "start", "demo/ticking")
     last_cancelled = max(run.scheduled_at for run in cancelled)
-    eventually(lambda: _succeeded(fleet, "ticking")[-1].scheduled_at > last_cancelled, 20)
+    eventually(lambda: _succeeded(fleet, "ticking")[-1].scheduled_at > last_cancelled)
 
     _stop_and_settle(fleet)
     ticks = Counter(run.scheduled_at for run in fleet.runs("ticking"))
@@ -31,12 +31,12 @@ def test_edit_within_the_window_fires_by_the_new_schedule_and_loses_no_tick(
     fleet: Deployment,
 ) -> None:
     fleet.job("edited", **EVERY_SECOND)
-    eventually(lambda: len(_planned(fleet, "edited")) >= 3 and _succeeded(fleet, "edited"), 20)
+    eventually(lambda: len(_planned(fleet, "edited")) >= 3 and _succeeded(fleet, "edited"))
 
     fleet.job("edited", **EVERY_SECOND | {"schedule_value": "0/3 * * * * ?"})
     cancelled = fleet.runs("edited", status=RunStatus.CANCELLED)
     last_cancelled = max(run.scheduled_at for run in cancelled)
-    eventually(lambda: _succeeded(fleet, "edited")[-1].scheduled_at > last_cancelled, 20)
+    eventually(lambda: _succeeded(fleet, "edited")[-1].scheduled_at > last_cancelled)
 
     _stop_and_settle(fleet)
     runs = fleet.runs("edited")

@@ -192,7 +192,7 @@ def test_every_service_is_healthy(host: Host) -> None:
 
     assert len(long_running) == 6
     for service in long_running:
-        eventually(lambda one=service: host.is_healthy(one), 30.0)  # type: ignore[misc]
+        eventually(lambda one=service: host.is_healthy(one))  # type: ignore[misc]
 
 
 def test_health_check_tells_a_dead_scheduler(host: Host) -> None:
@@ -281,14 +281,14 @@ def test_the_consoles_user_asks_an_executor_and_hears_the_answer(
     transport = connect(BrokerSettings(urls=(url,)))
     keys, clock = ClusterKeys(SECRET), DatabaseClock(database, monotonic=boot_seconds)
     connections = ConsoleConnections(transport, database, keys, clock.now_ms)
-    eventually(connections.is_ready, 20.0)
+    eventually(connections.is_ready)
 
     def ask() -> object:
         boot = Boot("examples", "examples-1", boots["examples-1"])
         question = AddressedQuestion(boot, _are_you_there)
         return connections.requester.ask([question], 5.0)[0]
 
-    assert isinstance(eventually(ask, 20.0), BeatAnswer)
+    assert isinstance(eventually(ask), BeatAnswer)
     connections.close()
     transport.close()
     database.close()
@@ -327,5 +327,5 @@ def test_console_tells_its_health_to_whoever_asks(host: Host) -> None:
         except OSError:
             return ""
 
-    assert eventually(answer, 20.0)
+    assert eventually(answer)
     assert "admin password: " in host.started["console"].text()

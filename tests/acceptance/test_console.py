@@ -52,7 +52,7 @@ def test_two_consoles_share_one_first_administrator_and_end_in_order(
     assert status(f"{urls[0]}/healthz") == 503
 
     scheduler = Command("scheduler", folder=tmp_path, env=env)
-    eventually(lambda: status(f"{urls[0]}/healthz") == 200, 20, every=0.1)
+    eventually(lambda: status(f"{urls[0]}/healthz") == 200, every=0.1)
 
     for process in (*consoles, scheduler):
         process.send(signal.SIGTERM)

@@ -177,7 +177,7 @@ def use(site: Site, mariadb: PrivateMariaDB) -> None:
     look_around(site, failed, script_id)
     command_line(site)
     take_the_database_away(site, mariadb)
-    eventually(lambda: deployment.logged("alarm_"), 20)
+    eventually(lambda: deployment.logged("alarm_"))
 
 
 def clear(web: PlainBrowser, deployment: Deployment) -> None:
@@ -187,7 +187,7 @@ def clear(web: PlainBrowser, deployment: Deployment) -> None:
     web.get("/runs/clear")
     answer = web.post("/runs/clear/start", app="demo", job="cleared", choice="9", is_sure="y")
     assert answer.status == 303
-    eventually(lambda: not deployment.runs("cleared"), 20, every=0.05)
+    eventually(lambda: not deployment.runs("cleared"), every=0.05)
 
 
 def look_around(site: Site, run_id: int, script_id: int) -> None:

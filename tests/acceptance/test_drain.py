@@ -28,7 +28,7 @@ def test_drained_executor_ends_its_run_and_gives_the_waiting_one_to_another(
     leaving.send(signal.SIGTERM)
 
     fleet.await_status(waiting, RunStatus.UNDELIVERED)
-    again = eventually(lambda: fleet.runs(origin_id=waiting, status=RunStatus.SUCCEEDED), 20)[0]
+    again = eventually(lambda: fleet.runs(origin_id=waiting, status=RunStatus.SUCCEEDED))[0]
     assert (again.attempt, again.address) == (1, "b-staying")
     assert fleet.status(at_work) == RunStatus.RUNNING
     release.touch()
@@ -45,11 +45,11 @@ def test_second_sigterm_ends_running_jobs_at_once(fleet: Deployment) -> None:
     fleet.await_start(run_id)
 
     executor.send(signal.SIGTERM)
-    eventually(lambda: "draining" in fleet.warren("executors", "list"), 20, every=0.1)
+    eventually(lambda: "draining" in fleet.warren("executors", "list"), every=0.1)
     assert executor.is_running
     executor.send(signal.SIGTERM)
 
-    assert executor.wait(20) == 0
+    assert executor.wait(60) == 0
     cut_off = fleet.await_final(run_id)[0]
     assert cut_off.status == RunStatus.FAILED
     assert cut_off.message.startswith("stopped because its executor shut down; still running")
@@ -85,7 +85,7 @@ def test_run_cut_off_by_a_deploy_is_tried_again_at_another_executor(
         RunStatus.FAILED,
         "stopped because its executor shut down",
     )
-    again = eventually(lambda: fleet.runs(origin_id=first, status=RunStatus.RUNNING), 20)[0]
+    again = eventually(lambda: fleet.runs(origin_id=first, status=RunStatus.RUNNING))[0]
     assert (again.attempt, again.address) == (1, f"{fleet.app}-b")
     assert again.retries_left == 1
     release.touch()
@@ -111,6 +111,6 @@ def test_executor_drained_from_afar_ends_by_itself_when_its_run_is_over(
     assert "draining" in fleet.warren("executors", "list")
     assert leaving.is_running
     release.touch()
-    assert leaving.wait(20) == 0
+    assert leaving.wait(60) == 0
     assert fleet.await_final(at_work)[0].status == RunStatus.SUCCEEDED
-    eventually(lambda: "far-away" not in fleet.warren("executors", "list"), 20, every=0.2)
+    eventually(lambda: "far-away" not in fleet.warren("executors", "list"), every=0.2)

@@ -84,7 +84,7 @@ def shared_by_three(folder: Path) -> list[Row]:
 
 
 def test_each_of_three_executors_adds_up_a_part_of_the_orders(folder: Path) -> None:
-    shards = eventually(lambda: shared_by_three(folder), 40, every=2.0)
+    shards = eventually(lambda: shared_by_three(folder), every=2.0)
 
     assert [(run["shard_index"], run["shard_total"]) for run in shards] == [(0, 3), (1, 3), (2, 3)]
     assert [run["address"] for run in shards] == ["examples-1", "examples-2", "examples-3"]
@@ -117,7 +117,7 @@ def test_the_shell_script_packs_what_was_merged_a_while_ago(folder: Path) -> Non
     parts = folder / ".warren/examples/parts"
     name = folder_of(runs_of(folder, "order-totals")[0])
 
-    eventually((parts / "packed" / f"{name}.tar.gz").exists, 40)
+    eventually((parts / "packed" / f"{name}.tar.gz").exists)
     eventually(lambda: not (parts / name).exists())
 
     with tarfile.open(parts / "packed" / f"{name}.tar.gz") as package:

@@ -24,7 +24,7 @@ def test_a_fixed_delay_and_its_grandchildren_follow_each_other(fleet: Deployment
         JobSpec(name="last", handler="noop", **facts),
     )
 
-    eventually(lambda: len(fleet.runs("last", status=RunStatus.SUCCEEDED)) >= 2, 30)
+    eventually(lambda: len(fleet.runs("last", status=RunStatus.SUCCEEDED)) >= 2)
     fleet.stop_jobs()
     fleet.await_all_final()
 

@@ -59,10 +59,10 @@ def test_a_short_command_ends_when_it_is_told_to(fleet: Deployment, tmp_path: Pa
     release = tmp_path / "release"
     fleet.job("awaited", handler="until-file", param=str(release))
     with start_first(fleet, "jobs", "trigger", "awaited", "--wait") as command:
-        [run] = eventually(lambda: fleet.runs(status=RunStatus.RUNNING, job="awaited"), 30)
+        [run] = eventually(lambda: fleet.runs(status=RunStatus.RUNNING, job="awaited"))
 
         os.kill(first_of(command).pid, signal.SIGTERM)
 
-        assert command.wait(20) == 128 + signal.SIGTERM
+        assert command.wait(60) == 128 + signal.SIGTERM
     release.touch()
     fleet.await_final(run.id)

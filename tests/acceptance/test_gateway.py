@@ -33,7 +33,7 @@ def test_run_goes_to_an_executor_that_registered_and_its_end_comes_back(
         env = {"PYTHONPATH": str(ROOT), "BENCH_STARTS": str(starts)}
 
         with Command(*stand_in, folder=tmp_path, env=env, program=python):
-            [address] = eventually(case.listed, 40.0)
+            [address] = eventually(case.listed)
             [run] = deployment.await_final(deployment.trigger("remote"))
 
         assert (run.status, run.message) == (RunStatus.SUCCEEDED, "done")

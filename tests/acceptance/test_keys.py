@@ -111,7 +111,7 @@ def test_an_executor_with_another_apps_key_is_let_in_nowhere(fleet: Deployment) 
 
     assert fleet.logged("message_rejected", "salaries", "wrong signature")
     told = "no scheduler accepts the key of these executors: salaries/phantom"
-    eventually(lambda: told in fleet.warren_fails("check", "--for", "scheduler"), 20, every=0.2)
+    eventually(lambda: told in fleet.warren_fails("check", "--for", "scheduler"), every=0.2)
     rows = fleet.database.read(lambda s: presence.listing(s, presence.EXECUTOR, "salaries"))
     assert rows == []
 

@@ -31,9 +31,7 @@ def test_stopped_executor_feeds_no_watchdog_and_the_check_names_it(
         fleet.await_executors(executor)
         told = {systemd.recv(100) for _ in range(2)}
         assert told == {b"READY=1", b"WATCHDOG=1"}
-        eventually(
-            lambda: run_warren(*check, folder=fleet.folder, env=fleet.env).returncode == 0, 20
-        )
+        eventually(lambda: run_warren(*check, folder=fleet.folder, env=fleet.env).returncode == 0)
         assert fleet.warren(*check) == "ok     executor: watched takes runs\n"
         assert all("NOTIFY_SOCKET" not in environment_of(p.pid) for p in executor.tree())
 

@@ -40,11 +40,11 @@ def test_what_becomes_of_ticks_after_all_schedulers_were_down(deployment: Deploy
     deployment.job("careless", misfire="DO_NOTHING", **once_at(tick))
     deployment.job("careful", misfire="FIRE_ONCE_NOW", **once_at(tick))
     deployment.job("patient", **once_at(tick) | {"late_limit": 60})
-    eventually(lambda: deployment.now_ms() > tick + LATE_MS + 500, 20, every=0.1)
+    eventually(lambda: deployment.now_ms() > tick + LATE_MS + 500, every=0.1)
     second = deployment.scheduler()
     deployment.await_schedulers(second)
     for job, kind in (("each", "CRON"), ("patient", "CRON"), ("careful", "MISFIRE")):
-        eventually(lambda job=job, kind=kind: _succeeded(deployment, job, kind), 30, every=0.1)
+        eventually(lambda job=job, kind=kind: _succeeded(deployment, job, kind), every=0.1)
     deployment.stop_jobs()
     deployment.await_all_final()
 
@@ -94,15 +94,15 @@ def test_ticks_that_were_planned_before_nobody_could_send_misfire_too(
     deployment.job("careless", misfire="DO_NOTHING", **once_at(tick))
     deployment.job("careful", misfire="FIRE_ONCE_NOW", **once_at(tick))
     for job in ("careless", "careful"):
-        eventually(lambda job=job: deployment.runs(job, status=RunStatus.PLANNED), 30, every=0.1)
+        eventually(lambda job=job: deployment.runs(job, status=RunStatus.PLANNED), every=0.1)
 
     away(
         deployment,
         schedulers,
-        lambda: eventually(lambda: deployment.now_ms() > tick + LATE_MS + 1_000, 30, every=0.1),
+        lambda: eventually(lambda: deployment.now_ms() > tick + LATE_MS + 1_000, every=0.1),
     )
-    eventually(lambda: deployment.skips("careless"), 30, every=0.1)
-    eventually(lambda: _succeeded(deployment, "careful", "MISFIRE"), 30, every=0.1)
+    eventually(lambda: deployment.skips("careless"), every=0.1)
+    eventually(lambda: _succeeded(deployment, "careful", "MISFIRE"), every=0.1)
     deployment.stop_jobs()
     deployment.await_all_final()
 

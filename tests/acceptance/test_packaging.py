@@ -299,7 +299,7 @@ class TestNamesakes:
         loaded = project[0] / "loaded"
 
         with command("warren", "executor", "--app", "shop", "handlers.py", **settings) as executor:
-            eventually(lambda: loaded.exists() and loaded.read_text() == own_modules.WORDS, 30)
+            eventually(lambda: loaded.exists() and loaded.read_text() == own_modules.WORDS)
             assert executor.is_running, executor.text()
 
     def test_own_modules_work_with_up(
@@ -320,7 +320,7 @@ class TestNamesakes:
 
             assert called.endswith("/python -m warren")
             assert [status_of(console + path) for path in ("/", "/static/console.css")] == [200] * 2
-            eventually(lambda: messages() == {own_modules.WORDS}, 30, every=0.5)
+            eventually(lambda: messages() == {own_modules.WORDS}, every=0.5)
 
 
 def status_of(url: str) -> int:

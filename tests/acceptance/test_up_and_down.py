@@ -69,13 +69,13 @@ class Home:
     def trigger(self, job: str) -> int:
         """Trigger a job and wait for its handler's first line."""
         run_id: int = json.loads(self.warren("jobs", "trigger", job, "--json"))["id"]
-        eventually(lambda: run_id in {start["run"] for start in read_starts(self.starts_file)}, 20)
+        eventually(lambda: run_id in {start["run"] for start in read_starts(self.starts_file)})
         return run_id
 
     def trigger_second(self, job: str) -> int:
         """Trigger a job whose lane is taken, and wait until its executor has the trigger."""
         run_id: int = json.loads(self.warren("jobs", "trigger", job, "--json"))["id"]
-        eventually(lambda: self.runs(id=run_id, status=RunStatus.SENT), 20, every=0.05)
+        eventually(lambda: self.runs(id=run_id, status=RunStatus.SENT), every=0.05)
         return run_id
 
     def kill_all_open(self, handler: str) -> None:
@@ -87,7 +87,7 @@ class Home:
                 run_warren("runs", "kill", str(run.id), folder=self.folder, env=self._env)
             return not still
 
-        eventually(none_is_open, 30, every=0.2)
+        eventually(none_is_open, every=0.2)
 
     def processes(self) -> list[Process]:
         return processes_with_env(MARK, self._env[MARK])
@@ -97,7 +97,7 @@ class Home:
         self.warren("jobs", "stop", "ticking")
         database = Database(f"sqlite:///{self.folder / '.warren' / 'warren.db'}", pool_size=1)
         try:
-            eventually(lambda: assert_sound_tallies(database, self.starts_file) is None, 30, 0.1)
+            eventually(lambda: assert_sound_tallies(database, self.starts_file) is None, every=0.1)
         finally:
             database.close()
         self.warren("audit")
@@ -117,7 +117,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 def test_up_works_at_once_alone_and_ends_at_ctrl_c_whatever_its_jobs_do(home: Home) -> None:
     first = home.up()
     first.wait_for("Warren is up")
-    eventually(lambda: home.runs(status=RunStatus.SUCCEEDED), 30, every=0.05)
+    eventually(lambda: home.runs(status=RunStatus.SUCCEEDED), every=0.05)
     took = seconds_of(process.pid for process in home.processes())
     assert took < STARTS_SECONDS
 
@@ -141,7 +141,7 @@ def test_up_works_at_once_alone_and_ends_at_ctrl_c_whatever_its_jobs_do(home: Ho
     third.wait_for("Warren is up")
     known = {run.id for run in home.runs()}
     eventually(
-        lambda: [r for r in home.runs(status=RunStatus.SUCCEEDED) if r.id not in known], 30, 0.05
+        lambda: [r for r in home.runs(status=RunStatus.SUCCEEDED) if r.id not in known], every=0.05
     )
     assert set(known) <= {run.id for run in home.runs()}
     home.kill_all_open("stubborn")
@@ -151,7 +151,7 @@ def test_up_works_at_once_alone_and_ends_at_ctrl_c_whatever_its_jobs_do(home: Ho
 def test_sigkill_of_up_leaves_no_process_and_the_next_start_settles_everything(home: Home) -> None:
     first = home.up()
     first.wait_for("Warren is up")
-    eventually(lambda: home.runs(status=RunStatus.SUCCEEDED), 30, every=0.05)
+    eventually(lambda: home.runs(status=RunStatus.SUCCEEDED), every=0.05)
     stubborn = home.trigger("hangs")
     waiting = home.trigger_second("hangs")
     eventually(lambda: len(home.processes()) > 8)
@@ -161,9 +161,9 @@ def test_sigkill_of_up_leaves_no_process_and_the_next_start_settles_everything(h
     eventually(lambda: home.processes() == [])
     second = home.up()
     second.wait_for("Warren is up")
-    eventually(lambda: home.runs(id=stubborn)[0].status == RunStatus.LOST, 30, every=0.05)
-    eventually(lambda: home.runs(id=waiting)[0].status == RunStatus.UNDELIVERED, 30, every=0.05)
-    [again] = eventually(lambda: home.runs(origin_id=waiting, attempt=1), 30)
-    eventually(lambda: again.id in {start["run"] for start in read_starts(home.starts_file)}, 30)
+    eventually(lambda: home.runs(id=stubborn)[0].status == RunStatus.LOST, every=0.05)
+    eventually(lambda: home.runs(id=waiting)[0].status == RunStatus.UNDELIVERED, every=0.05)
+    [again] = eventually(lambda: home.runs(origin_id=waiting, attempt=1))
+    eventually(lambda: again.id in {start["run"] for start in read_starts(home.starts_file)})
     home.kill_all_open("stubborn")
     home.assert_sound()

@@ -27,11 +27,6 @@ from warren.views.nodes import registrations
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20
-#: "No process outlives its executor": they are killed by the kernel, or by the zygote, at once.
-#: None would end by itself in this time, nor would the zygote give up.
-ORPHAN_SECONDS = 8
-
-
 #: A scheduler that was not sure of its own health for longer counts all silences from then on.
 LAPSE_MS = Timeouts().lapse * 1_000
 
@@ -107,7 +102,7 @@ def _play(scene: Scene) -> None:
     gone.kill()
     _trigger_for_the_silent(scene)
     scene.note_beat()
-    eventually(lambda: not deployment.strays(), ORPHAN_SECONDS)
+    eventually(lambda: not deployment.strays())  # "no process outlives its executor"
     release.touch()
     _await_judgement(scene)
     _wake(scene, frozen, schedulers[1])
@@ -151,7 +146,7 @@ def _wake(scene: Scene, frozen: Command, scheduler: Command) -> None:
     (deployment.folder / "release-of-gone").touch()
     scheduler.send(signal.SIGCONT)
     frozen.send(signal.SIGCONT)
-    eventually(lambda: scene.frozen("once").late_status, 30, every=0.05)
+    eventually(lambda: scene.frozen("once").late_status, every=0.05)
     deployment.await_all_final()
     deployment.job("afterwards")
     scene.afterwards = [deployment.trigger("afterwards", address="a-frozen") for _ in range(3)]

@@ -60,6 +60,5 @@ def test_f15_failover_passes_over_a_frozen_and_a_dead_executor(survivors: Deploy
     first.send(signal.SIGCONT)
     eventually(
         lambda: survivors.await_final(survivors.trigger("failing-over"))[0].address == "first",
-        20,
         every=0.5,
     )

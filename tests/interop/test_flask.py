@@ -16,7 +16,7 @@ def test_run_goes_to_an_executor_below_a_path_and_its_end_comes_back(
     deployment.add_app(OTHER_APP)
     port = free_port()
     served.program("flask_app.py", str(port), app=OTHER_APP, token=OTHER_TOKEN)
-    eventually(lambda: _state_at(served, port) == "alive", 40, every=0.2)
+    eventually(lambda: _state_at(served, port) == "alive", every=0.2)
     deployment.job("flask", handler="flask")
 
     [run] = deployment.await_final(deployment.trigger("flask"))

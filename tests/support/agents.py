@@ -115,7 +115,7 @@ class AgentCase:
             if executor.is_alive:
                 executor.stop(hurry=True)
         for executor in self.executors:
-            assert executor.join(20)
+            assert executor.join(60)
         self.desk.close()
 
     def _script_slots(self, **hooks: Any) -> ScriptedSlots:

@@ -311,7 +311,7 @@ class Cluster:
         return all(address in node.roster.routable(app) for node in self.schedulers)
 
     def wait_online(self, *addresses: str) -> None:
-        eventually(lambda: all(map(self.is_online, addresses or ("one",))), 20)
+        eventually(lambda: all(map(self.is_online, addresses or ("one",))))
 
     # -- people -------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ class Cluster:
             desk.close()
         for executor in self.executors:
             executor.stop(hurry=True)
-        stuck = [one.identity.address for one in self.executors if not one.join(20)]
+        stuck = [one.identity.address for one in self.executors if not one.join(60)]
         # What goes on would disturb every later test.
         for node in self.schedulers:
             node.stop()

@@ -307,7 +307,7 @@ class Deployment:
             assert not self.strays(), f"without a command: {self.strays()}"
             return True
 
-        eventually(look, 10.0, every=0.05)
+        eventually(look, every=0.05)
 
     def processes_of_runs(self, run_id: int | None = None) -> list[Process]:
         """Return the live processes started by one run or any run through exec."""

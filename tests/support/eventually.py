@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], seconds: float = 30.0, every: float = 0.005) -> T:
+def eventually(check: Callable[[], T], seconds: float = 60.0, every: float = 0.005) -> T:
     """Return the first truthy value of `check`, called after `every` seconds, then less often.
 
     A check that raises AssertionError counts as not true yet. The pause grows to ten times `every`,

@@ -84,14 +84,14 @@ class FakeExecutor:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"desk {address}", daemon=True)
         cluster.desks.append(self)
-        eventually(lambda: self.publisher.is_ready, 20)
+        eventually(lambda: self.publisher.is_ready)
         self._thread.start()
 
     # -- saying -------------------------------------------------------------------------------
 
     def join(self) -> "FakeExecutor":
         """Wait until every scheduler routes to this boot."""
-        eventually(self.is_routable, 20)
+        eventually(self.is_routable)
         return self
 
     def is_routable(self) -> bool:

@@ -114,7 +114,7 @@ class GatewayCase:
 
     def await_registered(self, port: int) -> None:
         """Wait until an executor is listed."""
-        eventually(lambda: self.listed().get(f"127.0.0.1:{port}") == "alive", 40, every=0.1)
+        eventually(lambda: self.listed().get(f"127.0.0.1:{port}") == "alive", every=0.1)
 
     def listed(self) -> dict[str, str]:
         """Return the executors' states by address."""
@@ -123,7 +123,7 @@ class GatewayCase:
 
     def await_gone(self, address: str) -> None:
         """Wait until an executor gets no more runs."""
-        eventually(lambda: self.listed().get(address) != "alive", 20, every=0.1)
+        eventually(lambda: self.listed().get(address) != "alive", every=0.1)
 
     def call(self, name: str, body: Any, *, token: str = TOKEN) -> dict[str, Any]:
         """Call the gateway as an executor does, and return its answer."""

@@ -84,7 +84,7 @@ class Service:
     def end(self) -> None:
         """End the program and everything it started, and wait for it."""
         self._keeper.terminate()
-        if not self.wait(20.0):
+        if not self.wait(60):
             text = f"{self._keeper.args!r} did not end, see {self._output}"
             raise AssertionError(text)
 

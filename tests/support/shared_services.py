@@ -46,7 +46,7 @@ class SharedServices:
             keeper = json.loads(path.read_text())["keeper"]
             with suppress(ProcessLookupError):
                 os.kill(keeper, signal.SIGTERM)
-            eventually(lambda pid=keeper: not alive(pid), 20)
+            eventually(lambda pid=keeper: not alive(pid))
             path.unlink()
 
     def _attach(self, name: str, kind: Callable[..., Server]) -> Server:

@@ -69,7 +69,7 @@ def test_nothing_new_starts_and_nothing_is_acknowledged_on_a_full_disk(
     eventually(lambda: disk.refusals > 3)
     assert case.starts_of(99) == 0
     executor.stop(hurry=True)
-    assert executor.join(20)
+    assert executor.join(60)
 
     assert case.desk.count_unsettled(case.desk.run_queue) == 1
 
@@ -239,7 +239,7 @@ def test_run_whose_start_waits_for_the_disk_at_the_end_of_its_executor_never_sta
 
     never = case.desk.expect(99, NotStarted)
     assert never.reason == "stopped because its executor shut down"
-    assert executor.join(20)
+    assert executor.join(60)
     assert case.starts_of(99) == 0
 
 
@@ -275,7 +275,7 @@ def test_executor_begins_on_a_disk_that_has_no_room_for_a_new_journal(tmp_path: 
         case = AgentCase(small)
         before = case.boot()
         before.stop(hurry=True)
-        assert before.join(20)
+        assert before.join(60)
 
         fill_up(small)
         case.boot()

@@ -46,5 +46,5 @@ def test_it_leaves_no_sign_when_it_has_ended(case: AgentCase) -> None:
 
     executor.stop()
 
-    assert executor.join(20)
+    assert executor.join(60)
     assert not (case.state_dir / "exec-1" / NAME).exists()

@@ -140,7 +140,7 @@ def test_draining_returns_what_was_handed_ahead(line: Line) -> None:
 
     line.case.executors[0].stop()
 
-    assert line.case.executors[0].join(20)
+    assert line.case.executors[0].join(60)
     line.desk.expect(SECOND, NotStarted)
     line.desk.expect(THIRD, NotStarted)
     assert line.begun() == [FIRST, BLOCKER, HEAD]
@@ -155,7 +155,7 @@ def test_draining_returns_no_run_that_its_process_may_have_begun(
 
     line.case.executors[0].stop()
 
-    assert line.case.executors[0].join(20)
+    assert line.case.executors[0].join(60)
     assert [line.outcome(one) for one in (HEAD, SECOND, THIRD)] == [Outcome.FAILED] * 3
     assert not line.desk.of(NotStarted)
 
@@ -168,7 +168,7 @@ def test_run_that_had_not_begun_after_all_is_returned_when_its_process_is_gone(
 
     line.case.executors[0].stop()
 
-    assert line.case.executors[0].join(20)
+    assert line.case.executors[0].join(60)
     assert line.outcome(HEAD) is Outcome.FAILED
     line.desk.expect(SECOND, NotStarted)
     line.desk.expect(THIRD, NotStarted)

@@ -44,7 +44,7 @@ def test_runs_travel_both_ways_and_goodbye_is_said(case: AgentCase) -> None:
 
     case.desk.publish(*[case.desk.seal_trigger(run_id) for run_id in range(1, 501)])
 
-    eventually(lambda: len(case.desk.reports) >= 500, 20)
+    eventually(lambda: len(case.desk.reports) >= 500)
     assert sorted(report.run_id for report in case.desk.reports) == list(range(1, 501))
     executor.stop()
     assert executor.join(30)

@@ -94,7 +94,7 @@ def test_killed_executor_goes_on_with_its_runs_as_the_same_boot(
     eventually(lambda: case.starts_of(1))
     left = case.freeze_journal(tmp_path / "left")
     first.stop(hurry=True)
-    assert first.join(20)
+    assert first.join(60)
     case.desk.forget(boot_id)
 
     case.boot(state_dir=left, boot_id=boot_id)
@@ -123,7 +123,7 @@ def test_executor_that_ends_leaves_its_runs_and_does_not_say_goodbye(case: Agent
 
     executor.stop()
 
-    assert executor.join(20)
+    assert executor.join(60)
     assert case.slots.cut_offs == []
     assert not executor.was_clean
     assert case.desk.of(Goodbye) == []
@@ -145,7 +145,7 @@ def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
 
     ended = case.desk.expect(1, NotStarted)
 
-    assert executor.join(20)
+    assert executor.join(60)
     assert ended.reason == "stopped because its executor shut down"
     assert case.starts_of(1) == 0
 
@@ -155,7 +155,7 @@ def test_executor_without_runs_says_goodbye(case: AgentCase) -> None:
 
     executor.drain()
 
-    assert executor.join(20)
+    assert executor.join(60)
     assert executor.was_clean
     eventually(lambda: case.desk.of(Goodbye))
 

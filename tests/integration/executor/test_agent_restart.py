@@ -138,7 +138,7 @@ def test_only_the_first_copy_of_a_trigger_is_provably_unstarted_without_a_journa
 ) -> None:
     first = case.boot()
     first.stop(hurry=True)
-    assert first.join(20)
+    assert first.join(60)
     case.desk.send_trigger(1)
     thief = case.broker.transport().consumer("thief", [case.desk.run_queue], prefetch=10)
     assert len(thief.take(10, 5)) == 1
@@ -165,7 +165,7 @@ def test_result_survives_a_broker_that_is_away_until_the_next_boot(case: AgentCa
     case.slots.finish(1)
     eventually(lambda: any(isinstance(record, records.Ended) for record in case.records()))
     first.stop(hurry=True)
-    assert first.join(20)
+    assert first.join(60)
     case.broker.start()
     case.boot()
 

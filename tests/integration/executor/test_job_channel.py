@@ -152,7 +152,7 @@ def test_one_that_does_not_mind_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 def test_flood_takes_no_more_of_the_executors_memory_than_a_result(harness: SlotHarness) -> None:
-    finished = harness.run("flood", seconds=20)
+    finished = harness.run("flood", seconds=60)
 
     written = int(harness.note("written"))
     assert finished.outcome is Outcome.FAILED

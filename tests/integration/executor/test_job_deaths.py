@@ -189,7 +189,7 @@ def test_run_whose_new_process_dies_before_it_reads_it_fails_as_that_ended(
     source = SOURCE + f"\nos.register_at_fork(after_in_child=lambda: {end})\n"
     harness = SlotHarness(tmp_path, source).open()
 
-    finished = harness.run("quick", seconds=10)
+    finished = harness.run("quick", seconds=60)
 
     assert (finished.outcome, finished.message) == (Outcome.FAILED, message)
     harness.close()
@@ -242,13 +242,13 @@ def test_executors_that_are_threads_of_one_process_do_not_touch_each_other(
         messages[at] = [harness.run("quick", str(at)).message for _ in range(20)]
         run_id = harness.start("family")
         harness.turn(lambda: harness.note("begun"))
-        barrier.wait(20)
+        barrier.wait(60)
         if at == 0:
             kill(zygote)
             messages[at].append(harness.wait(run_id).message)
-            barrier.wait(20)
+            barrier.wait(60)
         else:
-            barrier.wait(20)
+            barrier.wait(60)
             harness.turn_for(0.1)
             messages[at].append("alive" if run_id not in harness.finished else "dead")
         harness.close()

@@ -591,7 +591,7 @@ def test_nothing_interrupts_what_a_stopped_handler_still_does(tmp_path: Path) ->
 
         harness.slots.stop(run_id, "enough")
 
-        assert harness.wait(run_id, 20).outcome is Outcome.KILLED
+        assert harness.wait(run_id, 60).outcome is Outcome.KILLED
         assert harness.note("uninterrupted") == "True\n"
     finally:
         harness.close()

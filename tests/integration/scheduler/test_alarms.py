@@ -35,7 +35,7 @@ def test_two_schedulers_tell_a_failure_once(cluster: Cluster) -> None:
         cluster.job("bad", handler="fail", retries=1, **targets)
 
         run_id = cluster.trigger("bad")
-        eventually(lambda: box.mails and hook.posts, 20)
+        eventually(lambda: box.mails and hook.posts)
         eventually(lambda: [a.status for a in kept(cluster)] == [AlarmStatus.SENT] * 2)
 
         [mail], [post] = box.mails, hook.posts
@@ -55,7 +55,7 @@ def test_a_mail_server_that_hangs_delays_neither_runs_nor_webhooks(cluster: Clus
         cluster.job("bad", handler="fail", alarm_emails=OPS.emails, alarm_webhook=hook.url)
         cluster.job("good")
         cluster.trigger("bad")
-        eventually(lambda: server.taken and hook.posts, 20)
+        eventually(lambda: server.taken and hook.posts)
 
         began = time.monotonic()
         for _ in range(5):
@@ -79,9 +79,9 @@ def test_an_app_without_an_executor_is_told_and_its_return_too(cluster: Cluster)
         )
         cluster.scheduler(alarms=policy(box.url, absence_seconds=1.0))
 
-        eventually(lambda: len(box.mails) == 1, 20)
+        eventually(lambda: len(box.mails) == 1)
         cluster.executor()
-        eventually(lambda: len(box.mails) == 2, 20)
+        eventually(lambda: len(box.mails) == 2)
 
         assert [mail["Subject"] for mail in box.mails] == [
             f"[warren] {APP}: no executor online",
@@ -111,11 +111,11 @@ def test_without_a_mail_server_mails_wait_for_a_scheduler_that_has_one(cluster: 
         cluster.wait_online()
         cluster.job("bad", handler="fail", alarm_emails=OPS.emails)
         cluster.trigger("bad")
-        eventually(lambda: [a.status for a in kept(cluster)] == [AlarmStatus.READY], 20)
+        eventually(lambda: [a.status for a in kept(cluster)] == [AlarmStatus.READY])
 
         cluster.scheduler(alarms=policy(box.url))
 
-        eventually(lambda: len(box.mails) == 1, 20)
+        eventually(lambda: len(box.mails) == 1)
 
 
 def _daily() -> dict[str, str]:

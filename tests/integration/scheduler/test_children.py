@@ -472,7 +472,7 @@ def test_a_chain_of_ten_runs_to_its_end(cluster: Cluster) -> None:
 
     cluster.trigger(names[0])
 
-    eventually(lambda: len(cluster.runs(status="SUCCEEDED")) == 10, 20)
+    eventually(lambda: len(cluster.runs(status="SUCCEEDED")) == 10)
     found = cluster.runs()
     assert [run.kind for run in found] == ["MANUAL", *["PARENT"] * 9]
     assert len({run.scheduled_at for run in found}) == 1

@@ -29,7 +29,7 @@ def test_a_job_that_fails_is_tried_again_until_it_succeeds(cluster: Cluster) -> 
     cluster.job("lucky", handler="third-time-lucky", retries=3)
 
     first = cluster.trigger("lucky")
-    eventually(lambda: [r for r in cluster.runs() if r.status == RunStatus.SUCCEEDED], 20)
+    eventually(lambda: [r for r in cluster.runs() if r.status == RunStatus.SUCCEEDED])
 
     attempts = cluster.runs(origin_id=first)
     assert [(r.attempt, r.status, r.kind) for r in attempts] == [
@@ -44,7 +44,7 @@ def test_a_job_fires_on_every_tick_of_its_cron(cluster: Cluster) -> None:
     cluster.executor(processes=True)
 
     cluster.job("each-second", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
-    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 3, 20)
+    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 3)
 
     ticks = [run.scheduled_at for run in cluster.runs()]
     assert ticks == list(range(ticks[0], ticks[0] + 1000 * len(ticks), 1000))
@@ -70,7 +70,7 @@ def test_a_running_run_is_killed_by_its_id(cluster: Cluster) -> None:
     cluster.executor(processes=True)
     cluster.job("long", handler="sleep")
     run_id = cluster.trigger("long")
-    eventually(lambda: cluster.run(run_id).status == RunStatus.RUNNING, 20)
+    eventually(lambda: cluster.run(run_id).status == RunStatus.RUNNING)
 
     outcome = cluster.commands().kill(run_id)
     run = cluster.wait_final(run_id)

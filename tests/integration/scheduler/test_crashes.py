@@ -65,7 +65,7 @@ def test_a_scheduler_that_dies_between_commit_and_publish_loses_nothing(cluster:
 
     second = cluster.scheduler()
     cluster.crash(first)
-    eventually(lambda: done(cluster, 2), 20)
+    eventually(lambda: done(cluster, 2))
 
     assert_sound(cluster)
     assert {run.routed_by for run in cluster.runs(status=RunStatus.SUCCEEDED)} == {second.name}
@@ -104,7 +104,7 @@ def test_a_scheduler_that_dies_before_its_commit_leaves_the_work_to_another(
     cluster.crash(first)
 
     cluster.scheduler()
-    eventually(lambda: done(cluster, 2), 20)
+    eventually(lambda: done(cluster, 2))
 
     assert_sound(cluster)
 
@@ -122,7 +122,7 @@ def test_a_scheduler_that_dies_after_storing_reports_is_followed_by_the_same_rep
     cluster.crash(first)
 
     second = cluster.scheduler()
-    eventually(lambda: done(cluster, 1), 20)
+    eventually(lambda: done(cluster, 1))
 
     assert_sound(cluster)
     assert [run.attempt for run in cluster.runs()] == [0, 1, 2]
@@ -145,7 +145,7 @@ def test_schedulers_restarted_in_turn_lose_and_double_nothing(cluster: Cluster) 
         oldest.stop()
         assert time.monotonic() - began < 10
         nodes.append(cluster.scheduler())
-        eventually(lambda seen=before: done(cluster, seen + 5), 20)
+        eventually(lambda seen=before: done(cluster, seen + 5))
 
     assert_sound(cluster)
     assert cluster.skips() == []
@@ -157,14 +157,14 @@ def test_a_database_that_is_away_for_a_while_loses_nothing(cluster: Cluster) -> 
     cluster.executor()
     cluster.wait_online()
     cluster.job("each", **EACH_SECOND)
-    eventually(lambda: done(cluster, 1), 20)
+    eventually(lambda: done(cluster, 1))
     mortal = cluster.mortals[id(node)]
 
     mortal.is_dead = True
     eventually(lambda: len(node.failing_roles) >= 5)
     mortal.is_dead = False
     before = len(cluster.runs(status=RunStatus.SUCCEEDED))
-    eventually(lambda: done(cluster, before + 2) and not node.failing_roles, 20)
+    eventually(lambda: done(cluster, before + 2) and not node.failing_roles)
 
     assert_sound(cluster)
 
@@ -182,7 +182,7 @@ def test_a_broker_that_restarts_loses_nothing(cluster: Cluster) -> None:
         broker.stop()
         eventually(lambda: [r for r in cluster.runs(status="PLANNED") if r.due_at < _now()])
         broker.start()
-        eventually(lambda seen=before: done(cluster, seen + 2), 20)
+        eventually(lambda seen=before: done(cluster, seen + 2))
 
     assert_sound(cluster)
 
@@ -232,7 +232,7 @@ def test_an_executor_that_dies_and_returns_reports_what_its_journal_knows(
     ends = [cluster.wait_final(run_id).status for run_id in (started, waiting)]
 
     assert ends == [RunStatus.LOST, RunStatus.UNDELIVERED]
-    eventually(lambda: done(cluster, 1), 20)
+    eventually(lambda: done(cluster, 1))
     assert_sound(cluster)
 
 
@@ -252,11 +252,11 @@ def test_an_executor_that_was_cut_off_and_called_dead_finishes_beside_the_ledger
     assert cluster.wait_final(run_id).status == RunStatus.LOST
     go.touch()
     cable.is_cut = False
-    eventually(lambda: cluster.run(run_id).late_status == RunStatus.SUCCEEDED, 20)
+    eventually(lambda: cluster.run(run_id).late_status == RunStatus.SUCCEEDED)
 
     assert len(cluster.runs()) == 1
     cluster.trigger("work")
-    eventually(lambda: done(cluster, 1), 20)
+    eventually(lambda: done(cluster, 1))
     assert_sound(cluster)
 
 
@@ -267,12 +267,12 @@ def test_runs_go_to_the_executors_that_are_left(cluster: Cluster) -> None:
     cluster.executor("two")
     cluster.wait_online("one", "two")
     cluster.job("each", route="ROUND", retries=5, delivery="AT_LEAST_ONCE", **EACH_SECOND)
-    eventually(lambda: done(cluster, 2), 20)
+    eventually(lambda: done(cluster, 2))
 
     cluster.kill(doomed)
-    eventually(lambda: cluster.schedulers[0].roster.routable(APP).keys() == {"two"}, 20)
+    eventually(lambda: cluster.schedulers[0].roster.routable(APP).keys() == {"two"})
     before = len(cluster.runs(status=RunStatus.SUCCEEDED))
-    eventually(lambda: done(cluster, before + 2), 20)
+    eventually(lambda: done(cluster, before + 2))
 
     assert_sound(cluster)
 
@@ -296,7 +296,7 @@ def test_after_a_night_without_schedulers_each_policy_is_kept(
 
     cluster.scheduler()
     cluster.executor()
-    eventually(lambda: done(cluster, 3), 20)
+    eventually(lambda: done(cluster, 3))
 
     [slowly] = cluster.jobs(name="slow")
     assert [run.job_id for run in cluster.runs(kind="MISFIRE")] == [slowly.id] * kinds
@@ -321,7 +321,7 @@ def test_stops_starts_and_edits_while_it_fires_lose_and_double_nothing(cluster: 
     cluster.executor()
     cluster.wait_online()
     cluster.job("each", **EACH_SECOND)
-    eventually(lambda: done(cluster, 1), 20)
+    eventually(lambda: done(cluster, 1))
     commands = cluster.commands()
 
     for every in ("1", "2", "1"):
@@ -329,7 +329,7 @@ def test_stops_starts_and_edits_while_it_fires_lose_and_double_nothing(cluster: 
         commands.start("each")
         cluster.job("each", schedule_kind="FIX_RATE", schedule_value=every)
     before = len(cluster.runs(status=RunStatus.SUCCEEDED))
-    eventually(lambda: done(cluster, before + 1), 30)
+    eventually(lambda: done(cluster, before + 1))
 
     assert_sound(cluster)
 
@@ -343,7 +343,7 @@ def test_an_instant_fires_once_even_when_its_executor_comes_late(cluster: Cluste
     eventually(cluster.runs)
 
     cluster.executor()
-    eventually(lambda: done(cluster, 1), 20)
+    eventually(lambda: done(cluster, 1))
 
     assert len(cluster.runs()) == 1
     assert_sound(cluster)

@@ -57,11 +57,11 @@ def test_what_waits_is_run_elsewhere_and_what_runs_is_finished(
     assert cluster.run(at_work).status == RunStatus.RUNNING
     release.touch()
     assert cluster.wait_final(at_work).status == RunStatus.SUCCEEDED
-    again = eventually(lambda: cluster.runs(origin_id=waiting, attempt=1), 20)[0]
+    again = eventually(lambda: cluster.runs(origin_id=waiting, attempt=1))[0]
     moved = cluster.wait_final(again.id)
     assert (moved.address, moved.starts) == ("b-staying", 0)
     assert [one["attempt"] for one in cluster.starts() if one["run"] == again.id] == [0]
-    assert leaving.join(20)
+    assert leaving.join(60)
     assert (leaving.was_drained, leaving.exit_status) == (True, 0)
     eventually(lambda: asked(cluster) == [])
 
@@ -72,7 +72,7 @@ def test_next_boot_at_the_address_takes_runs_again(cluster: Cluster) -> None:
     first = cluster.executor("one")
     cluster.wait_online("one")
     fleet(cluster).drain("one")
-    assert first.join(20)
+    assert first.join(60)
     eventually(lambda: not cluster.is_online("one"))
 
     cluster.executor("one")

@@ -349,7 +349,7 @@ def test_ticks_keep_their_distance_and_never_overlap(cluster: Cluster) -> None:
 
     delayed(cluster, schedule_value="1", handler="sleep", param="0.3")
 
-    eventually(lambda: len(cluster.runs(status="SUCCEEDED")) >= 3, 20)
+    eventually(lambda: len(cluster.runs(status="SUCCEEDED")) >= 3)
     found = sorted(cluster.runs(status="SUCCEEDED"), key=lambda run: run.scheduled_at)
     assert all(
         later.scheduled_at >= (sooner.finished_at or 0) + 900 for sooner, later in pairwise(found)

@@ -88,7 +88,7 @@ class Cost(NamedTuple):
 def _idle_cost(strangers: set[Path]) -> Cost:
     """Return the cost of all threads but `strangers`, which others left here, over four seconds."""
     began, before = time.monotonic(), _taken(strangers)
-    eventually(lambda: time.monotonic() - began > 4, 8, every=0.5)
+    eventually(lambda: time.monotonic() - began > 4, every=0.5)
     after, seconds = _taken(strangers), time.monotonic() - began
     return Cost(
         cpu_percent=100 * (after[0] - before[0]) / seconds,

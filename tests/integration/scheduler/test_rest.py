@@ -73,7 +73,7 @@ def test_a_schedule_that_somebody_else_changed_is_planned(
 
     cluster.job("noop", schedule_kind="CRON", schedule_value="* * * * * ?", enabled=True)
 
-    eventually(lambda: cluster.runs(status=RunStatus.SUCCEEDED), 20)
+    eventually(lambda: cluster.runs(status=RunStatus.SUCCEEDED))
 
 
 def test_a_kill_that_somebody_else_asked_for_is_carried_out(
@@ -83,8 +83,8 @@ def test_a_kill_that_somebody_else_asked_for_is_carried_out(
     cluster.wait_online("two")
     cluster.job("sleep", handler="sleep")
     run_id = cluster.trigger("sleep", addresses=["two"])
-    eventually(lambda: cluster.run(run_id).status == RunStatus.RUNNING, 20)
+    eventually(lambda: cluster.run(run_id).status == RunStatus.RUNNING)
 
     cluster.commands().kill(run_id)
 
-    eventually(lambda: cluster.run(run_id).status == RunStatus.KILLED, 20)
+    eventually(lambda: cluster.run(run_id).status == RunStatus.KILLED)

@@ -55,7 +55,7 @@ def shards(cluster: Cluster, first: int, count: int) -> list[Run]:
             return sorted(rows, key=lambda row: (row.attempt, row.shard_index))
         return None
 
-    return eventually(look, 20) or []
+    return eventually(look) or []
 
 
 def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_routes_remember_holds_across_schedulers_and_restarts(cluster: Clus
     for _ in range(30):
         cluster.trigger("many")
     [many] = cluster.jobs(name="many")
-    eventually(lambda: all(run.finished_at for run in cluster.runs(job_id=many.id)), 20)
+    eventually(lambda: all(run.finished_at for run in cluster.runs(job_id=many.id)))
     spread = Counter(run.address for run in cluster.runs(job_id=many.id))
     first.stop()
     cluster.schedulers.remove(first)
@@ -180,7 +180,7 @@ def test_ticks_of_a_broadcast_each_give_one_row_for_each_shard(cluster: Cluster)
         schedule_value="* * * * * ?",
         enabled=True,
     )
-    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 9, 20)
+    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) >= 9)
     cluster.stop_jobs()
     eventually(lambda: all(run.finished_at for run in cluster.runs()))
 
@@ -338,7 +338,7 @@ def test_busyover_passes_over_an_executor_to_which_another_scheduler_has_sent_th
     cluster.wait_status(first, RunStatus.ROUTED)
     cable.is_cut = True
     quick = cluster.scheduler()
-    eventually(lambda: {"one", "two"} <= quick.roster.routable(APP).keys(), 20)
+    eventually(lambda: {"one", "two"} <= quick.roster.routable(APP).keys())
 
     second = trigger(cluster, "long")
     eventually(lambda: cluster.run(second).address)

@@ -39,9 +39,9 @@ def test_each_run_is_told_once_when_its_last_attempt_is_over(cluster: Cluster) -
         cluster.job("alone", webhook_url="")
 
         first = {name: cluster.trigger(name) for name in ("good", "bad", "alone")}
-        eventually(lambda: len(hook.posts) == 2, 30)
+        eventually(lambda: len(hook.posts) == 2)
         cluster.wait_final(first["alone"])
-        eventually(lambda: kept(cluster) == [], 30)
+        eventually(lambda: kept(cluster) == [])
 
         good, bad = data(hook)["good"], data(hook)["bad"]
         last = cluster.runs(origin_id=first["bad"])[-1]
@@ -61,7 +61,7 @@ def test_it_is_signed_with_the_key_of_its_app(cluster: Cluster) -> None:
         cluster.job("good", webhook_url=hook.url)
 
         cluster.trigger("good")
-        eventually(lambda: hook.requests, 30)
+        eventually(lambda: hook.requests)
 
         headers = {name.lower(): value for name, value in hook.requests[0][2].items()}
         keys = cluster_keys()
@@ -83,8 +83,8 @@ def test_jobs_without_one_have_their_apps_and_each_hears_what_it_asked_for(
 
         for name in ("good", "mine", "bad"):
             cluster.wait_final(cluster.trigger(name))
-        eventually(lambda: hook.posts and own.posts, 30)
-        eventually(lambda: kept(cluster) == [], 30)
+        eventually(lambda: hook.posts and own.posts)
+        eventually(lambda: kept(cluster) == [])
 
         assert list(data(hook)) == ["bad"]
         assert list(data(own)) == ["mine"]
@@ -100,8 +100,8 @@ def test_all_shards_of_a_tick_are_told_as_one(cluster: Cluster) -> None:
         cluster.job("wide", route="SHARDING_BROADCAST", webhook_url=hook.url)
 
         run_id = cluster.trigger("wide")
-        eventually(lambda: hook.posts, 30)
-        eventually(lambda: kept(cluster) == [], 30)
+        eventually(lambda: hook.posts)
+        eventually(lambda: kept(cluster) == [])
 
         assert len(cluster.runs(origin_id=run_id)) == 3
         assert [post["type"] for post in hook.posts] == ["run.succeeded"]
@@ -115,13 +115,13 @@ def test_a_receiver_that_is_away_is_told_later_and_holds_up_no_run(cluster: Clus
         cluster.job("good", webhook_url=hook.url)
 
         cluster.wait_final(cluster.trigger("good"))
-        eventually(lambda: [alarm.error for alarm in kept(cluster)] == ["it answered 503"], 30)
+        eventually(lambda: [alarm.error for alarm in kept(cluster)] == ["it answered 503"])
         hook.status = 200
         cluster.database.write(
             lambda session: session.query(Alarm).update({"next_try_at": 0}),
         )
 
-        eventually(lambda: kept(cluster) == [], 30)
+        eventually(lambda: kept(cluster) == [])
         assert len(hook.posts) >= 2
         ids = {headers["webhook-id"] for _, _, headers in hook.requests}
         assert len(ids) == 1

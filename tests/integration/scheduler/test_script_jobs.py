@@ -188,7 +188,6 @@ class TestDispatched:
                 still.rescuer.run_round(cluster.now_ms())
                 and cluster.run(run_id).status == RunStatus.SENT
             ),
-            3,
         )
 
         [again] = queued(still)
@@ -239,7 +238,7 @@ class TestWholeCircle:
         cluster.scheduler()
         cluster.executor(processes=True)
         failed, done = cluster.wait_final(first), cluster.wait_final(second)
-        eventually(lambda: len(_finals(cluster, first)) == 2, 20)
+        eventually(lambda: len(_finals(cluster, first)) == 2)
 
         assert (failed.status, failed.message) == (RunStatus.FAILED, "exit code 3")
         assert failed.log_tail == "first a b 0/1 grüße\n"

@@ -54,7 +54,7 @@ def app_names(cluster: Cluster) -> set[str]:
 def rounds(cluster: Cluster, desk: FakeExecutor) -> None:
     """Wait until what was said before has been heard: a heartbeat behind it got its welcome."""
     count = len(desk.of(Welcome))
-    eventually(lambda: len(desk.of(Welcome)) > count + 1, 20)
+    eventually(lambda: len(desk.of(Welcome)) > count + 1)
 
 
 @pytest.fixture

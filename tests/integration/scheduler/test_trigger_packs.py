@@ -50,7 +50,7 @@ def test_runs_that_are_due_at_once_share_a_message_and_each_starts_once(
     messages = cluster.cables[id(node)].published[TRIGGERS]
 
     ids = fifty(cluster)
-    eventually(lambda: all_are(cluster, ids, RunStatus.SUCCEEDED), 20)
+    eventually(lambda: all_are(cluster, ids, RunStatus.SUCCEEDED))
 
     assert len(messages) == 1
     assert_sound(cluster)
@@ -69,7 +69,7 @@ def test_a_scheduler_that_dies_between_a_message_and_its_confirm_starts_none_of_
 
     cluster.scheduler()
     (cluster.folder / "go").touch()
-    eventually(lambda: all_are(cluster, ids, RunStatus.SUCCEEDED), 20)
+    eventually(lambda: all_are(cluster, ids, RunStatus.SUCCEEDED))
 
     assert_sound(cluster)
     assert sorted(start["run"] for start in cluster.starts()) == ids
@@ -82,7 +82,7 @@ def test_a_message_that_comes_back_brings_back_all_of_its_runs(
     node.connections.admin.delete_queue(run_queue(APP, desk.address).name)
 
     ids = fifty(cluster)
-    eventually(lambda: all_are(cluster, ids, RunStatus.UNDELIVERED), 20)
+    eventually(lambda: all_are(cluster, ids, RunStatus.UNDELIVERED))
     again = desk.take(COUNT)
 
     copies = [cluster.run(trigger.run_id) for trigger in again]
@@ -116,7 +116,7 @@ def test_fifty_that_were_handed_out_to_a_dead_executor_are_lost(
     [_whole] = desk.hold(1)
 
     desk.die()
-    eventually(lambda: all_are(cluster, ids, RunStatus.LOST), 20)
+    eventually(lambda: all_are(cluster, ids, RunStatus.LOST))
 
     assert len(cluster.runs()) == COUNT
 

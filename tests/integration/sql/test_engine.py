@@ -442,7 +442,7 @@ class TestUnavailable:
         if not is_frozen:
             own_mariadb.start()
 
-        eventually(lambda: answers(database), 5, every=0.05)
+        eventually(lambda: answers(database), every=0.05)
         assert database.write(connection_id) > 0
         database.close()
 

@@ -163,4 +163,4 @@ def test_each_line_of_a_log_is_here_once_after_the_end(case: GatewayCase, java: 
     assert java.is_java
     assert run.status == RunStatus.SUCCEEDED
     expected = [f"{number}-" for number in range(1_500)]
-    assert eventually(lambda: lines() == expected, 30, every=0.2)
+    assert eventually(lambda: lines() == expected, every=0.2)

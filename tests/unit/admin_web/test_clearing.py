@@ -53,7 +53,7 @@ class Slow:
         def clear(
             _commands: RunCommands, _wish: ClearingCriteria, *, on_progress: Callable[[int], None]
         ) -> int:
-            while self.go_on.acquire(timeout=20):
+            while self.go_on.acquire(timeout=60):
                 if end is not None:
                     raise end
                 self.steps += 1

@@ -115,7 +115,7 @@ def settled(visit: Visit, path: str) -> str:
         page = visit.get(path).text
         return "" if "Checking" in page else page
 
-    return eventually(look, 20, every=0.02)
+    return eventually(look, every=0.02)
 
 
 def cells(page: str) -> list[str]:
@@ -213,7 +213,7 @@ class TestPage:
         may_go_on = threading.Event()
         audit = tally_cache.audit_job
         monkeypatch.setattr(
-            tally_cache, "audit_job", lambda *args: may_go_on.wait(20) and audit(*args)
+            tally_cache, "audit_job", lambda *args: may_go_on.wait(60) and audit(*args)
         )
         books.job("slow", until_ms=MIDNIGHT - 1)
 

@@ -88,7 +88,7 @@ def test_each_text_is_shown_as_text_and_as_nothing_else(
     made = add_sample_app(rows, "mails", nasty, clock.now)
     seen: dict[str, set[str]] = {payload: set() for payload in PAYLOADS}
 
-    eventually(lambda: "being computed" not in admin.get("/ledger").text, 20)
+    eventually(lambda: "being computed" not in admin.get("/ledger").text)
     for path in paths(app, made):
         answer = admin.get(path)
 

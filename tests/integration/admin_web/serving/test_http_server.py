@@ -154,7 +154,7 @@ class TestSlow:
             return client.is_held
 
         assert drip()
-        eventually(lambda: not drip(), 10, every=0.05)
+        eventually(lambda: not drip(), every=0.05)
 
         assert client.status() == 408
 
@@ -166,21 +166,21 @@ class TestSlow:
             client.send(b"a")
             return client.is_held
 
-        eventually(lambda: not drip(), 10, every=0.05)
+        eventually(lambda: not drip(), every=0.05)
 
         assert client.status() == 408
 
     def test_who_says_nothing_is_left(self, port: int) -> None:
         client = Client(port)
 
-        eventually(lambda: not client.is_held, 10, every=0.05)
+        eventually(lambda: not client.is_held, every=0.05)
 
     def test_who_does_not_fetch_an_answer_is_left(self, app: Flask, port: int) -> None:
         ended = endless_answer(app)
         client = Client(port)
         client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
-        eventually(lambda: ended, 20, every=0.05)
+        eventually(lambda: ended, every=0.05)
         client.close()
 
     @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ class TestSlow:
                 client.socket.recv(200_000)
             return ended
 
-        eventually(sip, 20, every=0.05)
+        eventually(sip, every=0.05)
         client.close()
 
     @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ class TestSlow:
             console.check(next(checks))
             return ended
 
-        eventually(is_left, 20, every=0.05)
+        eventually(is_left, every=0.05)
         client.close()
 
     def test_one_address_that_holds_all_it_can_keeps_nobody_else_out(self, port: int) -> None:
@@ -236,7 +236,7 @@ class TestSlow:
             client.send(b"GET /login HTTP/1.1\r\nX-A: ")
 
         assert is_served(port)
-        eventually(lambda: all(client.is_closed for client in flood), 20, every=0.1)
+        eventually(lambda: all(client.is_closed for client in flood), every=0.1)
         again = Client(port, ATTACKER)
         again.send(b"GET /login HTTP/1.0\r\nHost: localhost\r\n\r\n")
         assert again.status() == 200
@@ -303,7 +303,7 @@ class TestTaken:
         for client in usual:
             client.send(whole)
         assert health(port) == 503  # of these tests: no scheduler lives; and all others are read
-        last = eventually(lambda: self.at_work(port, whole), 20)  # has the last usual place
+        last = eventually(lambda: self.at_work(port, whole))  # has the last usual place
         late = [Client(port) for _ in range(20)]
         for client in late:
             client.send(whole)

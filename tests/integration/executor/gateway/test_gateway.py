@@ -104,7 +104,7 @@ def started(case: Case) -> Iterator[Case]:
         yield case
     finally:
         case.gateway.stop(hurry=True)
-        assert case.gateway.join(20)
+        assert case.gateway.join(60)
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_name_that_cannot_be_sent_back_is_refused(case: Case, appname: str) -> N
 def test_ordered_end_is_no_failure(case: Case) -> None:
     case.gateway.stop(hurry=False)
 
-    assert case.gateway.join(20)
+    assert case.gateway.join(60)
     assert case.remotes.was_closed
     assert case.gateway.exit_status == 0
 
@@ -253,5 +253,5 @@ def test_thread_that_dies_is_a_failure(case: Case, monkeypatch: pytest.MonkeyPat
 
     case.remotes.tick_failure = KeyError("a bug")
 
-    assert case.gateway.join(20)
+    assert case.gateway.join(60)
     assert case.gateway.exit_status == 1

@@ -611,7 +611,7 @@ def test_while_dispatch_is_paused_every_scheduler_plans_on_and_sends_nothing(
     cluster.commands().pause()
     cluster.job("each", enabled=True, **EACH_SECOND)
 
-    eventually(lambda: sum(run.due_at < cluster.now_ms() for run in cluster.runs()) >= 2, 20)
+    eventually(lambda: sum(run.due_at < cluster.now_ms() for run in cluster.runs()) >= 2)
     for node in nodes:
         assert node.dispatcher.run_round(cluster.now_ms()) > 0
     assert {run.status for run in cluster.runs()} == {RunStatus.PLANNED}

@@ -597,7 +597,6 @@ def test_shards_of_a_scheduler_that_died_after_its_commit_are_sent_by_another(
 
     eventually(
         lambda: other.rescuer.run_round(cluster.now_ms()) and len(cluster.runs(status="SENT")) == 2,
-        20,
     )
 
     rows = sorted(cluster.runs(), key=lambda run: run.shard_index)

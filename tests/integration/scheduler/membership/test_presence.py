@@ -250,9 +250,9 @@ def test_a_scheduler_is_healthy_only_while_its_own_canaries_return(cluster: Clus
 
     cluster.cables[id(node)].is_cut = True
 
-    eventually(lambda: not node.roster.is_healthy, 10)
+    eventually(lambda: not node.roster.is_healthy)
     cluster.cables[id(node)].is_cut = False
-    eventually(lambda: node.roster.is_healthy, 10)
+    eventually(lambda: node.roster.is_healthy)
 
 
 @on_memory

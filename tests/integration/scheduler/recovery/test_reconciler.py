@@ -222,7 +222,7 @@ def test_each_of_thousands_that_wait_in_one_executor_is_asked_about(
     def asked() -> set[int]:
         return {key.run_id for question in desk.of(Know) for key in question.runs}
 
-    eventually(lambda: waiting <= asked(), 30)
+    eventually(lambda: waiting <= asked())
     assert max(len(question.runs) for question in desk.of(Know)) == 500
 
 

@@ -435,4 +435,4 @@ def test_a_scheduler_deletes_by_itself(cluster: Cluster) -> None:
 
     cluster.scheduler(run_retention_days=1)
 
-    eventually(lambda: not left(cluster), 20)
+    eventually(lambda: not left(cluster))

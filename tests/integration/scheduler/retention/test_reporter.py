@@ -389,4 +389,4 @@ def test_a_scheduler_keeps_the_report_by_itself(cluster: Cluster) -> None:
     first.stop()
     cluster.scheduler()  # it counts at once
 
-    eventually(lambda: (0, 1, 0) in report(cluster).values(), 20)
+    eventually(lambda: (0, 1, 0) in report(cluster).values())

@@ -51,7 +51,7 @@ class TestClaimDue:
         def hold(session: Session) -> list[int]:
             rows = due_jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             claimed.set()
-            assert let_go.wait(20)
+            assert let_go.wait(60)
             return [row.id for row in rows]
 
         def take(session: Session) -> list[int]:
@@ -75,7 +75,7 @@ class TestClaimDue:
         def claim(session: Session) -> int:
             rows = due_jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             empty.set()
-            assert inserted.wait(20)
+            assert inserted.wait(60)
             return len(rows)
 
         def insert() -> int:

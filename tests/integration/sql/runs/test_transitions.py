@@ -336,7 +336,7 @@ class TestClaim:
         def hold(session: Session) -> list[int]:
             rows = transitions.claim(session, run_ids[:6])
             claimed.set()
-            assert let_go.wait(20)
+            assert let_go.wait(60)
             return [row.id for row in rows]
 
         def take(session: Session) -> list[int]:

@@ -55,4 +55,4 @@ def test_roles_advance_while_their_rounds_succeed() -> None:
         eventually(lambda: not loops.all_advance(["planner"], 30.0))
     finally:
         loops.stop()
-        loops.join(5)
+        loops.join(60)
