@@ -51,13 +51,13 @@ def env(tmp_path: Path, mariadb_url: str, vhost: str) -> dict[str, str]:
     return env
 
 
-def scheduler(folder: Path, env: dict[str, str]) -> Command:
-    return Command("scheduler", folder=folder, env=env, cold=True)
+def scheduler(folder: Path, env: dict[str, str], *, cold: bool = False) -> Command:
+    return Command("scheduler", folder=folder, env=env, cold=cold)
 
 
-def executor(folder: Path, env: dict[str, str], *arguments: str) -> Command:
+def executor(folder: Path, env: dict[str, str], *arguments: str, cold: bool = False) -> Command:
     every = ("executor", "--app", "shop", *arguments, "handlers.py")
-    return Command(*every, folder=folder, env=env, cold=True)
+    return Command(*every, folder=folder, env=env, cold=cold)
 
 
 def listed(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
@@ -66,7 +66,10 @@ def listed(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
 
 
 def test_they_work_together_and_end_in_order(tmp_path: Path, env: dict[str, str]) -> None:
-    with scheduler(tmp_path, env) as one, executor(tmp_path, env, "--address", "shop-1") as two:
+    with (
+        scheduler(tmp_path, env, cold=True) as one,
+        executor(tmp_path, env, "--address", "shop-1", cold=True) as two,
+    ):
         one.wait_for("scheduler_started")
         two.wait_for("executor_welcomed")
         done = run_warren("jobs", "trigger", "quick", "--wait", folder=tmp_path, env=env)

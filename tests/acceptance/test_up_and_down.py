@@ -22,7 +22,7 @@ from warren.sql.run_status import FINAL, RunStatus
 MARK = "TEST_UP_MARK"
 #: It takes less than 5 s, except on a machine that is busy with other things. Some jobs here would
 #: go on for ten minutes.
-STOPS_SECONDS = 20
+STOPS_SECONDS = 60
 #: Processor time in which its first job has run; 2 s is usual.
 STARTS_SECONDS = 15
 JOBS = """
@@ -47,7 +47,7 @@ class Home:
 
     def up(self) -> Command:
         arguments = ("up", "--jobs", "handlers.py", "--apply", "jobs.yaml")
-        command = Command(*arguments, folder=self.folder, env=self._env)
+        command = Command(*arguments, folder=self.folder, env=self._env, cold=True)  # with its mark
         self._commands.append(command)
         return command
 

@@ -40,7 +40,7 @@ SHORT = {
     *("runs", "schedulers", "users"),
 }
 #: Commands that run until they are stopped, and whose imports cost more than they do in most tests.
-LONG = {"api", "console", "executor", "gateway", "scheduler"}
+LONG = {"api", "console", "executor", "gateway", "scheduler", "up"}
 _WARM = Path(__file__).with_name("warm_command.py")
 
 

@@ -83,7 +83,7 @@ def test_a_statement_that_waits_is_ended_and_the_page_says_so(
     assert f"Error number: {line['number']}" in answer.text
     assert SAYS in line["error"]
     assert SAYS not in answer.text
-    assert spent < 10 * LIMIT_SECONDS
+    assert spent < 60 * LIMIT_SECONDS
     assert left == [(0,)]
     assert eventually(lambda: admin.get("/jobs").status_code == 200)
 
@@ -96,7 +96,7 @@ def test_a_statement_that_computes_is_ended_by_the_server_itself(database: Datab
         with pytest.raises(DBAPIError, match=SAYS):
             connection.exec_driver_sql(ENDLESS)
 
-    assert time.monotonic() - began < 10 * LIMIT_SECONDS
+    assert time.monotonic() - began < 60 * LIMIT_SECONDS
 
 
 def test_schedulers_have_no_such_limit(mariadb_schema_url: str) -> None:

@@ -7,6 +7,9 @@ import pytest
 from warren.sql.clock import SAMPLE_SECONDS, DatabaseClock
 from warren.sql.engine import Database
 
+#: Less than any jump or drift here, and more than a busy machine needs to look at two clocks.
+CLOSE_SECONDS = 1.0
+
 
 class Ears:
     """This process's monotonic clock; set back, it makes the database's clock jump ahead."""
@@ -37,13 +40,13 @@ def behind_seconds(clock: DatabaseClock) -> float:
 
 
 def test_it_tells_the_databases_time(clock: DatabaseClock) -> None:
-    assert abs(behind_seconds(clock)) < 0.1
+    assert abs(behind_seconds(clock)) < CLOSE_SECONDS
     assert clock.is_steady
 
 
 def test_it_goes_on_between_samples(clock: DatabaseClock) -> None:
     before = clock.now_ms()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
 
     while clock.now_ms() < before + 20:
         assert time.monotonic() < deadline
@@ -57,7 +60,7 @@ def test_a_drift_is_followed(clock: DatabaseClock, ears: Ears, drift: float) -> 
         assert clock.run_round() == SAMPLE_SECONDS
 
     assert clock.is_steady
-    assert abs(behind_seconds(clock)) < 0.1
+    assert abs(behind_seconds(clock)) < CLOSE_SECONDS
 
 
 @pytest.mark.parametrize("jump", [3.0, -3.0, 86_400.0])
@@ -68,12 +71,12 @@ def test_a_jump_is_doubted_until_samples_agree(
 
     steady = []
     for _ in range(3):
-        assert abs(behind_seconds(clock) - jump) < 0.1
+        assert abs(behind_seconds(clock) - jump) < CLOSE_SECONDS
         clock.run_round()
         steady.append(clock.is_steady)
 
     assert steady == [False, False, True]
-    assert abs(behind_seconds(clock)) < 0.1
+    assert abs(behind_seconds(clock)) < CLOSE_SECONDS
 
 
 def test_a_doubted_clock_is_asked_again_soon(clock: DatabaseClock, ears: Ears) -> None:
@@ -90,7 +93,7 @@ def test_a_jump_that_is_taken_back_changes_nothing(clock: DatabaseClock, ears: E
     clock.run_round()
 
     assert clock.is_steady
-    assert abs(behind_seconds(clock)) < 0.1
+    assert abs(behind_seconds(clock)) < CLOSE_SECONDS
 
 
 def test_a_clock_that_keeps_jumping_is_never_believed(clock: DatabaseClock, ears: Ears) -> None:
@@ -125,4 +128,4 @@ def test_a_late_answer_is_no_jump(database: Database) -> None:
 
     assert ears.late_answers == 0
     assert clock.is_steady
-    assert abs(behind_seconds(clock)) < 0.1
+    assert abs(behind_seconds(clock)) < CLOSE_SECONDS

@@ -1,5 +1,7 @@
 """Who is let in, who is refused, and what scheduler and executor tell each other about it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.cluster import APP, Cluster, on_memory
@@ -12,6 +14,7 @@ from warren.broker.messages.to_scheduler import Heartbeat, Load
 from warren.broker.topology import Queue, callback_queue, command_queue, run_queue
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.timeouts import Timeouts
 from warren.sql.registry import presence
 
 pytestmark = pytest.mark.both("queues that are declared, and guarded updates of one row")
@@ -29,7 +32,7 @@ def test_a_newcomer_gets_its_queues_and_a_welcome(cluster: Cluster) -> None:
 
     welcome = desk.expect(Welcome)
     assert welcome.boot_id == desk.boot_id
-    assert abs(welcome.now_ms - cluster.now_ms()) < 5_000
+    assert abs(welcome.now_ms - cluster.now_ms()) < 60_000
     assert registered(cluster) == [("one", desk.boot_id)]
 
 
@@ -43,6 +46,7 @@ def test_a_welcome_names_the_heartbeat_that_it_answers(cluster: Cluster) -> None
 
 
 def test_a_second_boot_is_refused_while_the_first_answers(cluster: Cluster) -> None:
+    cluster.timeouts = Timeouts(answer=60.0)  # it does answer, however busy the machine is
     node = cluster.scheduler()
     first = FakeExecutor(cluster).join()
 
@@ -82,6 +86,7 @@ def test_after_a_goodbye_the_address_is_free_at_once(cluster: Cluster) -> None:
 
 def test_two_schedulers_decide_alike_about_an_address(cluster: Cluster) -> None:
     cluster.be_quick()
+    cluster.timeouts = replace(cluster.timeouts, answer=4.0)  # the winner has to answer in this
     nodes = [cluster.scheduler(), cluster.scheduler()]
     FakeExecutor(cluster).join().die()
     rivals = [FakeExecutor(cluster), FakeExecutor(cluster)]
@@ -104,7 +109,7 @@ def test_a_challenge_keeps_no_other_newcomer_waiting(cluster: Cluster) -> None:
 
     FakeExecutor(cluster, "one")
     other = FakeExecutor(cluster, "two")
-    eventually(other.is_routable, 5)
+    eventually(other.is_routable)
 
     assert registered(cluster)[1:] == [("two", other.boot_id)]
 
