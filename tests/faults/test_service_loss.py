@@ -1,4 +1,7 @@
-"""The broker or the database goes away and comes back in the middle of 500 runs."""
+"""The broker or the database goes away and comes back in the middle of 500 runs.
+
+All tests here have one deployment, on the servers that `own_rabbitmq` and `own_mariadb` lend.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -56,14 +59,17 @@ class Fragile:
 
 
 @pytest.fixture(scope="module")
-def _fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
-    folder = tmp_path_factory.mktemp("fragile")
-    broker, database = PrivateRabbit(folder / "broker"), PrivateMariaDB(folder / "database")
+def _fragile(
+    _broken_rabbitmq: PrivateRabbit,
+    _broken_mariadb: PrivateMariaDB,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fragile]:
+    broker, database = _broken_rabbitmq, _broken_mariadb
     try:
-        broker.start()
-        database.start()
         with Deployment(
-            folder / "warren", database_url=database.create_database(), broker_url=broker.url
+            tmp_path_factory.mktemp("fragile"),
+            database_url=database.create_database(),
+            broker_url=broker.url,
         ) as deployment:
             schedulers = [deployment.scheduler(), deployment.scheduler()]
             executors = [deployment.executor("one"), deployment.executor("two")]
@@ -72,8 +78,8 @@ def _fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fragile]:
             broker.settle()
             yield Fragile(deployment, broker, database)
     finally:
-        broker.close()
-        database.close()
+        broker.heal()
+        database.heal()
 
 
 @pytest.fixture

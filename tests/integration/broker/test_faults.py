@@ -167,7 +167,13 @@ class Traffic:
             self._consumer.ack(deliveries)
 
 
-@pytest.mark.parametrize("end", [PrivateRabbit.stop, PrivateRabbit.kill], ids=["stop", "kill"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(PrivateRabbit.stop, id="stop", marks=pytest.mark.release),
+        pytest.param(PrivateRabbit.kill, id="kill"),
+    ],
+)
 def test_restart_loses_nothing_that_was_confirmed(
     own_rabbitmq: PrivateRabbit, transport: AmqpTransport, end: Callable[[PrivateRabbit], None]
 ) -> None:

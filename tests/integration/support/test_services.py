@@ -84,6 +84,7 @@ def test_broker_and_all_its_processes_listen_on_loopback_only(rabbitmq: PrivateR
     assert "0100007F" in addresses
 
 
+@pytest.mark.release
 def test_stopped_broker_leaves_no_process(own_rabbitmq: PrivateRabbit) -> None:
     processes = own_rabbitmq.processes()
     assert {"beam.smp", "epmd"} <= {process.name for process in processes}
