@@ -10,6 +10,7 @@ from warren.admin_web import links, local_times, template_globals
 from warren.admin_web.access.gate import Gate
 from warren.admin_web.access.security import MaskedTokens, Security
 from warren.admin_web.access.sign_ins import LONGEST_SECONDS, CookiePerPort, SignIns
+from warren.admin_web.access.sub_path import BelowPath
 from warren.admin_web.cluster_conditions import ClusterConditions, ConditionPages
 from warren.admin_web.compression import Compression
 from warren.admin_web.downloads import DownloadPlaces
@@ -61,6 +62,7 @@ def create_app(services: ConsoleServices) -> Flask:
     local_times.install(app, services)
     template_globals.install(app)
     links.install(app)
+    app.wsgi_app = BelowPath(app.wsgi_app, services.console_url)  # type: ignore[method-assign]
     if services.trusted_proxies:
         count = services.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=count, x_proto=count)  # type: ignore[method-assign]

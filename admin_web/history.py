@@ -50,7 +50,7 @@ RECORD_LABELS = {
     "scopes": lazy_gettext("Scopes"),
     "status": lazy_gettext("State"),
     "title": lazy_gettext("Title"),
-    "until": lazy_gettext("Ends"),
+    "until": lazy_gettext("Until"),
     "version": lazy_gettext("Version"),
     "webhook_url": lazy_gettext("Webhook"),
     "webhook_when": lazy_gettext("Call the webhook"),

@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BuildError
 
 from warren.admin_web.access.gate import local_path, parts_of
+from warren.admin_web.access.sub_path import below, here, home
 from warren.admin_web.url_routes import FORMS
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.actor import Right
@@ -65,7 +66,7 @@ def same_list(**places: object) -> str:
 
     Without `url_for`, which would treat query names like `_scheme` as its own options.
     """
-    return f"{request.path}{query_string(**places) or '?'}"
+    return f"{here()}{query_string(**places) or '?'}"
 
 
 def query_string(**places: object) -> str:
@@ -84,7 +85,7 @@ def came_from() -> str:
     If the URL that takes a form is opened directly, that form's page counts too.
     """
     if request.method in ("GET", "HEAD"):
-        return "" if _opens(request.path) else page_of(request.path)
+        return "" if _opens(here()) else page_of(here())
     page = parts_of(request.referrer or "")
     if page.netloc != request.host:
         return ""
@@ -101,7 +102,8 @@ def page_of(target: str) -> str:
     if _opens(path):
         return local_path(target)
     try:
-        endpoint, values = current_app.url_map.bind("").match(path, method="POST")
+        inner = below(request.script_root, path)
+        endpoint, values = current_app.url_map.bind("").match(inner, method="POST")
     except HTTPException:
         return ""
     if form := current_app.config[FORMS][endpoint]:
@@ -109,8 +111,9 @@ def page_of(target: str) -> str:
     above = path.rpartition("/")[0]
     while above and not _opens(above):
         above = above.rpartition("/")[0]
-    return above or "/"
+    return above or home()
 
 
 def _opens(path: str) -> bool:
-    return bool(current_app.url_map.bind("").test(path, method="GET"))
+    inner = below(request.script_root, path)
+    return bool(current_app.url_map.bind("").test(inner or "/", method="GET"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from flask import Flask, request, url_for
 from markupsafe import Markup, escape
 
+from warren.admin_web.access.sub_path import here, here_with_query, home
 from warren.admin_web.forms.console_form import fresh_key
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
@@ -31,12 +32,20 @@ def install(app: Flask) -> None:
         bundle=partial(_bundle, _manifest()),
         labels=labels,
         link_to=link_to,
+        here=here,
+        here_with_query=here_with_query,
+        home=home,
         same_list=same_list,
         once_key=fresh_key,
         query_string=query_string,
         problem_text=problem_text,
     )
     app.jinja_env.filters["breakable"] = _breakable
+
+
+def scripts_are_built() -> bool:
+    """Return whether pages have scripts; an install from source without Node.js lacks them."""
+    return MANIFEST.exists()
 
 
 def theme() -> str:

@@ -9,6 +9,7 @@ from itsdangerous import BadSignature, SignatureExpired
 from werkzeug.wrappers import Response
 
 from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.access.sub_path import here_with_query, home
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.actor import Right
 
@@ -101,12 +102,12 @@ def parts_of(url: str) -> SplitResult:
 
 
 def local_path(target: str | None) -> str:
-    """Return a path of this console to redirect to; "/" for anything that is not one."""
+    """Return a path of this console to redirect to; its first page for anything that is not one."""
     path = target or ""
-    if not path.startswith("/") or path.startswith("//") or "\\" in path:
-        return "/"
+    if not path.startswith(home()) or path.startswith("//") or "\\" in path:
+        return home()
     if any(ord(character) <= ord(" ") for character in path):
-        return "/"
+        return home()
     return path
 
 
@@ -118,5 +119,5 @@ def _to_sign_in() -> Response:
 
 def _wanted_page() -> str | None:
     """Return the path to return to; None for the first page, and where a form was sent."""
-    wanted = request.full_path.rstrip("?")
-    return None if wanted == "/" or request.method not in ("GET", "HEAD") else wanted
+    wanted = here_with_query()
+    return None if wanted == home() or request.method not in ("GET", "HEAD") else wanted

@@ -81,7 +81,7 @@ class JobForm(ConsoleForm):
     author = _field("author", lazy_gettext("Author"))
     tags = StringField(
         lazy_gettext("Tags"),
-        description=lazy_gettext("Words to find jobs by, separated by commas."),
+        description=lazy_gettext("Tags, separated by commas."),
     )
     schedule_kind = SelectField(
         lazy_gettext("Schedule"), validate_choice=False, default=CronSchedule.kind
@@ -109,7 +109,7 @@ class JobForm(ConsoleForm):
         lazy_gettext("Late limit, in seconds"),
         lazy_gettext("Up to this late, a run starts as usual. Later, it counts as missed."),
     )
-    delivery = _field("delivery", lazy_gettext("If an executor is lost"))
+    delivery = _field("delivery", lazy_gettext("Delivery"))
     concurrency = _field(
         "concurrency",
         lazy_gettext("Max concurrent runs"),

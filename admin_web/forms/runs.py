@@ -106,11 +106,11 @@ class ClearForm(RunScopeForm):
     """Asks which runs to clear; users without all apps must choose one or a job."""
 
     choice = RadioField(
-        lazy_gettext("Runs to clear"),
-        [InputRequired(lazy_gettext("Choose what to clear."))],
+        lazy_gettext("Runs to delete"),
+        [InputRequired(lazy_gettext("Choose what to delete."))],
         choices=select_choices((str(int(choice)), text) for choice, text in CLEARED.items()),
     )
     is_sure = BooleanField(
-        lazy_gettext("I understand that cleared runs cannot be restored."),
+        lazy_gettext("I understand that deleted runs cannot be restored."),
         [InputRequired(lazy_gettext("Confirm to continue."))],
     )

@@ -87,7 +87,7 @@ class TokenForm(ConsoleForm):
     )
     apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
     days = IntegerField(
-        lazy_gettext("Days"),
+        lazy_gettext("Valid for (days)"),
         [
             InputRequired(REQUIRED),
             NumberRange(1, MAX_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),

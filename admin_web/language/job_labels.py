@@ -14,7 +14,7 @@ from warren.scheduler.alarms.events import FAILURE, SUCCESS
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
-from warren.scheduler.schedules.registry import KINDS, has_schedule
+from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
 from warren.sql.listings.recent import ListedJob
 from warren.sql.models.jobs import Backoff, DeliveryGuarantee
 
@@ -215,6 +215,11 @@ def script_name(script_type: str) -> str:
 def label_of(options: Mapping[Any, Option], value: str) -> str:
     """Return the label of a choice; unknown ones, such as added routes, are their own label."""
     return str(options[value].name) if value in options else value
+
+
+def schedule_expression(kind: str, value: str | None) -> str:
+    """Return a schedule's expression, if its words do not say all that it does."""
+    return value or "" if kind == CronSchedule.kind else ""
 
 
 def schedule_words(kind: str, value: str | None) -> str:

@@ -1,7 +1,8 @@
 """The pages of apps: their executors and alarm targets."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from flask import flash, redirect, render_template, request, url_for
@@ -29,6 +30,20 @@ from warren.sql.registry.presence import state
 LINES = 50
 
 
+@dataclass(slots=True)
+class AppExecutors:
+    """How many executors of an app are running, and how many have died without a word."""
+
+    online: int = 0
+    offline: int = 0
+
+    def look(self, jobs: int) -> tuple[str, str]:
+        """Return the tone and the icon for an app with so many jobs."""
+        if not self.online:
+            return ("bad", "cross") if jobs else ("quiet", "ring")
+        return ("warn", "triangle") if self.offline else ("good", "check")
+
+
 class AppPages:
     """Everybody who has the app sees it; administrators change it."""
 
@@ -43,11 +58,11 @@ class AppPages:
         """Show the apps by name."""
         if exports.is_asked():
             return ListFiles(self._services).apps(visitor().app_ids)
-        rows, online, paused = self._services.database.read(self._read)
+        rows, executors, paused = self._services.database.read(self._read)
         return render_template(
             "pages/apps.html",
             rows=rows[:LINES],
-            online=online,
+            executors=executors,
             next=rows[LINES - 1].app.name if len(rows) > LINES else None,
             split=apps.split,
             paused=paused,
@@ -128,15 +143,18 @@ class AppPages:
 
     def _read(
         self, session: Session
-    ) -> tuple[list[ListedApp], Counter[str], dict[int, ShownPause]]:
+    ) -> tuple[list[ListedApp], dict[str, AppExecutors], dict[int, ShownPause]]:
         app_ids, now_ms = visitor().app_ids, self._services.now_ms()
         after = request.args.get("after", "")[:64]
         rows = app_listing.listing(session, app_ids, after=after, limit=LINES + 1)
-        online = Counter(
-            row.app for row in dashboard.executors(session, app_ids) if state(row, now_ms).is_online
-        )
+        executors: dict[str, AppExecutors] = defaultdict(AppExecutors)
+        for row in dashboard.executors(session, app_ids):
+            if state(row, now_ms).is_online:
+                executors[row.app].online += 1
+            else:
+                executors[row.app].offline += 1
         held = pauses.in_force(session, now_ms, app_ids)
-        return rows, online, {one.app_id: one for one in held}
+        return rows, executors, {one.app_id: one for one in held}
 
     def _find(self, app_id: int) -> App:
         return self._services.database.read(lambda session: app_listing.by_id(session, app_id))

@@ -162,9 +162,11 @@ class ClearingPages:
             job=(form.job.data or "").strip(),
         )
         if not self._clearings.start(known.actor, criteria, progress):
-            form.add_error(gettext("Runs are already being cleared. Only one can run at a time."))
+            form.add_error(
+                gettext("Runs are already being deleted. Only one deletion can run at a time.")
+            )
             return self._page(form), 409
-        flash(gettext("Clearing started."))
+        flash(gettext("Deletion started."))
         return redirect(url_for("clearing.show"), 303)
 
     @route("/runs/clear/stop", Right.OPERATE, methods=("POST",))
@@ -173,7 +175,7 @@ class ClearingPages:
         known, progress = visitor(), self._clearings.progress
         if progress is not None and progress.concerns(known.name, known.app_ids):
             self._clearings.stop()
-            flash(gettext("Stopping after the current step. Cleared runs are not restored."))
+            flash(gettext("Stopping after the current step. Deleted runs are not restored."))
         return redirect(url_for("clearing.show"), 303)
 
     def _form(self, known: Visitor) -> ClearForm:

@@ -26,7 +26,7 @@ from warren.sql.registry.pauses import EVERY_APP, PauseRow
 
 _LAST_YEAR = 2200
 _SPANS = [
-    ("", lazy_gettext("when resumed")),
+    ("", lazy_gettext("I resume it")),
     ("30", lazy_gettext("in 30 minutes")),
     ("60", lazy_gettext("in 1 hour")),
     ("120", lazy_gettext("in 2 hours")),
@@ -54,7 +54,7 @@ class PauseForm(ConsoleForm):
             ),
         ],
     )
-    span = SelectField(lazy_gettext("Ends"), choices=select_choices(_SPANS), default="")
+    span = SelectField(lazy_gettext("Until"), choices=select_choices(_SPANS), default="")
     until = TimeField(lazy_gettext("or at this time"), [Optional()])
 
     def __init__(self, *args: Any, now_ms: int, zone: str, **kwargs: Any) -> None:

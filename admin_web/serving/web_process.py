@@ -10,6 +10,7 @@ import time
 
 import structlog
 
+from warren.admin_web import template_globals
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.api.application import create_api
 from warren.admin_web.api.runs.long_polling import LongPolling
@@ -119,6 +120,8 @@ class Console(WebProcess):
         self.password = self._services.commands(console).users.add_first()
         super().start()
         log.info("console_started", port=self.port)
+        if not template_globals.scripts_are_built():
+            log.warning("console_scripts_missed", hint="make console")
 
     def stop(self) -> None:
         """Stop serving, then remove the registration."""

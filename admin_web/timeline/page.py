@@ -34,7 +34,7 @@ class TimelineForm(ConsoleForm):
 
     app = SelectField(lazy_gettext("App"), default="")
     rows = SelectField(
-        lazy_gettext("A row for each"),
+        lazy_gettext("Group by"),
         choices=select_choices(
             [(Grouping.JOB, lazy_gettext("job")), (Grouping.APP, lazy_gettext("app"))]
         ),
@@ -44,9 +44,9 @@ class TimelineForm(ConsoleForm):
         lazy_gettext("Window"),
         choices=select_choices(
             [
-                ("24", lazy_gettext("24 hours back and ahead")),
-                ("6", lazy_gettext("6 hours back and ahead")),
-                ("1", lazy_gettext("1 hour back and ahead")),
+                ("24", lazy_gettext("± 24 h")),
+                ("6", lazy_gettext("± 6 h")),
+                ("1", lazy_gettext("± 1 h")),
             ]
         ),
         default=DEFAULT_ZOOM,

@@ -29,8 +29,6 @@ from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 #: Limits: rows of a page; runs, future due times and skips of a row.
 ROWS, ROW_RUNS, ROW_TICKS, ROW_SKIPS = 30, 120, 60, 20
-#: Runs that the rows of apps share, each with at least ROW_RUNS.
-APP_RUNS = 4_000
 #: Most skips by which rows are chosen.
 SEEN_SKIPS = 400
 #: Most jobs whose future due times are in the row of an app.
@@ -39,6 +37,15 @@ APP_JOBS = 5
 EARLIER_MS = HOUR_MS
 #: A next due time that passed up to this long ago still counts: no scheduler has planned it.
 OVERDUE_MS = 7 * DAY_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """Most runs of the sample by state, of a job's row, and of all rows of apps together."""
+
+    sampled: int = job_spans.LOOKED_AT
+    of_job: int = ROW_RUNS
+    of_apps: int = 4_000
 
 
 class Grouping(StrEnum):
@@ -141,18 +148,24 @@ class TimelineReader:
         session: of the page.
         window: the period on the page.
         timezone: of jobs that name none.
+        limits: how many runs it reads.
 
     """
 
     session: Session
     window: Window
     timezone: str
+    limits: RunLimits = RunLimits()
 
     def read(self, app_ids: Collection[int] | None, grouping: Grouping) -> Timeline:
         """Return the timeline of these apps; None = all."""
         window = self.window
         seen = job_spans.sample(
-            self.session, app_ids, from_ms=window.from_ms, until_ms=window.until_ms
+            self.session,
+            app_ids,
+            from_ms=window.from_ms,
+            until_ms=window.until_ms,
+            limit=self.limits.sampled,
         )
         ahead = next_ticks.first_due(
             self.session,
@@ -206,12 +219,14 @@ class TimelineReader:
             job_ids,
             from_ms=self.window.from_ms - EARLIER_MS,
             until_ms=self.window.until_ms,
-            limit=ROW_RUNS,
+            limit=self.limits.of_job,
         )
         ticks = defaultdict(list)
         for run in found:
             ticks[run.job_id].append(run.scheduled_at)
-        since = {job_id: min(mine) for job_id, mine in ticks.items() if len(mine) >= ROW_RUNS}
+        since = {
+            job_id: min(mine) for job_id, mine in ticks.items() if len(mine) >= self.limits.of_job
+        }
         runs: dict[int, dict[int, SpanRun]] = {job_id: {} for job_id in job_ids}
         for run in (*found, *seen.runs):
             if run.job_id in runs:
@@ -278,7 +293,9 @@ class TimelineReader:
             self._of_app(
                 app_id,
                 names[app_id],
-                self._runs_of_app(app_id, seen, max(ROW_RUNS, APP_RUNS // len(app_ids))),
+                self._runs_of_app(
+                    app_id, seen, max(self.limits.of_job, self.limits.of_apps // len(app_ids))
+                ),
                 jobs,
                 by_app[names[app_id]],
             )

@@ -35,8 +35,10 @@ from warren.sql.listings.run_relations import Family
 from warren.sql.run_status import OPEN, RunStatus
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
+#: Generations that a page shrinks to fit.
+MAX_SHRUNK = 4
 #: Characters of a name that fit into a box, and boxes in a column at most.
-MAX_NAME, MAX_BOXES = 23, 12
+MAX_NAME, MAX_BOXES = 21, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Box:
 class FamilyGraph:
     """A drawing of `width` by `height` pixels; each arrow is an SVG path between two boxes.
 
-    `relatives` are all boxes but the job's own. `is_cut`: the family is larger.
+    `relatives` are all boxes but the job's own. `is_cut`: the family is larger. `fits`: its texts
+    can still be read when it is as narrow as its place.
     """
 
     width: int
@@ -69,6 +72,7 @@ class FamilyGraph:
     job: Box
     arrows: tuple[str, ...]
     is_cut: bool
+    fits: bool
 
 
 def draw(job_id: int, family: Family) -> FamilyGraph | None:
@@ -98,6 +102,7 @@ def draw(job_id: int, family: Family) -> FamilyGraph | None:
             if parent in by_id and child in by_id and parent != child
         ),
         is_cut=family.is_cut,
+        fits=len(shown) <= MAX_SHRUNK,
     )
 
 

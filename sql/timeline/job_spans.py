@@ -62,9 +62,14 @@ class Sample:
 
 
 def sample(
-    session: Session, app_ids: Collection[int] | None, *, from_ms: int, until_ms: int
+    session: Session,
+    app_ids: Collection[int] | None,
+    *,
+    from_ms: int,
+    until_ms: int,
+    limit: int = LOOKED_AT,
 ) -> Sample:
-    """Return the newest open, failed and successful runs.
+    """Return the newest open, failed and successful runs, up to `limit` of each.
 
     Open runs count however long ago they were due, because they may have been running since.
     """
@@ -73,8 +78,8 @@ def sample(
     ends = []
     for statuses, since in parts:
         wanted = RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms)
-        newest = list(islice(newest_runs.stream(session, wanted), LOOKED_AT + 1))
-        if len(newest) > LOOKED_AT:
+        newest = list(islice(newest_runs.stream(session, wanted), limit + 1))
+        if len(newest) > limit:
             newest.pop()
             ends.append(newest[-1].due_at)
         found += newest

@@ -151,7 +151,7 @@ def _pages(known: Visitor, text: str) -> Iterator[Choice]:
     found.append(("person", gettext("Account"), url_for("account.show")))
     if known.may(Right.OPERATE):
         found.append(("plus", gettext("New job"), url_for("jobs.new")))
-        found.append(("runs", gettext("Clear runs"), url_for("clearing.show")))
+        found.append(("runs", gettext("Delete old runs"), url_for("clearing.show")))
     if known.may(Right.ADMINISTER):
         found.append(("pause", gettext("Pause dispatch"), url_for("pauses.ask")))
     for icon, name, url in found:

@@ -60,7 +60,7 @@ class JobActions:
         if bulk.is_about_all():
             return ask_about_all(BulkAction.START)
         done, wrong = self._each(self._commands.jobs.start, self._chosen())
-        flash(gettext("Jobs started: %(n)s", n=done))
+        flash(gettext("1 job started") if done == 1 else gettext("%(n)s jobs started", n=done))
         return self._back(wrong)
 
     @route("/jobs/stop", Right.OPERATE, methods=("POST",))
@@ -70,7 +70,7 @@ class JobActions:
             return ask_about_all(BulkAction.STOP)
         began_at, chosen = self._services.now_ms(), self._chosen()
         done, wrong = self._each(self._commands.jobs.stop, chosen)
-        words = gettext("Jobs stopped: %(n)s", n=done)
+        words = gettext("1 job stopped") if done == 1 else gettext("%(n)s jobs stopped", n=done)
         if done > 1:
             flash(words, f"undo {self._undoable_stop(list(chosen), began_at)}")
         else:
@@ -228,6 +228,6 @@ def _refused(refused: Refused, form: TriggerForm, job: ListedJob) -> tuple[str, 
 def _came_from(otherwise: str = "") -> str:
     """Return the path of the page that the form came from; by default, the list of jobs."""
     sent = request.values.get("back", "")
-    if not sent.startswith("/jobs"):
+    if not sent.startswith(url_for("jobs.index")):
         return otherwise or url_for("jobs.index")
     return local_path(sent)

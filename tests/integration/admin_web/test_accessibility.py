@@ -39,6 +39,7 @@ PATHS = (
     "/runs?period=hour",
     "/runs/errors",
     "/runs/{run_id}",
+    "/runs/{long_run_id}",
     "/runs/{run_id}/log",
     "/runs/clear",
     "/timeline",
@@ -73,6 +74,11 @@ _OPEN = """
   one.open = true;
 })
 """
+#: A form or a block within text, which browsers take apart.
+_NESTED = """
+() => [...document.querySelectorAll(":is(span, p) :is(form, div, p, ul, table, section)")]
+  .map((one) => one.outerHTML.slice(0, 120))
+"""
 _LOOK = """
 async (rules) => {
   const options = rules ? { runOnly: { type: "rule", values: rules } } : {};
@@ -92,6 +98,11 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
         due = clock.now - 90_000 - number * 60_000
         facts = {"status": status, "started_at": due + 300, "message": "full"}
         runs.append(rows.run(made.ids["job_id"], due, **facts))
+    long = {"log_tail": "a line\n" * 100, "message": "a line\n" * 100, "param": "a line\n" * 100}
+    made.ids["long_run_id"] = rows.run(
+        made.ids["job_id"], clock.now - 600_000, status="FAILED", **long
+    )
+    rows.job("tagged", tags="nightly,eu", is_enabled=1, schedule_kind="CRON")
     form = FormKey(user_id=1, key="form")
     list(
         acting(rows.database, clock.now_ms).bulk_runs.again(runs, form)
@@ -133,7 +144,22 @@ def test_no_page_has_a_violation_with_everything_open(
     for path in PATHS:
         page.goto(path.format(**site[1].ids))
         page.evaluate(_OPEN)
-        if found := violations(page):
+        if found := violations(page) + page.evaluate(_NESTED):
+            wrong[path] = found
+
+    assert wrong == {}
+
+
+def test_on_a_phone_what_is_touched_is_large_enough(
+    page: Page, site: tuple[str, SampleApp]
+) -> None:
+    wrong = {}
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in PATHS:
+        page.goto(path.format(**site[1].ids))
+        page.evaluate(AXE.read_text())
+        if found := page.evaluate(_LOOK, ["target-size"]):
             wrong[path] = found
 
     assert wrong == {}

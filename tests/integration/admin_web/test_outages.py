@@ -141,7 +141,7 @@ def test_an_app_is_paused_with_a_reason_and_an_end_that_everybody_sees(page: Pag
     page.goto("/apps")
     page.get_by_role("link", name="Pause", exact=True).click()
     page.get_by_label("Reason").fill("the printer moves")
-    page.get_by_label("Ends").select_option(label="in 1 hour")
+    page.get_by_label("Until").select_option(label="in 1 hour")
     page.get_by_role("button", name="Pause", exact=True).click()
 
     page.goto("/timeline")

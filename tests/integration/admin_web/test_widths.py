@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.browser import page_of
 from tests.support.console import Clock, add_user, make_app
@@ -22,12 +22,31 @@ _WIDER = """
 """
 
 
+#: Whatever is cut off in a frame, or sticks out of one, though nothing scrolls on paper.
+_CUT = """
+() => [...document.querySelectorAll("main, main *")]
+  .filter((one) => one.clientWidth && getComputedStyle(one).display !== "inline")
+  .filter((one) => !one.closest("svg, .visually-hidden"))
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 4)
+  .map((one) => `${one.tagName}.${one.className} ${one.scrollWidth} x ${one.scrollHeight}`)
+"""
+#: What is too small to touch, in pixels each way.
+_SMALL = """
+() => [...document.querySelectorAll("form.jobs :is(a, button, label)")]
+  .map((one) => [one.textContent.trim(), one.getBoundingClientRect()])
+  .filter(([, box]) => box.width && (box.height < 24 || box.width < 24))
+  .map(([text, box]) => `${text} ${box.width} x ${box.height}`)
+"""
+PAPER: ViewportSize = {"width": 718, "height": 1_000}
+
+
 @pytest.fixture
 def site(sqlite_schema_url: str) -> Iterator[str]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
     job_id = rows.job(LONG, "reports", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
-    rows.job("nightly report", "reports", author="somebody.with.a.long.name@example.com")
+    rows.job("nightly report", "reports", author="somebody.with.a.long.name@example.com", tags="eu")
+    rows.run(job_id, clock.now - 900_000, status="FAILED", log_tail="a line\n" * 100)
     for number, status in enumerate(("RUNNING", "FAILED", "SUCCEEDED", "PLANNED")):
         due = clock.now - 90_000 - number * 60_000
         rows.run(
@@ -77,6 +96,39 @@ def test_no_table_is_wider_than_its_place_in_any_window(
                 wider[path, width] = found
 
     assert wider == {}
+
+
+def test_nothing_is_cut_off_on_paper(page: Page) -> None:
+    cut = {}
+
+    page.set_viewport_size(PAPER)
+    page.emulate_media(media="print")
+    for path in (*PATHS, "/runs/2"):
+        page.goto(path)
+        if found := page.evaluate(_CUT):
+            cut[path] = found
+
+    assert cut == {}
+
+
+def test_each_tab_stop_of_a_wide_page_can_be_seen(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto("/jobs")
+
+    seen = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("() => getComputedStyle(document.activeElement).opacity"))
+
+    assert seen == ["1"] * 8
+
+
+def test_on_a_phone_what_a_job_in_the_list_offers_is_large_enough_to_touch(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+
+    page.goto("/jobs")
+
+    assert page.evaluate(_SMALL) == []
 
 
 def test_on_a_phone_filters_unfold_and_a_run_is_a_few_lines_beside_its_box(page: Page) -> None:

@@ -1,5 +1,6 @@
 """Apps as pages: who sees which, and what an administrator may do to them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -66,6 +67,17 @@ class TestListing:
         assert "2 online" in page
         jobs = '<td data-label="Jobs" class="number-cell"><a href="/jobs?app=reports">1</a></td>'
         assert jobs in page
+
+    def test_an_app_with_a_dead_executor_is_not_green(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        add_executor(database, clock, "reports", "dead")
+        clock.pass_seconds(60)
+        add_executor(database, clock, "reports", "alive")
+
+        page = admin.get("/apps").text
+
+        assert re.search('class="badge warn">.*1 of 2 online', page)
 
     def test_a_long_list_goes_on_by_name(self, admin: Visit, database: Database) -> None:
         for number in range(60):

@@ -126,7 +126,7 @@ def test_what_is_wrong_stands_beside_the_field_and_nothing_is_cleared(
 
     for form, words in (
         ({"choice": "9"}, "Confirm to continue."),
-        (SURE, "Choose what to clear."),
+        (SURE, "Choose what to delete."),
         ({"choice": "10", **SURE}, "field-error"),
         ({"choice": "9", "job": "absent", **SURE}, "Job not found."),
     ):
@@ -151,7 +151,7 @@ def test_progress_survives_a_reload_and_a_second_one_waits_its_turn(
     second = operator.post("/runs/clear/start", {"choice": "9", "app": "reports", **SURE})
 
     assert second.status_code == 409
-    assert "Runs are already being cleared" in second.text
+    assert "Runs are already being deleted" in second.text
     seen = operator.get("/runs/clear").text
     assert "Someone else is clearing runs" in seen
     assert "2,000 runs" not in seen

@@ -239,7 +239,7 @@ class TestOutlook:
 
         counts = [int(count) for count in re.findall(r"· (\d+)</title>", page)]
         assert sum(counts) == 360 + 4 + 1 + 1
-        assert "Runs due within the hour: 366, jobs: 4" in page
+        assert "366 runs of 4 jobs due in the next hour" in page
 
     def test_a_schedule_is_told_in_words(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         rows.job(

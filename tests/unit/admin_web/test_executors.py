@@ -66,6 +66,19 @@ class TestListing:
         assert "&lt;script&gt;" in page
         assert "<script>alert" not in page
 
+    def test_a_dead_executor_is_not_online_since_its_start(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-1")
+        clock.pass_seconds(60)
+
+        page = admin.get("/executors").text
+        [own] = re.findall(r'href="(/executors/\d+)"', page)
+
+        [since] = re.findall(r'data-label="Online since"[^>]*>(.*?)</td>', page)
+        assert since == '<span class="quiet">–</span>'  # noqa: RUF001 - what is shown
+        assert "Online since" not in admin.get(own).text
+
     def test_a_long_address_may_break_after_its_parts_and_is_whole_in_its_title(
         self, admin: Visit, database: Database, clock: Clock
     ) -> None:

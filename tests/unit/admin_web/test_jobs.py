@@ -636,7 +636,7 @@ class TestActions:
         after_start = [job_of(database, name).is_enabled for name in ("one", "two", "three")]
         operator.post("/jobs/stop", {"id": made[:1]})
 
-        assert "Jobs started: 2" in started.text
+        assert "2 jobs started" in started.text
         assert "cannot start job bare: it has no schedule" in started.text
         assert after_start == [1, 1, 0]
         assert job_of(database, "one").is_enabled == 0
@@ -893,6 +893,32 @@ class TestJobPage:
             rows.run(job_id, clock.now - 1_000 - number, status=status)
 
         assert "100 %" in admin.get(f"/jobs/{job_id}").text
+
+    def test_its_schedule_is_told_in_words_and_a_cron_expression_too(
+        self, admin: Visit, rows: Rows
+    ) -> None:
+        rate = rows.job("often", schedule_kind="FIX_RATE", schedule_value="15")
+        cron = rows.job("nightly", schedule_kind="CRON", schedule_value="0 0 2 * * ?")
+
+        said = [
+            re.findall(r"<dt>Schedule</dt><dd>(.*?)</dd>", admin.get(f"/jobs/{one}").text)
+            for one in (rate, cron)
+        ]
+
+        assert said[0] == ["Every 15 s"]
+        assert said[1] == ['At 02:00, every day <span class="mono">0 0 2 * * ?</span>']
+
+    def test_an_enabled_job_without_runs_tells_when_its_first_one_is_due(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        due = {"schedule_kind": "FIX_RATE", "schedule_value": "60", "next_tick_at": clock.now}
+        started = rows.job("started", is_enabled=1, **due)
+        stopped = rows.job("stopped", is_enabled=0, **due)
+        manual = rows.job("manual", schedule_kind="NONE")
+
+        assert "The first one is due at 2027-" in admin.get(f"/jobs/{started}").text
+        assert "Start its schedule or run it once." in admin.get(f"/jobs/{stopped}").text
+        assert "Run it once." in admin.get(f"/jobs/{manual}").text
 
     def test_a_schedule_that_cannot_be_read_breaks_no_page(self, admin: Visit, rows: Rows) -> None:
         job_id = rows.job("odd", schedule_kind="CRON", schedule_value="nonsense", is_enabled=1)

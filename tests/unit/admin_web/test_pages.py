@@ -241,6 +241,24 @@ class TestLanguageAndZone:
     def test_durations_are_short(self, duration_ms: int, words: str) -> None:
         assert LocalTimes(lambda: "UTC", lambda: 0).duration(duration_ms) == words
 
+    @pytest.mark.parametrize(
+        ("seconds", "words"),
+        [
+            (80, "in 80s"),
+            (-119, "119s ago"),
+            (71 * 60, "in 71m"),
+            (-72 * 60, "72m ago"),
+            (-2 * 3_600, "2h ago"),
+            (47 * 3_600, "in 47h"),
+            (-48 * 3_600, "2d ago"),
+        ],
+    )
+    def test_a_distance_of_less_than_two_units_is_told_in_the_next_smaller_one(
+        self, app: Flask, seconds: int, words: str
+    ) -> None:
+        with app.test_request_context():
+            assert LocalTimes(lambda: "UTC", lambda: 0).relative(seconds * 1000) == words
+
 
 class TestHealth:
     def test_all_is_well_when_a_scheduler_lives(

@@ -425,6 +425,20 @@ class TestRun:
         assert '<span class="quiet">of</span> December' in pages[1]
         assert pages[2].count("all well") == 1
 
+    def test_its_message_is_the_headline_and_its_log_comes_next(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        message = {"message": "disk full\non /var", "log_tail": "the last line"}
+        run_id = rows.run(job_id, clock.now, status="FAILED", **message)
+
+        page = admin.get(f"/runs/{run_id}").text
+
+        assert '<strong class="headline">disk full</strong>' in page
+        assert "See the message" not in page
+        parts = ("disk full<", "the last line", "disk full\non /var", "<h2>Details")
+        assert sorted(parts, key=page.index) == list(parts)
+
     def test_attempts_and_shards_of_its_tick_stand_side_by_side(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:

@@ -1,6 +1,7 @@
 """The timeline: which rows come first, what their bars tell, and what is left out."""
 
 import re
+from collections import Counter
 
 import pytest
 from flask import Flask
@@ -9,7 +10,13 @@ from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 from warren.admin_web.timeline import bars
 from warren.admin_web.timeline.bars import WIDTH, Window
-from warren.admin_web.timeline.timeline_rows import ROW_RUNS, ROWS
+from warren.admin_web.timeline.timeline_rows import (
+    ROWS,
+    Grouping,
+    Row,
+    RunLimits,
+    TimelineReader,
+)
 from warren.sql.run_status import RunStatus
 from warren.sql.timeline.job_spans import SpanRun
 
@@ -41,6 +48,14 @@ def ended(rows: Rows, job_id: int, due_ms: int, seconds: int = 60, **columns: ob
         }
         | columns,
     )
+
+
+def by_app(rows: Rows, limits: RunLimits) -> dict[str, Row]:
+    """Return the rows of apps by name."""
+    found = rows.database.read(
+        lambda session: TimelineReader(session, WINDOW, "UTC", limits).read(None, Grouping.APP)
+    )
+    return {row.name: row for row in found.rows}
 
 
 class TestRows:
@@ -128,22 +143,17 @@ class TestRows:
 
         assert "running, 50 h 00 min" in admin.get("/timeline?zoom=1").text
 
-    def test_what_is_left_out_is_said(
-        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("warren.sql.timeline.job_spans.LOOKED_AT", 100)
+    def test_what_is_left_out_is_said(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         for number in range(ROWS + 2):
             ended(rows, rows.job(f"job-{number:02}"), clock.now - (60 + number) * MINUTE_MS)
-        often = rows.job("often")
-        for number in range(ROW_RUNS + 1):
-            ended(rows, often, clock.now - number * MINUTE_MS - HOUR_MS, seconds=1)
+        rows.runs(rows.job("often"), (clock.now - number * MINUTE_MS for number in range(1, 500)))
 
         page = admin.get("/timeline").text
 
         assert len(names(page)) == ROWS
         assert "3 more rows." in page
         assert "A line before the bars stands for more runs" in page
-        assert f">{ROW_RUNS}+</td>" in page
+        assert '<rect class="dense" x="0"' in page
 
     def test_everyone_sees_their_own_apps(self, app: Flask, rows: Rows, clock: Clock) -> None:
         ended(rows, rows.job("mine"), clock.now - HOUR_MS)
@@ -164,34 +174,30 @@ class TestRows:
         assert "2 runs, succeeded" in told(page)[0]
 
     def test_a_row_of_an_app_has_its_successes_beside_many_of_other_apps(
-        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+        self, rows: Rows, clock: Clock
     ) -> None:
-        monkeypatch.setattr("warren.sql.timeline.job_spans.LOOKED_AT", 5)
         mine, theirs = rows.job("mine"), rows.job("theirs", app="mails")
         for minutes in range(1, 11):
             ended(rows, theirs, clock.now - minutes * MINUTE_MS, app="mails")
-            ended(rows, mine, clock.now - HOUR_MS - minutes * MINUTE_MS)
-        ended(rows, mine, clock.now - 2 * HOUR_MS, status=RunStatus.FAILED)
+            ended(rows, mine, clock.now - HOUR_MS // 2 - minutes * MINUTE_MS)
+        ended(rows, mine, clock.now - 50 * MINUTE_MS, status=RunStatus.FAILED)
 
-        page = admin.get("/timeline?rows=app").text
+        row = by_app(rows, RunLimits(sampled=5))["reports"]
 
-        [row] = re.findall(r"<tr><td class=\"name\"[^>]*>reports.*?</tr>", page)
-        assert re.findall(r"number-cell[^>]+>([^<]+)", row)[:3] == ["11", "0", "1"]
+        assert (row.tally.runs, row.tally.failed, row.unread) == (11, 1, 0)
+        assert sum((bar.states for bar in row.bars), Counter()) == {"SUCCEEDED": 10, "FAILED": 1}
 
-    def test_what_is_not_drawn_in_the_row_of_an_app_is_a_line(
-        self, admin: Visit, rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    def test_before_the_first_of_its_runs_that_is_drawn_more_may_be_missing(
+        self, rows: Rows, clock: Clock
     ) -> None:
-        monkeypatch.setattr("warren.admin_web.timeline.timeline_rows.ROW_RUNS", 5)
-        monkeypatch.setattr("warren.admin_web.timeline.timeline_rows.APP_RUNS", 5)
-        monkeypatch.setattr("warren.sql.timeline.job_spans.LOOKED_AT", 3)
         job_id = rows.job("often")
         for minutes in range(1, 11):
             ended(rows, job_id, clock.now - minutes * MINUTE_MS)
 
-        page = admin.get("/timeline?rows=app&zoom=1").text
+        row = by_app(rows, RunLimits(sampled=3, of_job=5, of_apps=5))["reports"]
 
-        assert '<rect class="dense" x="0" y="15" width="1100"' in page
-        assert ">5+</td>" in page
+        assert row.tally.runs == 5
+        assert row.unread == WINDOW.place(clock.now - 5 * MINUTE_MS)
 
     def test_a_bar_of_several_runs_counts_them_by_state(
         self, admin: Visit, rows: Rows, clock: Clock

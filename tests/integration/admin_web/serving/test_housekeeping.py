@@ -5,12 +5,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tests.support.console import SECRET
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
+from warren.admin_web import template_globals
 from warren.broker.boot import boot_seconds
 from warren.scheduler.commands.runs import KEY_MS
 from warren.settings.settings import Settings
@@ -52,6 +54,19 @@ def test_a_process_hears_of_a_scheduler_that_comes_later(process: Any, rows: Row
     process.start()
 
     eventually(lambda: process.zone.name() == "Asia/Kathmandu")
+
+
+@pytest.mark.parametrize("process", [make_console], indirect=True, ids=["console"])
+def test_a_console_without_its_scripts_says_so(
+    process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template_globals, "scripts_are_built", lambda: False)
+
+    with structlog.testing.capture_logs() as logs:
+        process.start()
+
+    [told] = [one for one in logs if one["event"] == "console_scripts_missed"]
+    assert told["hint"] == "make console"
 
 
 def test_a_process_deletes_idempotency_keys_after_a_day(

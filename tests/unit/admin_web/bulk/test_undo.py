@@ -160,7 +160,7 @@ def test_a_job_of_an_app_that_was_taken_away_stays_stopped(
 def test_one_job_alone_has_its_start_button_instead(admin: Visit, night: dict[str, int]) -> None:
     page = stop_ticked(admin, [night["one"]])
 
-    assert "Jobs stopped: 1" in page
+    assert "1 job stopped" in page
     assert not UNDO.findall(page)
 
 
