@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from warren.durations import read_duration
 from warren.logs import configure_logs
 from warren.settings.reading import flag_of, read_settings
 
@@ -19,8 +20,8 @@ SETTING_FLAGS = {
     "log_dir": "Folder for run logs.",
     "state_dir": "Folder for the executors' journals.",
     "slots": "How many runs one executor runs at a time.",
-    "grace_seconds": "Seconds between SIGTERM and SIGKILL.",
-    "drain_seconds": "Seconds for running jobs to finish at shutdown.",
+    "grace_seconds": "Seconds between SIGTERM and SIGKILL, or 90s, 5m.",
+    "drain_seconds": "Seconds for running jobs to finish at shutdown, or 90s, 5m.",
     "cpu_limit": "CPU percentage above which an executor is busy.",
     "memory_limit": "Memory percentage above which an executor is busy.",
     "glue": "Scripts to allow: all, off, or languages separated by commas.",
@@ -60,19 +61,25 @@ def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
 
 class Duration(click.ParamType[float]):
-    """A duration in seconds, or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
+    """A duration within bounds, in seconds or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
 
     name = "duration"
-    _SECONDS: Mapping[str, int] = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+    def __init__(self, least: float = 0, most: float = 10**9) -> None:
+        self._least, self._most = least, most
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return seconds."""
-        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", str(value).strip())
-        if found is None:
-            self.fail(f"expected a duration such as 90s, 5m, 2h or 1d, got: {value!r}", param, ctx)
-        return float(found[1]) * self._SECONDS[found[2]]
+        try:
+            seconds = read_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if not self._least <= seconds <= self._most:
+            bounds = f"{self._least:g} to {self._most:g}"
+            self.fail(f"expected {bounds} seconds, got: {value!r}", param, ctx)
+        return seconds
 
 
 def examples(*lines: str) -> str:

@@ -2,12 +2,21 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
+from warren.errors import CommandError
+from warren.scheduler.problems import lookup_problem
 from warren.settings.settings import Settings
 from warren.sql.clock import database_now_ms
 from warren.sql.dialects.dialect import is_schema_fault
 from warren.sql.engine import Database
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.jobs import job_names
+from warren.sql.registry import apps
 from warren.sql.schema import version
+
+#: Most jobs with which an unknown name is compared.
+COMPARED = 20_000
 
 
 @contextmanager
@@ -22,12 +31,29 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
         if for_writing:
             version.check(database)
         yield database
+    except NotFound as error:
+        if near := _nearest(database, error):
+            raise CommandError(f"{lookup_problem(error)}, did you mean {near!r}?") from error
+        raise
     except Exception as error:
         if is_schema_fault(error, database.dialect):
             version.check(database)
         raise
     finally:
         database.close()
+
+
+def _nearest(database: Database, error: NotFound) -> str:
+    """Return the job or app that was probably meant; empty if none has a similar name."""
+    said = str(error.facts.get("name", ""))
+    if error.code is LookupFailure.NO_APP_NAMED:
+        known = list(database.read(apps.ids_by_name))
+    elif error.code is LookupFailure.NO_JOB_NAMED:
+        names = database.read(lambda session: job_names.some(session, limit=COMPARED))
+        known = [f"{app}/{name}" if "/" in said else name for app, name in names]
+    else:
+        return ""
+    return next(iter(get_close_matches(said, known, 1)), "")
 
 
 def now_ms(database: Database) -> int:

@@ -83,6 +83,7 @@ class Why(Sentence):
     ZYGOTE_DIED = "the zygote died"
     ZYGOTE_GONE = "the zygote died and cannot be replaced: %(fault)s"
     HANDLER_GONE = "no handler named %(name)r here"
+    HANDLER_GONE_NEAR = "no handler named %(name)r here; did you mean %(near)r?"
     NO_HANDLER = "no handler named %(name)r on %(address)s"
     NO_INTERPRETER = "no interpreter: %(program)r is not on the PATH of this executor"
     INTERPRETER_FAILED = "cannot start %(program)r: %(fault)s"

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import KeysView, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -224,7 +225,10 @@ class Slots(SlotPool):
             except ScriptRefused as error:
                 return error.reason
         if self.lacks_handler(run.trigger):
-            return Why.HANDLER_GONE(name=run.trigger.handler)
+            name = run.trigger.handler
+            if near := get_close_matches(name, self._supervisor.by_name, 1):
+                return Why.HANDLER_GONE_NEAR(name=name, near=near[0])
+            return Why.HANDLER_GONE(name=name)
         return None
 
     # -- the zygote ---------------------------------------------------------------------------

@@ -145,3 +145,9 @@ def _with(session: Session, text: str, known: Mapping[str, int], limit: int) -> 
         .limit(limit)
     )
     return fetch(session, _NamedJob, statement)
+
+
+def some(session: Session, *, limit: int) -> list[tuple[str, str]]:
+    """Return app and name of the jobs, up to `limit` of them."""
+    wanted = select(App.name, Job.name).join(App, App.id == Job.app_id).limit(limit)
+    return [(app, name) for app, name in session.execute(wanted)]

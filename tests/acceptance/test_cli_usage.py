@@ -333,11 +333,21 @@ def wrong(context):
         assert done.stdout.splitlines()[0] == "hi 1/3"
         assert done.stdout.splitlines()[-1].startswith("SUCCEEDED after ")
 
+    def test_a_misspelt_handler_is_answered_with_the_one_that_is_meant(
+        self, tmp_path: Path
+    ) -> None:
+        (tmp_path / "handlers.py").write_text(self.HANDLERS)
+
+        done = run_warren("try", "handlers.py", "helo", "--timeout", "5m", folder=tmp_path)
+
+        assert done.returncode == 1
+        assert "no handler named 'helo' here; did you mean 'hello'?" in done.stdout
+
     def test_timeout_that_is_no_number_is_refused(self, tmp_path: Path) -> None:
         done = run_warren("try", "handlers.py", "hello", "--timeout", "nan", folder=tmp_path)
 
         assert done.returncode == 2
-        assert "expected seconds, got: nan" in done.stderr
+        assert "expected a duration such as 90s, 5m, 2h or 1d, got: 'nan'" in done.stderr
 
     @pytest.mark.parametrize(("handler", "status"), [("wrong", 1), ("nix", 1)])
     def test_failure_is_the_status(self, tmp_path: Path, handler: str, status: int) -> None:

@@ -1,13 +1,12 @@
 """`warren try`: runs a handler here, without starting any services."""
 
-import math
 import re
 import sys
 from zoneinfo import ZoneInfo
 
 import click
 
-from warren.command_options import examples
+from warren.command_options import Duration, examples
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
 from warren.scheduler.jobs.param import check_param
@@ -24,13 +23,6 @@ def _read_shard(_context: click.Context, _option: click.Parameter, text: str) ->
     if not found or int(found[1]) >= int(found[2]):
         raise click.BadParameter(f"expected a shard like 0/3, got: {text!r}")
     return int(found[1]), int(found[2])
-
-
-def _read_timeout(_context: click.Context, _option: click.Parameter, seconds: float) -> float:
-    """Return the timeout; a range lets "nan" through."""
-    if math.isnan(seconds):
-        raise click.BadParameter(f"expected seconds, got: {seconds}")
-    return seconds
 
 
 def _read_at(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -57,10 +49,10 @@ def _read_at(_context: click.Context, _option: click.Parameter, text: str | None
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, 9_999_999),
-    callback=_read_timeout,
-    default=0,
-    help="Timeout in seconds; 0 means none.",
+    type=Duration(most=9_999_999),
+    metavar="DURATION",
+    default="0",
+    help="Timeout, such as 90s or 5m; 0 means none.",
 )
 @click.option(
     "--runs",

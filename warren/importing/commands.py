@@ -46,8 +46,8 @@ def import_group() -> None:
 )
 @click.option(
     "--watch",
-    type=click.IntRange(QUIET_SECONDS, 3_600),
-    metavar="SECONDS",
+    type=Duration(QUIET_SECONDS, 3_600),
+    metavar="DURATION",
     help="With --take-over: how long XXL-JOB's database must stay unchanged first. Default: 6.",
 )
 @click.option(

@@ -11,6 +11,8 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from warren.durations import read_duration
+
 Reader = Callable[[Any], Any]
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -105,6 +107,21 @@ def number(least: float, most: float, *, above: bool = False) -> Reader:
         except ValueError:
             raise ValueError from None
         if not least <= found <= most or (above and found == least):
+            raise ValueError
+        return found
+
+    return read
+
+
+def seconds(least: float, most: float) -> Reader:
+    """Return a reader of durations within bounds, in seconds or with a unit: `90`, `5m`."""
+
+    def read(value: Any) -> float:
+        try:
+            found = read_duration(str(value))
+        except ValueError:
+            raise ValueError from None
+        if not least <= found <= most:
             raise ValueError
         return found
 

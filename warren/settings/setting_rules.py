@@ -9,7 +9,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from warren.broker.messages.values import ScriptLanguage
 from warren.executor.disk import Reserve
@@ -136,6 +136,8 @@ def check_console_url(url: str) -> str:
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise ValueError("this is not one")
+    if not re.fullmatch(r"[\w./~-]*", parts.path, re.ASCII):
+        raise ValueError("its path has other characters than letters, digits and . _ ~ -")
     return url.rstrip("/")
 
 
@@ -152,7 +154,9 @@ def check_timezone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError("there is no such time zone") from error
+        near = get_close_matches(name, available_timezones(), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"there is no such time zone{hint}") from error
     return name
 
 

@@ -24,6 +24,7 @@ from warren.settings.kinds import (
     kind_of,
     number,
     one_of,
+    seconds,
     setting,
     some_text,
     text,
@@ -136,8 +137,12 @@ class Settings:
     job_limits: str | None = setting(
         text(check_job_limits), "limits like memory=2G, cpu=600, open_files=1024"
     )
-    grace_seconds: float = setting(number(0, 3600), "seconds from 0 to 3600", 5)
-    drain_seconds: float = setting(number(0, 86_400), "seconds from 0 to 86400", 10)
+    grace_seconds: float = setting(
+        seconds(0, 3600), "seconds from 0 to 3600, or a duration such as 5m", 5
+    )
+    drain_seconds: float = setting(
+        seconds(0, 86_400), "seconds from 0 to 86400, or a duration such as 5m", 10
+    )
     cpu_limit: float = setting(number(0, 100, above=True), "per cent, above 0 and up to 100", 90)
     memory_limit: float = setting(number(0, 100, above=True), "per cent, above 0 and up to 100", 90)
     timezone: str = setting(
@@ -165,8 +170,12 @@ class Settings:
         "networks like 10.0.0.0/8, addresses and host names, separated by commas",
     )
     alarm_limit: int = setting(whole(1, 1000), "an integer from 1 to 1000", 10)
-    absence_seconds: float = setting(number(10, 86_400), "seconds from 10 to 86400", 60)
-    no_executor_seconds: float = setting(number(1, 86_400), "seconds from 1 to 86400", 60)
+    absence_seconds: float = setting(
+        seconds(10, 86_400), "seconds from 10 to 86400, or a duration such as 5m", 60
+    )
+    no_executor_seconds: float = setting(
+        seconds(1, 86_400), "seconds from 1 to 86400, or a duration such as 5m", 60
+    )
     console_url: str | None = setting(text(check_console_url), "an http(s) URL")
     heartbeat_url: str | None = setting(
         text(check_heartbeat_url),

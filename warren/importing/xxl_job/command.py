@@ -128,7 +128,7 @@ class XxlJobImportOptions:
     take_over: bool
     again: bool
     give_back: bool
-    watch: int | None
+    watch: float | None
     wait: float
     as_json: bool
 

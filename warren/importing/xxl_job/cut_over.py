@@ -100,7 +100,7 @@ class CutOver:
         source: LiveSource,
         zone: ZoneInfo,
         *,
-        quiet_seconds: int,
+        quiet_seconds: float,
         wait_seconds: float,
         tell: Callable[[str], None],
     ) -> None:
@@ -140,7 +140,7 @@ class CutOver:
         """
         if self._source.activity() != self._before:
             raise CommandError(
-                f"{self._source.name} changed within {self._quiet_seconds} s: XXL-JOB's admin is "
+                f"{self._source.name} changed within {self._quiet_seconds:g} s: XXL-JOB's admin is "
                 "still running; stop it before --take-over, or both start every run"
             )
 
