@@ -39,6 +39,11 @@ def test_a_circle_ends() -> None:
     assert picture((1, 2), (2, 1)).width > 0
 
 
+def test_a_picture_fits_as_long_as_its_texts_can_be_read() -> None:
+    assert picture((1, 2), (2, 3), (3, 4)).fits
+    assert not picture((1, 2), (2, 3), (3, 4), (4, 5)).fits
+
+
 def test_boxes_stay_within_the_picture() -> None:
     found = picture(*[(1, number) for number in range(2, 9)])
 
