@@ -153,7 +153,7 @@ def test_progress_survives_a_reload_and_a_second_one_waits_its_turn(
     assert second.status_code == 409
     assert "Runs are already being deleted" in second.text
     seen = operator.get("/runs/clear").text
-    assert "Someone else is clearing runs" in seen
+    assert "Someone else is deleting runs" in seen
     assert "2,000 runs" not in seen
     admin.post("/runs/clear/stop")
     slow.go_on.release()

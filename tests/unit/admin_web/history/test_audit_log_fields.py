@@ -75,7 +75,7 @@ def test_the_end_of_a_pause_is_a_time_of_the_viewer(
 
     acting(database, clock.now_ms).cluster.pause(reason="new disks", until_ms=ends_at)
 
-    assert "Reason new disks Ends 2027-01-15 09:00:00" in changes(admin, "cluster")
+    assert "Reason new disks Until 2027-01-15 09:00:00" in changes(admin, "cluster")
 
 
 def test_a_killed_run_is_shown_with_its_job_and_state(
