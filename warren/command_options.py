@@ -1,8 +1,7 @@
 """Options shared by commands: settings as flags, `--json`, examples in the help."""
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 

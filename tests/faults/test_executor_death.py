@@ -140,7 +140,7 @@ def test_storm_in_which_spares_zygote_and_executor_are_killed_starts_each_run_at
     _kill_all(doomed, "warren-zygote")
     _await_starts(survivors, run_ids, 30)
     doomed.kill()
-    eventually(lambda: not survivors.strays(), GONE_SECONDS)
+    eventually(lambda: not survivors.strays())
     survivors.await_executors(survivors.executor("stormy"))
     survivors.await_all_final()
 
