@@ -128,7 +128,7 @@ def test_a_handler_of_the_context_alone_has_none() -> None:
 def test_type_that_cannot_be_used_is_refused_in_one_line(
     tmp_path: Path, source: str, line: str
 ) -> None:
-    path = tmp_path / "orders.py"
+    path = tmp_path / "typed_handlers.py"
     path.write_text(
         "import msgspec\nfrom warren import job\n"
         f"class Large(msgspec.Struct):\n    '''{'x' * 66_000}'''\n    a: int\n"
@@ -143,7 +143,7 @@ def test_type_that_cannot_be_used_is_refused_in_one_line(
 
 
 def test_types_of_other_arguments_need_not_exist_at_run_time(tmp_path: Path) -> None:
-    path = tmp_path / "orders.py"
+    path = tmp_path / "typed_handlers.py"
     path.write_text(
         "from __future__ import annotations\nimport msgspec\nfrom warren import job\n"
         "@job('x')\ndef x(context: Nowhere, params: Later) -> Elsewhere: ...\n"

@@ -47,6 +47,7 @@ def run(**columns: Any) -> DetailedRun:
         "message_why": None,
         "trigger_why": None,
         "log_tail": "the end",
+        "progress": None,
         "result": None,
         "boot_id": None,
         "retries_left": 0,
