@@ -53,6 +53,8 @@ def _nearest(database: Database, error: NotFound) -> str:
         known = [f"{app}/{name}" if "/" in said else name for app, name in names]
     else:
         return ""
+    if said in known:  # in another app than the one that was asked for
+        return ""
     return next(iter(get_close_matches(said, known, 1)), "")
 
 

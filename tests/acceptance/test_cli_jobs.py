@@ -118,7 +118,7 @@ def test_wrong_file_changes_nothing_and_every_line_is_named(desk: Desk) -> None:
 def test_jobs_of_an_app_that_is_nowhere_cannot_be_listed(applied: Desk) -> None:
     done = applied.warren("jobs", "list", "--app", "reprots", status=1)
 
-    assert done.stderr == "error: no app named 'reprots'\n"
+    assert done.stderr == "error: no app named 'reprots', did you mean 'reports'?\n"
 
 
 def test_app_that_is_nowhere_is_refused(desk: Desk) -> None:

@@ -31,7 +31,7 @@ KEYS = {
     "message",
     "trigger_message",
 }
-TICK_MS = 1_796_083_199_999  # 2026-11-30T23:59:59.999Z
+TICK_MS = 1_764_547_199_999  # 2025-11-30T23:59:59.999Z
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def log_file(folder: Path, run_id: int) -> Path:
-    path = folder / "logs" / "2026-11-30" / f"{run_id}.log"
+    path = folder / "logs" / "2025-11-30" / f"{run_id}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -75,8 +75,8 @@ def test_run_is_listed_with_every_key_and_times_with_offset(
     assert set(listed) >= KEYS
     assert (listed["id"], listed["job"], listed["app"]) == (run, "nightly", "reports")
     assert (listed["status"], listed["trigger_code"], listed["handle_code"]) == ("FAILED", 200, 500)
-    assert listed["scheduled_at"] == "2026-11-30T23:59:59.999+00:00"
-    assert listed["finished_at"] == "2026-12-01T00:00:01.519+00:00"
+    assert listed["scheduled_at"] == "2025-11-30T23:59:59.999+00:00"
+    assert listed["finished_at"] == "2025-12-01T00:00:01.519+00:00"
     assert listed["message"].startswith("ValueError: no")
 
 
@@ -143,7 +143,7 @@ class TestLog:
         done = run_warren("runs", "log", str(run), folder=tmp_path, env=env)
 
         assert done.stdout == "the end\n"
-        assert f"logs/2026-11-30/{run}.log" in done.stderr
+        assert f"logs/2025-11-30/{run}.log" in done.stderr
 
     def test_run_that_printed_nothing_says_so(
         self, tmp_path: Path, rows: Rows, env: dict[str, str]
@@ -263,4 +263,4 @@ class TestWait:
 
 
 def test_day_of_the_tick_is_what_the_tests_say() -> None:
-    assert f"{datetime.fromtimestamp(TICK_MS / 1000, UTC):%Y-%m-%d}" == "2026-11-30"
+    assert f"{datetime.fromtimestamp(TICK_MS / 1000, UTC):%Y-%m-%d}" == "2025-11-30"

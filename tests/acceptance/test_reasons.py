@@ -23,10 +23,11 @@ def reader(fleet: Deployment) -> Visit:
 
 
 def shown(reader: Visit, run_id: int) -> list[str]:
-    """Return the message of a run's page, and how it was sent."""
+    """Return the headline of a run's page, and how it was sent."""
     page = reader.get(f"/runs/{run_id}", headers={"Accept-Language": "zh-CN"}).text
-    found = re.findall(r'<pre class="text">(.*?)</pre>', page, re.DOTALL)
-    return [html.unescape(text) for text in found]
+    [headline] = re.findall(r'<strong class="headline">(.*?)</strong>', page, re.DOTALL)
+    texts = re.findall(r'<pre class="text"[^>]*>(.*?)</pre>', page, re.DOTALL)
+    return [html.unescape(text) for text in (headline, *texts)]
 
 
 def test_why_a_run_ended_is_shown_in_the_readers_language(
@@ -49,6 +50,6 @@ def test_why_a_run_ended_is_shown_in_the_readers_language(
     assert shown(reader, slow)[0].startswith("超过 1 秒的时限")
     assert shown(reader, second)[0] == "DISCARD_LATER：该任务的另一个运行正在此处运行或等待"
     assert shown(reader, first)[0] == "按请求终止"
-    assert shown(reader, own)[0] == told
+    assert shown(reader, own)[0] == told.splitlines()[0]
     assert shown(reader, slow)[1].startswith("MANUAL，第 1 次尝试，还可重试 0 次；调度器 ")
     assert fleet.warren("runs", "show", str(first)).count("killed by request") == 1

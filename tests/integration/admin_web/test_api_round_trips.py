@@ -66,7 +66,7 @@ def test_the_first_attempt_of_a_job_is_read_without_looking_for_others_of_its_ti
     assert verbs(sent) == ["SELECT"] * 2
 
 
-def test_a_trigger_is_one_transaction_and_three_questions_besides(
+def test_a_trigger_is_one_transaction_and_four_questions_besides(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):  # Connections stand then, and there are ids for the next few runs.
@@ -75,4 +75,4 @@ def test_a_trigger_is_one_transaction_and_three_questions_besides(
 
     assert program.post(TRIGGER).status_code == 202
 
-    assert verbs(sent) == [*["SELECT"] * 3, "INSERT", "INSERT", "COMMIT", "SELECT"]
+    assert verbs(sent) == [*["SELECT"] * 4, "INSERT", "INSERT", "COMMIT", "SELECT"]

@@ -239,7 +239,7 @@ def test_what_was_ticked_in_a_list_survives_the_end_of_the_sign_in(page: Page, s
     expect(page.get_by_label("hourly-mail", exact=True)).to_be_checked()
     expect(page.get_by_label("weekly", exact=True)).not_to_be_checked()
     page.get_by_role("group", name="Selected jobs").get_by_role("button", name="Start").click()
-    expect(page.get_by_role("status").filter(has_text=": 2")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="2 jobs started")).to_be_visible()
     expect(page.get_by_label("hourly-sum", exact=True)).not_to_be_checked()
 
 

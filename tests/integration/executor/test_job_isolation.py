@@ -23,7 +23,7 @@ LOADED = {
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement fork_server forking frames interpreter "
     "job_main linux orphans output process_state script_process spares termination zygote",
-    "warren.executor.handlers": "context handler_registry outcomes params results retries",
+    "warren.executor.handlers": "context handler_registry hooks outcomes params results retries",
 }
 
 SOURCE = r"""

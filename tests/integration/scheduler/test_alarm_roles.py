@@ -90,7 +90,7 @@ class Desk:
         job_id = self.job()
         said = {"message": "no luck", "log_tail": "tail"}
         self.run(job_id, status=failure, retries_left=retries, **said)
-        return self.run(job_id, attempt=1, retries_left=retries - 1, **columns)
+        return self.run(job_id, attempt=1, starts=1, retries_left=retries - 1, **columns)
 
     def fail(self, job_id: int, at_ms: int = START, **columns: Any) -> int:
         run_id = self.run(job_id, at_ms, **columns)

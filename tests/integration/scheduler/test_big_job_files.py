@@ -11,7 +11,7 @@ from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.models import AuditEntry, History, Job
 
-COUNT = 1_200
+COUNT = 1_400
 
 
 def specs(count: int, **fields: object) -> list[JobSpec]:

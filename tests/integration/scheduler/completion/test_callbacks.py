@@ -222,7 +222,7 @@ def test_a_run_that_runs_cannot_be_said_never_to_have_started(
 
 
 @on_memory
-def test_a_run_that_never_started_is_sent_again_at_once_as_a_new_attempt(
+def test_a_run_that_never_started_is_sent_again_at_once_as_the_same_attempt(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
     run_id = begun(cluster, desk)
@@ -230,7 +230,7 @@ def test_a_run_that_never_started_is_sent_again_at_once_as_a_new_attempt(
     desk.report(desk.not_started(run_id))
     [again] = desk.take()
 
-    assert (again.attempt, again.kind) == (1, "RETRY")
+    assert (again.attempt, again.kind) == (0, "RETRY")  # attempts are those that started
     assert cluster.run(run_id).status == RunStatus.UNDELIVERED
 
 
