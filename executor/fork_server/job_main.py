@@ -11,19 +11,18 @@ import inspect
 import os
 import signal
 import socket
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import PROGRESS_TEXT_LIMIT, Outcome, Progress
+from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
+from warren.executor.fork_server.answers import Answers
 from warren.executor.fork_server.interpreter import (
     call_exit_functions,
     count_threads,
@@ -32,19 +31,17 @@ from warren.executor.fork_server.interpreter import (
 )
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
-from warren.executor.fork_server.script_process import run_script, write_all
+from warren.executor.fork_server.script_process import run_script
 from warren.executor.fork_server.spares import await_order
 from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
 from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.hooks import Hook, RunHooks, ended
-from warren.executor.handlers.outcomes import HandlerOutcome, clean, describe, describe_hook
+from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
 from warren.executor.handlers.results import told_by
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
-#: The shortest time between two reports of a run's progress.
-_PROGRESS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +159,7 @@ class RunLoop:
         self._termination = setup.termination
         self._permit = BatchPermit(BeginNote(assignment.note), self._withhold)
         self._channel = assignment.channel
+        self._answers = Answers(assignment.channel)
         self._pid = os.getpid()
         self._unread = b""
         self._is_ending = False
@@ -175,13 +173,13 @@ class RunLoop:
     def serve(self) -> None:
         """Run whatever arrives until the process is to exit."""
         self._termination.listen()
-        while not (self._is_ending or self._termination.is_requested):
+        while not (self._is_ending or self._answers.is_closed or self._termination.is_requested):
             order = self._next_order()
             if not isinstance(order, frames.Run):
                 return
             if self._takes(order):
                 self._is_ending = order.last
-                self._send(self._perform(order))
+                self._answers.send(self._perform(order))
             elif self._permit.is_unable:
                 return
 
@@ -213,12 +211,13 @@ class RunLoop:
         if order.shared:
             self._process_state.remember_limits()
         ending = self._attempt_in_hooks(
-            _context_of(order.trigger, self._progress_of(order.trigger.run_id))
+            _context_of(order.trigger, self._answers.progress_of(order.trigger.run_id))
         )
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
         self._is_ending = self._is_ending or self._termination.is_requested or self._has_leftovers()
+        self._is_ending = self._is_ending or self._answers.is_closed
         if order.shared and self._process_state.has_other_limits():
             self._is_ending = True
         written = self._output.end()
@@ -347,36 +346,12 @@ class RunLoop:
         line, _, self._unread = self._unread.partition(b"\n")
         return frames.decode_to_job_process(line) if line else None
 
-    def _progress_of(self, run_id: int) -> Callable[[float, float | None, str], None]:
-        """Return what tells of a run's progress; any thread may call it."""
-        told_at, lock = -_PROGRESS_SECONDS, threading.Lock()
-
-        def tell(done: float, total: float | None, text: str) -> None:
-            nonlocal told_at
-            with lock:
-                now = time.monotonic()
-                if now - told_at < _PROGRESS_SECONDS or os.getpid() != self._pid:
-                    return
-                told_at = now
-                words = clean(" ".join(text.split()))[:PROGRESS_TEXT_LIMIT]
-                progress = Progress(done=done, total=total, text=words)
-                self._send(frames.Told(run_id=run_id, progress=progress))
-
-        return tell
-
     def _takes(self, order: frames.Run) -> bool:
         run_id = order.trigger.run_id
         return self._permit.takes(run_id, batch=order.batch, seconds=order.batch_seconds)
 
     def _withhold(self, batch: int) -> None:
-        self._send(frames.Withheld(batch=batch))
-
-    def _send(self, answer: frames.FromJobProcess) -> None:
-        try:
-            write_all(self._channel, frames.encode_answer(answer))
-        except OSError:
-            # The handler closed the channel: the executor sees an exit without a result.
-            self._is_ending = True
+        self._answers.send(frames.Withheld(batch=batch))
 
 
 def _new_event_loop() -> Any:
