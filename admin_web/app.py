@@ -33,7 +33,9 @@ def create_app(services: ConsoleServices) -> Flask:
     app.session_interface = CookiePerPort()
     app.config.update(
         SECRET_KEY=_cookie_key(services.secret),
-        SECRET_KEY_FALLBACKS=[_cookie_key(one) for one in (services.secret_previous,) if one],
+        SECRET_KEY_FALLBACKS=[
+            _cookie_key(secret) for secret in (services.secret_previous,) if secret
+        ],
         # Browsers accept cookies with this prefix only over https and only for this host.
         SESSION_COOKIE_NAME="__Host-warren" if services.is_https else "warren",
         SESSION_COOKIE_SECURE=services.is_https,

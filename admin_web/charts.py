@@ -130,8 +130,10 @@ def last_hour(session: Session, executor_ids: Collection[int], now_ms: int) -> d
     since_ms = now_ms - HOUR_MS
     points = executor_loads.since(session, executor_ids, since_ms)
     return {
-        executor_id: _path([(one.minute_at, _share(one)) for one in mine], since_ms, HOUR_MS, 1)
-        for executor_id, mine in groupby(points, key=lambda one: one.executor_id)
+        executor_id: _path(
+            [(point.minute_at, _share(point)) for point in mine], since_ms, HOUR_MS, 1
+        )
+        for executor_id, mine in groupby(points, key=lambda point: point.executor_id)
     }
 
 
@@ -146,22 +148,22 @@ def load_charts(session: Session, executor_id: int, now_ms: int) -> list[LoadCha
 
 def _chart(points: Sequence[LoadPoint], now_ms: int, length_ms: int, minutes: int) -> LoadChart:
     since_ms = now_ms - length_ms
-    mine = [one for one in points if one.minute_at >= since_ms]
+    mine = [point for point in points if point.minute_at >= since_ms]
 
     def line(values: Sequence[int]) -> str:
-        placed = [(one.minute_at, value) for one, value in zip(mine, values, strict=True)]
+        placed = [(point.minute_at, value) for point, value in zip(mine, values, strict=True)]
         return _path(placed, since_ms, length_ms, minutes)
 
     return LoadChart(
         hours=length_ms // HOUR_MS,
         since_ms=since_ms,
-        slots=line([_share(one) for one in mine]),
-        cpu=line([one.cpu_percent for one in mine]),
-        memory=line([one.memory_percent for one in mine]),
-        most_running=max((one.running for one in mine), default=0),
-        most_waiting=max((one.waiting for one in mine), default=0),
-        most_cpu=max((one.cpu_percent for one in mine), default=0),
-        most_memory=max((one.memory_percent for one in mine), default=0),
+        slots=line([_share(point) for point in mine]),
+        cpu=line([point.cpu_percent for point in mine]),
+        memory=line([point.memory_percent for point in mine]),
+        most_running=max((point.running for point in mine), default=0),
+        most_waiting=max((point.waiting for point in mine), default=0),
+        most_cpu=max((point.cpu_percent for point in mine), default=0),
+        most_memory=max((point.memory_percent for point in mine), default=0),
         points=len(mine),
     )
 

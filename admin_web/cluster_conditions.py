@@ -67,7 +67,7 @@ class ClusterConditions:
             found.append(Condition(ConditionKind.NO_SCHEDULER, last))
         if count := alarm_listing.count_undelivered(session, app_ids, now_ms):
             found.append(Condition(ConditionKind.UNDELIVERED, 0, count=count))
-        return found + [_paused(one) for one in pauses.in_force(session, now_ms, app_ids)]
+        return found + [_paused(pause) for pause in pauses.in_force(session, now_ms, app_ids)]
 
     def _broker_loss(self) -> int:
         """Return since when this console has had no broker; 0 = it has one."""
@@ -78,15 +78,15 @@ class ClusterConditions:
         return self._broker_lost_at_ms
 
 
-def _paused(one: ShownPause) -> Condition:
+def _paused(shown_pause: ShownPause) -> Condition:
     return Condition(
-        ConditionKind.PAUSED if one.app is None else ConditionKind.APP_PAUSED,
-        one.since_at,
-        one.paused_by,
-        one.reason,
-        one.until_at or 0,
-        one.app_id,
-        one.app or "",
+        ConditionKind.PAUSED if shown_pause.app is None else ConditionKind.APP_PAUSED,
+        shown_pause.since_at,
+        shown_pause.paused_by,
+        shown_pause.reason,
+        shown_pause.until_at or 0,
+        shown_pause.app_id,
+        shown_pause.app or "",
     )
 
 

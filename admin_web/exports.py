@@ -211,7 +211,9 @@ class ListFiles:
                         "id": user.id,
                         "name": user.name,
                         "role": rights.role.name.lower(),
-                        "apps": sorted(names[one] for one in rights.app_ids if one in names),
+                        "apps": sorted(
+                            names[app_id_] for app_id_ in rights.app_ids if app_id_ in names
+                        ),
                         "may_edit_scripts": rights.may_edit_glue,
                         "disabled": bool(user.is_disabled),
                         "last_seen_at": seen_at,
@@ -230,4 +232,4 @@ class ListFiles:
 
 def views(name: str, kind: type[NamedTuple], found: Sequence[NamedTuple]) -> Response:
     """Export a list of views that has been read as a whole; columns are named like its fields."""
-    return answer(name, kind._fields, (one._asdict() for one in found))
+    return answer(name, kind._fields, (run._asdict() for run in found))

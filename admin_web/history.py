@@ -93,7 +93,7 @@ def names_in(
 ) -> Names:
     """Return the names of what these records are about, as far as the visitor may see it."""
     job_ids = {
-        one for record in records for field in _JOBS & set(record) for one in _ids(record[field])
+        id_ for record in records for field in _JOBS & set(record) for id_ in _ids(record[field])
     }
     known = apps.ids_by_name(session, visitor.app_ids)
     return Names(
@@ -134,7 +134,7 @@ def _value_in_words(name: str, stored: Any, names: Names) -> str:
     if name in _WORDS:
         return str(_WORDS[name].get(stored, stored))
     if name in _APPS:
-        listed = ", ".join(names.apps.get(one, str(one)) for one in _ids(stored))
+        listed = ", ".join(names.apps.get(id_, str(id_)) for id_ in _ids(stored))
         return listed or str(gettext("all"))
     if name in ("before_ms", "expires_at") and isinstance(stored, int):
         return names.time(stored)
@@ -147,7 +147,7 @@ def _ids(stored: Any) -> list[int]:
     if isinstance(stored, str):
         return [int(part) for part in stored.split(",") if part.isdecimal()]
     found = stored if isinstance(stored, list) else [stored]
-    return [one for one in found if isinstance(one, int)]
+    return [id_ for id_ in found if isinstance(id_, int)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def compare(
         for name in dict.fromkeys([*before, *after])
         if not unlike or (before.get(name) or None) != (after.get(name) or None)
     )
-    return [one for one in found if (one.before, one.after) != (None, None)]
+    return [change for change in found if (change.before, change.after) != (None, None)]
 
 
 def link(entry: AuditEntry) -> str:
@@ -231,10 +231,10 @@ def link(entry: AuditEntry) -> str:
 
 def _labels() -> dict[str, str]:
     form = JobForm()
-    named = {one.name: str(form[name].label.text) for name, one in FORM_FIELDS.items()}
+    named = {item.name: str(form[name].label.text) for name, item in FORM_FIELDS.items()}
     named |= {"schedule_kind": gettext("Schedule type"), "schedule_value": gettext("Schedule")}
     named["enabled"] = gettext("Enabled")
-    labels = {column: named.get(one.name, one.title) for column, one in FIELD_OF.items()}
+    labels = {column: named.get(item.name, item.title) for column, item in FIELD_OF.items()}
     return labels | {CHILDREN: named["children"], "script": gettext("Script")}
 
 

@@ -64,7 +64,9 @@ def _shorter_and_shorter(catalogue: Catalogue) -> Iterator[Catalogue]:
     yield catalogue
     yield _with_each(catalogue, lambda handler: _with_about(handler, SHORT_ABOUT))
     yield _with_each(catalogue, lambda handler: _with_about(handler, 0))
-    yield _with_each(catalogue, lambda one: msgspec.structs.replace(_with_about(one, 0), schema=""))
+    yield _with_each(
+        catalogue, lambda handler: msgspec.structs.replace(_with_about(handler, 0), schema="")
+    )
     named = _with_each(catalogue, lambda handler: HandlerFacts(name=handler.name))
     count = len(named.handlers)
     while True:

@@ -90,7 +90,7 @@ class Host:
         allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         if allowed != resource.RLIM_INFINITY:
             found.append(allowed)
-        return min((one for one in found if one is not None), default=None)
+        return min((number for number in found if number is not None), default=None)
 
     def most_files(self) -> int:
         """Return how many descriptors this process may have."""
@@ -102,7 +102,7 @@ class Host:
         for pid in list(pids)[:_SAMPLE]:
             with suppress(OSError):
                 lines = (self._root / f"proc/{pid}/smaps_rollup").read_text().splitlines()
-                kilobytes = [int(one.split()[1]) for one in lines if one.startswith("Private_")]
+                kilobytes = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
                 found.append(sum(kilobytes) * 1024)
         return sum(found) // len(found) if found else 0
 

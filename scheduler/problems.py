@@ -353,7 +353,7 @@ def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:
     try:
         check()
     except Refused as error:
-        return tuple(one.at(field) for one in error.problems) if field else error.problems
+        return tuple(problem.at(field) for problem in error.problems) if field else error.problems
     return ()
 
 

@@ -60,7 +60,9 @@ class LookupFailed(SqlError):
     def __init__(self, code: LookupFailure, **facts: object) -> None:
         self.code = code
         self.facts = facts
-        super().__init__(" ".join([code.name, *(f"{name}={one!r}" for name, one in facts.items())]))
+        super().__init__(
+            " ".join([code.name, *(f"{name}={fact!r}" for name, fact in facts.items())])
+        )
 
 
 class NotFound(LookupFailed):

@@ -91,10 +91,10 @@ def _read_values(
 ) -> dict[str, Any]:
     """Return values by name; each is JSON, or else a text."""
     values: dict[str, Any] = {}
-    for one in given:
-        name, equals, text = one.partition("=")
+    for assignment in given:
+        name, equals, text = assignment.partition("=")
         if not name or not equals:
-            raise click.BadParameter(f"expected NAME=VALUE, got: {one!r}")
+            raise click.BadParameter(f"expected NAME=VALUE, got: {assignment!r}")
         try:
             values[name] = json.loads(text)
         except ValueError:

@@ -155,9 +155,9 @@ def _masked(key: str, value: Any) -> Any:
     if isinstance(value, str | BaseException):
         return _without_passwords(str(value))
     if isinstance(value, dict):
-        return {name: _masked(str(name), one) for name, one in value.items()}
+        return {name: _masked(str(name), item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_masked("", one) for one in value]
+        return [_masked("", item) for item in value]
     return value
 
 

@@ -40,7 +40,7 @@ def warren_stack(
         pytest.fail(f"warren_stack needs warren[server]: {error}", pytrace=False)
 
     root = request.config.rootpath
-    sources = [_resolved(one, root) for one in request.config.getini("warren_handlers")]
+    sources = [_resolved(name, root) for name in request.config.getini("warren_handlers")]
     files = request.config.getini("warren_jobs")
     with Stack(tmp_path_factory.mktemp("warren"), handlers=sources, jobs=files) as stack:
         yield stack

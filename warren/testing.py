@@ -202,7 +202,11 @@ class Jobs:
         """
         from warren.scheduler.schedules.registry import first_fires  # noqa: PLC0415 - see load_jobs
 
-        found = [one for one in self._schedules if name in (one, one.partition("/")[2])]
+        found = [
+            schedule
+            for schedule in self._schedules
+            if name in (schedule, schedule.partition("/")[2])
+        ]
         if len(found) != 1:
             known = ", ".join(found or self._schedules)
             raise LookupError(f"expected name to be that of one job, got: {name!r}; known: {known}")

@@ -173,5 +173,5 @@ def unmasked(sent: str) -> str:
         return ""
 
 
-def _mixed(one: bytes, other: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+def _mixed(byte: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(byte, other, strict=True))

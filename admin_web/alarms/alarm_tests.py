@@ -86,8 +86,8 @@ class AlarmTests:
 
         """
         commands = self._services.commands(visitor().actor).alarms
-        for one in commands.await_tests(test(commands), self._services.test_wait_seconds):
-            flash(_words(one), "message" if one.status == AlarmStatus.SENT else "error")
+        for alarm in commands.await_tests(test(commands), self._services.test_wait_seconds):
+            flash(_words(alarm), "message" if alarm.status == AlarmStatus.SENT else "error")
 
     def send_typed(
         self, form: ConsoleForm, targets: AlarmTargets, webhook: RunWebhook, send: TypedTest

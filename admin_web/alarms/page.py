@@ -41,7 +41,7 @@ class AlarmFilterForm(ConsoleForm):
     state = SelectField(
         lazy_gettext("State"),
         choices=select_choices(
-            [ALL, *((state.value, one.word) for state, one in alarm_labels.STATE.items())]
+            [ALL, *((state.value, item.word) for state, item in alarm_labels.STATE.items())]
         ),
         default="",
     )
@@ -81,7 +81,7 @@ class AlarmPages:
             text=self._text,
             state=partial(ListedAlarm.state, now_ms=now_ms),
             undelivered=AlarmState.UNDELIVERED,
-            has_undelivered=any(one.state(now_ms) is AlarmState.UNDELIVERED for one in found),
+            has_undelivered=any(alarm.state(now_ms) is AlarmState.UNDELIVERED for alarm in found),
         )
 
     @route("/alarms/resend", Right.OPERATE, methods=("POST",), form="alarms.index")
@@ -116,7 +116,7 @@ class AlarmPages:
             return read_targets(session, job_id)
 
         found = self._services.database.read(read)
-        wanted = next((one for one in found if one.key == key), None)
+        wanted = next((alarm for alarm in found if alarm.key == key), None)
         if wanted is None:
             flash(gettext("This target has changed in the meantime."), "error")
             return redirect(url_for("jobs.show", job_id=job_id), 303)
@@ -171,7 +171,7 @@ class AlarmPages:
             found = self._services.database.read(
                 lambda session: alarm_listing.listing(session, asked, now_ms=now_ms)
             )
-            rows: list[exports.Row] = [alarm_view(one)._asdict() for one in found]
+            rows: list[exports.Row] = [alarm_view(alarm)._asdict() for alarm in found]
             return rows, found[-1].id if len(found) == limit else None
 
         return exports.pages(read)

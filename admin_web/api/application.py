@@ -53,18 +53,18 @@ def create_api(services: ApiServices) -> Flask:
     )
     heavy = ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
     server = _Server(Authentication(services), heavy, polling)
-    for one in views:
+    for view in views:
         app.add_url_rule(
-            BASE + one.endpoint.rule,
-            endpoint=one.name,
-            view_func=server.view_function(one),
-            methods=[one.endpoint.method],
+            BASE + view.endpoint.rule,
+            endpoint=view.name,
+            view_func=server.view_function(view),
+            methods=[view.endpoint.method],
             # The base path itself is served with and without its slash.
-            strict_slashes=one.endpoint.rule != "/",
+            strict_slashes=view.endpoint.rule != "/",
         )
     app.add_url_rule("/healthz", endpoint=_HEALTH, view_func=lambda: _health(services))
     unmarked = {rule.endpoint for rule in app.url_map.iter_rules()}
-    unmarked -= {one.name for one in views} | {_HEALTH}
+    unmarked -= {view.name for view in views} | {_HEALTH}
     if unmarked:
         raise LookupError(f"routes that are no views: {', '.join(sorted(unmarked))}")
     ProblemAnswers().install(app)
@@ -106,42 +106,42 @@ class _Server:
         self._heavy = heavy
         self._polling = polling
 
-    def view_function(self, one: Mounted) -> Callable[..., Response]:
+    def view_function(self, view: Mounted) -> Callable[..., Response]:
         """Return the function that Flask calls for a view."""
 
         def serve(**names: Any) -> Response:
             held = cast(ApiRequest, request).held
             if held is not None:
-                return self._resumed(held, one)
-            call = self._admission.admit(one.endpoint)
+                return self._resumed(held, view)
+            call = self._admission.admit(view.endpoint)
             if call is None:
-                return _written(one.view(None, **names), one)
-            _read(call, one)
-            if not one.endpoint.is_heavy:
-                return self._held_or_written(call, one.view(call, **names), one)
+                return _written(view.view(None, **names), view)
+            _read(call, view)
+            if not view.endpoint.is_heavy:
+                return self._held_or_written(call, view.view(call, **names), view)
             with self._heavy.taken(call.user_id) as is_taken:
                 if not is_taken:
                     raise too_many_requests(
                         "too many slow requests are running; try again later", 1
                     )
-                return _written(one.view(call, **names), one)
+                return _written(view.view(call, **names), view)
 
         return serve
 
-    def _held_or_written(self, call: Call, result: Any, one: Mounted) -> Response:
+    def _held_or_written(self, call: Call, result: Any, view: Mounted) -> Response:
         if not isinstance(result, Wait):
-            return _written(result, one)
+            return _written(result, view)
         if self._polling.hold(call.user_id, result):
             return Response()  # not sent: the server holds the connection
-        return _written(result.at_once, one)
+        return _written(result.at_once, view)
 
-    def _resumed(self, held: HeldRequest, one: Mounted) -> Response:
-        reply = self._polling.answer(held, lambda: self._admission.admit_again(one.endpoint))
-        return Response() if reply is None else _written(reply, one)
+    def _resumed(self, held: HeldRequest, view: Mounted) -> Response:
+        reply = self._polling.answer(held, lambda: self._admission.admit_again(view.endpoint))
+        return Response() if reply is None else _written(reply, view)
 
 
-def _read(call: Call, one: Mounted) -> None:
-    endpoint = one.endpoint
+def _read(call: Call, view: Mounted) -> None:
+    endpoint = view.endpoint
     if request.query_string.count(b"&") >= _ARGUMENTS:
         raise Refusal(400, f"expected up to {_ARGUMENTS} parameters")
     if endpoint.query is not None:
@@ -171,9 +171,9 @@ def _raw(most: int) -> bytes:
     return request.get_data(cache=False)
 
 
-def _written(result: Any, one: Mounted) -> Response:
+def _written(result: Any, view: Mounted) -> Response:
     reply = result if isinstance(result, Reply) else Reply(value=result)
-    status = reply.status or one.endpoint.status
+    status = reply.status or view.endpoint.status
     raw = b"" if reply.value is None else reply.value
     data = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
     media = reply.media if data else None

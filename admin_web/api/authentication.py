@@ -86,7 +86,9 @@ class Authentication:
         app_ids = self._services.database.read_autocommit(
             lambda session: jobs.app_ids(session, job_ids)
         )
-        return replace(actor, app_ids=frozenset(one for one in app_ids if actor.knows(one)))
+        return replace(
+            actor, app_ids=frozenset(known_id for known_id in app_ids if actor.knows(known_id))
+        )
 
     def _known_token(self, header: str) -> tuple[KnownToken, Owner]:
         kind, _, text = header.partition(" ")

@@ -111,7 +111,7 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
 
 
 def _parameter_value(kind: Any, texts: list[str]) -> Any:
-    kinds = [one for one in get_args(kind) if one is not type(None)]
+    kinds = [arg for arg in get_args(kind) if arg is not type(None)]
     if len(kinds) < len(get_args(kind)):  # a parameter that is left out is None, a text never is
         kind = Union[tuple(kinds)]  # noqa: UP007 - of kinds that are known only here
     if "list" in str(kind):
@@ -132,8 +132,8 @@ def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
         return read_struct(inner, value, pointer, wrong)
     if inner is not None and isinstance(value, list) and "list[" in str(kind):
         return [
-            read_struct(inner, one, f"{pointer}/{number}", wrong)
-            for number, one in enumerate(value)
+            read_struct(inner, item, f"{pointer}/{number}", wrong)
+            for number, item in enumerate(value)
         ]
     try:
         return msgspec.convert(value, kind)

@@ -139,7 +139,7 @@ def mounted(groups: Iterable[Group]) -> list[Mounted]:
         for name in dir(type(group))
         if isinstance(mark := getattr(getattr(type(group), name), _MARK, None), Endpoint)
     ]
-    shut = [one.name for one in found if not isinstance(one.endpoint.access, Scope | OpenAccess)]
+    shut = [view.name for view in found if not isinstance(view.endpoint.access, Scope | OpenAccess)]
     if shut:
         raise LookupError(f"views without a scope: {', '.join(sorted(shut))}")
-    return sorted(found, key=lambda one: (one.endpoint.rule, one.endpoint.method))
+    return sorted(found, key=lambda view: (view.endpoint.rule, view.endpoint.method))

@@ -18,7 +18,7 @@ from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
 _WEBHOOK, _RETRY = in_group("webhook"), in_group("retry")
-_KEYWORDS = {one.keyword: one for one in KINDS.values() if one.fires}
+_KEYWORDS = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 #: The fields that the path contains too.
 _NAMES = ("name", "app")
 #: The older name of `process`, which is still read.
@@ -61,8 +61,8 @@ ScheduleBody: Any = msgspec.defstruct(
     "Schedule",
     [
         *(
-            (word, (int if one.value_form is ValueForm.SECONDS else str) | None, None)
-            for word, one in _KEYWORDS.items()
+            (word, (int if key.value_form is ValueForm.SECONDS else str) | None, None)
+            for word, key in _KEYWORDS.items()
         ),
         ("timezone", str | None, None),
     ],
@@ -144,7 +144,7 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
     zone = {"timezone": spec.timezone} if spec.timezone else {}
     values["schedule"] = ScheduleBody(**_known(schedule), **zone) if schedule else None
     values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
-    has_backoff = any(getattr(spec, one.name) != one.default for one in _RETRY.values())
+    has_backoff = any(getattr(spec, key.name) != key.default for key in _RETRY.values())
     values["retry"] = _group(spec, _RETRY, RetryBody) if has_backoff else None
     values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
     values["webhook"] = _webhook(spec, with_secrets=with_secrets) if spec.webhook else None
@@ -247,7 +247,7 @@ def _retry_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str
     if body.retry is None:
         return {}
     said = {key: value for key in SHORT_RETRY if (value := getattr(body.retry, key)) is not None}
-    short = {one.name: getattr(body, one.name) for one in SHORT_RETRY.values()}
+    short = {key.name: getattr(body, key.name) for key in SHORT_RETRY.values()}
     try:
         return _values_of(body.retry, _RETRY) | in_short(short, said)
     except Problem as problem:

@@ -75,14 +75,14 @@ def document(views: Sequence[Mounted]) -> dict[str, Any]:
     """Return the description of the views."""
     schemas = _schemas([*dict.fromkeys(_types(views)), ProblemBody])
     paths: dict[str, Any] = {}
-    for one in views:
-        path = BASE + _NAME.sub(r"{\2}", one.endpoint.rule)
-        paths.setdefault(path, {})[one.endpoint.method.lower()] = _operation(one, schemas)
+    for view in views:
+        path = BASE + _NAME.sub(r"{\2}", view.endpoint.rule)
+        paths.setdefault(path, {})[view.endpoint.method.lower()] = _operation(view, schemas)
     # Answers may get more fields within v1, so what they share with bodies stays open.
-    answered = _within([one.endpoint.answer for one in views], schemas)
-    for name in _within([one.endpoint.body for one in views], schemas) - answered:
+    answered = _within([view.endpoint.answer for view in views], schemas)
+    for name in _within([view.endpoint.body for view in views], schemas) - answered:
         schemas[name]["additionalProperties"] = False
-    queries = {one.endpoint.query.__name__ for one in views if one.endpoint.query is not None}
+    queries = {view.endpoint.query.__name__ for view in views if view.endpoint.query is not None}
     shown = {name: schema for name, schema in sorted(schemas.items()) if name not in queries}
     return {
         "openapi": "3.1.0",
@@ -93,7 +93,7 @@ def document(views: Sequence[Mounted]) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": group} for group in sorted({one.group for one in views})],
+        "tags": [{"name": group} for group in sorted({view.group for view in views})],
         "security": [{"token": []}],
         "paths": dict(sorted(paths.items())),
         "components": {
@@ -119,7 +119,7 @@ def _tell_formats(schema: Any) -> None:
     if isinstance(schema, dict):
         if known := _FORMATS.get(str(schema.get("type"))):
             schema["format"] = known
-        if all(isinstance(one, str) for one in schema.get("enum", (None,))):
+        if all(isinstance(choice, str) for choice in schema.get("enum", (None,))):
             schema["type"] = "string"
     for part in parts:
         if isinstance(part, dict | list):
@@ -139,18 +139,18 @@ def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
 
 
 def _types(views: Iterable[Mounted]) -> Iterator[Any]:
-    for one in views:
-        for kind in (one.endpoint.query, one.endpoint.body, one.endpoint.answer):
+    for view in views:
+        for kind in (view.endpoint.query, view.endpoint.body, view.endpoint.answer):
             if kind is not None:
                 yield kind
 
 
-def _operation(one: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
-    endpoint, words = one.endpoint, inspect.getdoc(one.view) or ""
+def _operation(mounted: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
+    endpoint, words = mounted.endpoint, inspect.getdoc(mounted.view) or ""
     summary, _, more = words.partition("\n")
     found: dict[str, Any] = {
-        "operationId": one.name.replace(".", "_"),
-        "tags": [one.group],
+        "operationId": mounted.name.replace(".", "_"),
+        "tags": [mounted.group],
         "summary": summary,
         "x-scope": str(endpoint.access),
         "parameters": [*_names(endpoint), *_query(endpoint, schemas), *_headers(endpoint)],
@@ -184,7 +184,7 @@ def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[str, An
         return
     for name, schema in schemas[endpoint.query.__name__]["properties"].items():
         # Optional parameters have null as their default, but a query cannot contain a null.
-        kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+        kinds = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
         rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
         shown = (
             kinds[0] | rest

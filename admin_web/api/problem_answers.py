@@ -123,7 +123,7 @@ class ProblemAnswers:
         return problem(
             status,
             str(error),
-            errors=[error_detail(one) for one in error.problems],
+            errors=[error_detail(problem_) for problem_ in error.problems],
             code=first.code,
         )
 
@@ -149,10 +149,10 @@ class ProblemAnswers:
         return problem(500, f"internal error; the log has it under number {number}", number)
 
 
-def error_detail(one: Problem, prefix: str = "") -> dict[str, Any]:
+def error_detail(problem_: Problem, prefix: str = "") -> dict[str, Any]:
     """Return a problem with its JSON pointer, which starts with `prefix`."""
-    pointer = f"{prefix}/{one.field}" if one.field else prefix
-    return {"pointer": pointer, "detail": str(one), "code": one.code.name.lower()}
+    pointer = f"{prefix}/{problem_.field}" if problem_.field else prefix
+    return {"pointer": pointer, "detail": str(problem_), "code": problem_.code.name.lower()}
 
 
 def problem(
@@ -172,7 +172,7 @@ def problem(
         status=status,
         detail=detail,
         instance=f"urn:warren:error:{number}" if number else _path(),
-        errors=[msgspec.convert(one, Detail) for one in errors],
+        errors=[msgspec.convert(error, Detail) for error in errors],
     )
     answer = Response(msgspec.json.encode(body), status=status, content_type=MEDIA)
     answer.headers.update(headers or {})

@@ -51,7 +51,7 @@ def ticked_ids() -> Sequence[int]:
     """Return the ticked ids without duplicates."""
     sent = request.values.getlist("id")[:MAX_TICKED]
     ids = (read_id(text) for text in sent)
-    return list(dict.fromkeys(one for one in ids if one is not None))
+    return list(dict.fromkeys(id_ for id_ in ids if id_ is not None))
 
 
 def is_about_all() -> bool:

@@ -50,8 +50,8 @@ _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
 _TAKEN = {"process": "process_use"}
 #: The declared fields in the form, by the names of the form's fields.
 FORM_FIELDS: Mapping[str, JobField] = {
-    one.key if one.kind.group in ("script", "alarm") else _TAKEN.get(name, name): one
-    for name, one in FIELDS.items()
+    item.key if item.kind.group in ("script", "alarm") else _TAKEN.get(name, name): item
+    for name, item in FIELDS.items()
     if name not in ("schedule_value", "script_source", "script_remark")
 }
 
@@ -181,25 +181,25 @@ class JobForm(ConsoleForm):
         self.app.choices = _with(self.app, [(app, app) for app in apps])
         cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
         self.timezone.choices = _with(
-            self.timezone, [*cluster, *((one, one) for one in sorted(zones()))]
+            self.timezone, [*cluster, *((zone, zone) for zone in sorted(zones()))]
         )
         self.language.choices = select_choices([_HANDLER, *job_labels.LANGUAGES.items()])
         for name, options in job_labels.OPTIONS.items():
             added = routes if name == "route" else ()
             field: Any = self[_TAKEN.get(name, name)]
-            field.choices = _with(field, [*_named(options), *((one, one) for one in added)])
+            field.choices = _with(field, [*_named(options), *((route, route) for route in added)])
         # Each choice names the field for its value.
         self.schedule_kind.choices = [
             SelectChoice(kind, words, {"data-asks": _value_field(kind)})
             for kind, words in _named(job_labels.SCHEDULE)
         ]
         told = ("", lazy_gettext("Auto-detect"))
-        self.style.choices = _with(self.style, [told, *((one, one) for one in STYLES)])
+        self.style.choices = _with(self.style, [told, *((style, style) for style in STYLES)])
 
     @classmethod
     def values_of(cls, spec: JobSpec) -> dict[str, object]:
         """Return a job's values for this form, except `enabled`: a copy starts out stopped."""
-        values = {name: _shown(getattr(spec, one.name)) for name, one in FORM_FIELDS.items()}
+        values = {name: _shown(getattr(spec, item.name)) for name, item in FORM_FIELDS.items()}
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
         del values["enabled"]
@@ -209,7 +209,7 @@ class JobForm(ConsoleForm):
     def is_changed(self, names: Iterable[str]) -> bool:
         """Whether one of these fields differs from its default, or has an error."""
         fields = [self[name] for name in names]
-        return any(one.errors or _text(one) != str(one.default or "") for one in fields)
+        return any(field.errors or _text(field) != str(field.default or "") for field in fields)
 
     def labelled_values(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return labels and values of these fields as texts, without empty ones."""
@@ -235,7 +235,7 @@ class JobForm(ConsoleForm):
         An invalid number is shown beside its field, and replaced by its default.
         """
         kind, value, zone = self.schedule
-        values = {one.name: self._read(self[name], one) for name, one in FORM_FIELDS.items()}
+        values = {item.name: self._read(self[name], item) for name, item in FORM_FIELDS.items()}
         values |= {"schedule_kind": kind, "schedule_value": value, "timezone": zone}
         if values["script_language"]:
             values["handler"] = ""
@@ -318,7 +318,7 @@ def _value_field(kind: str) -> str:
 
 
 def _named(options: Mapping[Any, job_labels.Option]) -> list[tuple[Any, str]]:
-    return [(str(value), one.name) for value, one in options.items()]
+    return [(str(value), option.name) for value, option in options.items()]
 
 
 def _with(field: Field, choices: Sequence[tuple[Any, Any]]) -> list[Any]:

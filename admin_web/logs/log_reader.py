@@ -258,7 +258,7 @@ class LogReader:
 
     def _obstacle(self, key: tuple[str, str]) -> ReadStatus | None:
         now = self._clock()
-        self._silent_until = {one: at for one, at in self._silent_until.items() if at > now}
+        self._silent_until = {item: at for item, at in self._silent_until.items() if at > now}
         if key in self._silent_until:
             return ReadStatus.SILENT
         if self._asking[key] >= OF_ONE or self._asking.total() >= AT_A_TIME:

@@ -154,7 +154,7 @@ class AppPages:
             else:
                 executors[row.app].offline += 1
         held = pauses.in_force(session, now_ms, app_ids)
-        return rows, executors, {one.app_id: one for one in held}
+        return rows, executors, {pause.app_id: pause for pause in held}
 
     def _find(self, app_id: int) -> App:
         return self._services.database.read(lambda session: app_listing.by_id(session, app_id))

@@ -103,12 +103,12 @@ class ExecutorFilterForm(AppFilterForm):
 
 #: Sort keys; the sort is stable, so equal ones stay in order of app and address.
 ORDERS: Mapping[str, Callable[[ExecutorView], Any]] = {
-    "name": lambda one: one.key,
-    "slots": lambda one: -one.running / one.slots if one.slots else 1,
-    "cpu": lambda one: -one.cpu_percent,
-    "memory": lambda one: -one.memory_percent,
-    "waiting": lambda one: -one.waiting,
-    "heard": lambda one: one.beat_at,
+    "name": lambda view: view.key,
+    "slots": lambda view: -view.running / view.slots if view.slots else 1,
+    "cpu": lambda view: -view.cpu_percent,
+    "memory": lambda view: -view.memory_percent,
+    "waiting": lambda view: -view.waiting,
+    "heard": lambda view: view.beat_at,
 }
 Histories = dict[int, str]
 
@@ -140,7 +140,7 @@ class ExecutorPages:
             views, ids = self._read(session, known)
             wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
             found = _behind(wanted, after)
-            shown = [ids[one.key] for one in found[:LINES] if one.key in ids]
+            shown = [ids[executor.key] for executor in found[:LINES] if executor.key in ids]
             hour = charts.last_hour(session, shown, now_ms)
             return found, ids, hour, self._blockers(session, known)
 
@@ -164,16 +164,16 @@ class ExecutorPages:
 
         def read(session: Session) -> tuple[ExecutorView, list[LoadChart], list[Reason]]:
             views, ids = self._read(session, known)
-            found = [one for one in views if ids.get(one.key) == executor_id]
+            found = [executor for executor in views if ids.get(executor.key) == executor_id]
             if not found:
                 abort(404)
-            [one] = found
-            started = app_listing.started_jobs(session, one.app, limit=blockers.MAX_JOBS + 1)
-            why = self._blockers(session, known).of_executor(one, started)
-            return one, charts.load_charts(session, executor_id, now_ms), why
+            [view] = found
+            started = app_listing.started_jobs(session, view.app, limit=blockers.MAX_JOBS + 1)
+            why = self._blockers(session, known).of_executor(view, started)
+            return view, charts.load_charts(session, executor_id, now_ms), why
 
-        one, loads, why = self._services.database.read(read)
-        return render_template("pages/executors_show.html", one=one, charts=loads, blockers=why)
+        view, loads, why = self._services.database.read(read)
+        return render_template("pages/executors_show.html", one=view, charts=loads, blockers=why)
 
     @route("/executors/drain", Right.OPERATE, methods=("POST",))
     def drain(self) -> Response:
@@ -207,13 +207,13 @@ def _order(form: ExecutorFilterForm) -> str:
 
 def _behind(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
     """Return the executors that follow this key; all of them if its executor is gone."""
-    places = (place for place, one in enumerate(executors) if one.key == key)
+    places = (place for place, executor in enumerate(executors) if executor.key == key)
     return executors[next(places, -1) + 1 :]
 
 
-def _is_wanted(one: ExecutorView, form: ExecutorFilterForm) -> bool:
+def _is_wanted(executor_view: ExecutorView, form: ExecutorFilterForm) -> bool:
     return (
-        (not form.app.data or one.app == form.app.data)
-        and (not form.address.data or form.address.data in one.address)
-        and (not form.state.data or one.state == form.state.data)
+        (not form.app.data or executor_view.app == form.app.data)
+        and (not form.address.data or form.address.data in executor_view.address)
+        and (not form.state.data or executor_view.state == form.state.data)
     )

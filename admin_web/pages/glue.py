@@ -214,9 +214,11 @@ class GluePages:
             form=form,
             mine=mine,
             versions=versions,
-            number=next((one.number for one in versions if one.id == job.script_version), 0),
+            number=next(
+                (version.number for version in versions if version.id == job.script_version), 0
+            ),
             executors=[
-                one for one in known if one.state is ProcessState.ALIVE and one.listed is not False
+                job for job in known if job.state is ProcessState.ALIVE and job.listed is not False
             ],
             run=run,
             saved_at=_saved_at,

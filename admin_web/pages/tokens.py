@@ -79,7 +79,7 @@ class TokenPages:
         everybodys = known.actor.may(Right.ADMINISTER)
         listed = tokens.listing(session, user_ids=None if everybodys else [known.user_id])
         names = {app_id: name for name, app_id in ids_by_name(session).items()}
-        job_ids = {one for row in listed for one in tokens.ids_of(row.token.jobs) or ()}
+        job_ids = {id_ for row in listed for id_ in tokens.ids_of(row.token.jobs) or ()}
         jobs = job_search.names(session, job_ids, known.app_ids)
         now_ms = self._services.now_ms()
         return [

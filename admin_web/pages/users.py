@@ -211,7 +211,7 @@ class UserPages:
             RightsForm(
                 data={
                     "role": rights.role.name.lower(),
-                    "apps": [names[one] for one in rights.app_ids if one in names],
+                    "apps": [names[app_id_] for app_id_ in rights.app_ids if app_id_ in names],
                     "may_edit_glue": rights.may_edit_glue,
                 }
             )

@@ -279,6 +279,10 @@ class TimedServer(TcpWSGIServer):
 
 def _of_busiest_host(channels: list[TimedChannel], usual: Counter[str]) -> Iterable[TimedChannel]:
     """Return the normal connections of the address that has most, if one is idle."""
-    waiting = Counter(one.addr[0] for one in channels if not one.is_for_health and one.is_waiting)
+    waiting = Counter(
+        channel.addr[0] for channel in channels if not channel.is_for_health and channel.is_waiting
+    )
     most = max(waiting, key=lambda host: usual[host], default=None)
-    return [one for one in channels if one.addr[0] == most and not one.is_for_health]
+    return [
+        channel for channel in channels if channel.addr[0] == most and not channel.is_for_health
+    ]

@@ -111,7 +111,7 @@ class Skipped:
 def skipped(skips: Iterable[SkipLine], window: Window) -> list[Skipped]:
     """Return the skips of a row from left to right."""
     found = []
-    for skip in sorted(skips, key=lambda one: one.from_at):
+    for skip in sorted(skips, key=lambda skip: skip.from_at):
         first, last = window.place(skip.from_at), window.place(skip.to_at)
         found.append(Skipped(skip=skip, x=min(first, WIDTH - STEP), width=max(last - first, STEP)))
     return found
@@ -129,22 +129,22 @@ def overlapping(spans: Sequence[Span]) -> set[int]:
     """Return the ids of a job's runs that began before a run of an earlier tick was over."""
     found: set[int] = set()
     latest: Span | None = None
-    for one in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
-        is_later = latest is not None and one.run.scheduled_at != latest.run.scheduled_at
-        if latest is not None and is_later and one.start_ms < latest.end_ms:
-            found.add(one.run.id)
-        if latest is None or one.end_ms > latest.end_ms:
-            latest = one
+    for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
+        is_later = latest is not None and single.run.scheduled_at != latest.run.scheduled_at
+        if latest is not None and is_later and single.start_ms < latest.end_ms:
+            found.add(single.run.id)
+        if latest is None or single.end_ms > latest.end_ms:
+            latest = single
     return found
 
 
 def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
     """Return the bars of a row from left to right; the runs in `lower` go into lane 1."""
     bars: list[Bar] = []
-    for one in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
-        if one.end_ms < window.from_ms or one.due_ms >= window.until_ms:
+    for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
+        if single.end_ms < window.from_ms or single.due_ms >= window.until_ms:
             continue
-        fresh = _bar(one, window, int(one.run.id in lower))
+        fresh = _bar(single, window, int(single.run.id in lower))
         if bars and _are_one(bars[-1], fresh):
             bars[-1] = _merged(bars[-1], fresh)
         else:
@@ -152,21 +152,21 @@ def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
     return bars
 
 
-def _bar(one: Span, window: Window, lane: int) -> Bar:
-    due, start, end = (window.place(at) for at in (one.due_ms, one.start_ms, one.end_ms))
+def _bar(single: Span, window: Window, lane: int) -> Bar:
+    due, start, end = (window.place(at) for at in (single.due_ms, single.start_ms, single.end_ms))
     return Bar(
-        run_id=one.run.id,
-        status=RunStatus(one.run.status),
-        states=Counter([RunStatus(one.run.status)]),
-        due_ms=one.due_ms,
-        from_ms=one.start_ms,
-        until_ms=one.end_ms,
+        run_id=single.run.id,
+        status=RunStatus(single.run.status),
+        states=Counter([RunStatus(single.run.status)]),
+        due_ms=single.due_ms,
+        from_ms=single.start_ms,
+        until_ms=single.end_ms,
         x=min(start, WIDTH - STEP),
         width=max(end - start, STEP),
         lane=lane,
         wait_x=due,
         wait_width=start - due,
-        is_late=one.is_late,
+        is_late=single.is_late,
     )
 
 

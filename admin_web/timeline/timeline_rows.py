@@ -78,15 +78,17 @@ class Tally:
     ) -> "Tally":
         """Count; `lower` are the overlapping runs, `overdue` the number of unplanned due times."""
         inside = [
-            one for one in spans if one.end_ms >= window.from_ms and one.due_ms < window.until_ms
+            span
+            for span in spans
+            if span.end_ms >= window.from_ms and span.due_ms < window.until_ms
         ]
         return cls(
             runs=len(inside),
             skipped=sum(skip.number for skip in skips),
-            failed=sum(one.run.status in TROUBLE for one in inside),
-            late=sum(one.is_late for one in inside) + overdue,
-            running=sum(one.run.status == RunStatus.RUNNING for one in inside),
-            overlapping=sum(one.run.id in lower for one in inside),
+            failed=sum(span.run.status in TROUBLE for span in inside),
+            late=sum(span.is_late for span in inside) + overdue,
+            running=sum(span.run.status == RunStatus.RUNNING for span in inside),
+            overlapping=sum(span.run.id in lower for span in inside),
         )
 
 
@@ -376,6 +378,6 @@ def _with_sample(runs: Mapping[int, SpanRun], complete_from_ms: int | None, seen
 def _overlapping_in_jobs(spans: Iterable[Span]) -> set[int]:
     """Return the ids of the runs that began before an earlier run of their own job was over."""
     by_job = defaultdict(list)
-    for one in spans:
-        by_job[one.run.job_id].append(one)
+    for span in spans:
+        by_job[span.run.job_id].append(span)
     return {run_id for each in by_job.values() for run_id in bars.overlapping(each)}

@@ -137,9 +137,9 @@ class BulkWork:
         self._known[work.key] = work
         self._known.move_to_end(work.key)
         ended = [
-            one.key
-            for one in self._known.values()
-            if one.user_id == work.user_id and one.state is not WorkState.RUNNING
+            entry.key
+            for entry in self._known.values()
+            if entry.user_id == work.user_id and entry.state is not WorkState.RUNNING
         ]
         for key in ended[:-KNOWN]:
             del self._known[key]

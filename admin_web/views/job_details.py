@@ -81,7 +81,7 @@ def draw(job_id: int, family: Family) -> FamilyGraph | None:
         return None
     ranks = generations(job_id, family.links)
     columns: dict[int, list[int]] = defaultdict(list)
-    for each in sorted(family.names, key=lambda one: family.names[one]):
+    for each in sorted(family.names, key=lambda name: family.names[name]):
         columns[ranks.get(each, 0)].append(each)
     shown = [_boxed(columns[rank], family.names, job_id) for rank in sorted(columns)]
     height = max(len(column) for column in shown) * (BOX_HEIGHT + GAP) + GAP
@@ -127,10 +127,10 @@ def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 def _boxed(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
     """Return the jobs of a column; if there are too many, the first ones and the job itself."""
-    first = sorted(job_ids, key=lambda one: one != job_id)
+    first = sorted(job_ids, key=lambda job_id_: job_id_ != job_id)
     if len(job_ids) <= MAX_BOXES:
-        return [(one, names[one]) for one in job_ids]
-    kept = [(one, names[one]) for one in first[: MAX_BOXES - 1]]
+        return [(box, names[box]) for box in job_ids]
+    kept = [(box, names[box]) for box in first[: MAX_BOXES - 1]]
     return [*kept, (0, f"+ {len(job_ids) - MAX_BOXES + 1}")]
 
 
@@ -176,7 +176,7 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
         for name, field in FORM_FIELDS.items()
         if name not in _ELSEWHERE
     ]
-    return [one for one in found if one.value]
+    return [setting for setting in found if setting.value]
 
 
 def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
@@ -228,10 +228,10 @@ class JobDetails:
         A due time that was planned and then skipped has a cancelled run, which says why.
         """
         cancelled = {run.due_at for run in self.runs if run.status == RunStatus.CANCELLED}
-        unseen = [one for one in self.skips if one.number > 1 or one.from_at not in cancelled]
+        unseen = [item for item in self.skips if item.number > 1 or item.from_at not in cancelled]
         both: list[RunLine | SkipLine] = [*self.runs, *unseen]
         if len(self.runs) == LOOKED_AT:  # earlier skips lie between runs that were not read
-            both = [one for one in both if _due_ms(one) >= self.runs[-1].due_at]
+            both = [item for item in both if _due_ms(item) >= self.runs[-1].due_at]
         return sorted(both, key=_due_ms, reverse=True)[:LISTED]
 
     @property
@@ -292,8 +292,8 @@ def read_details(
     )
 
 
-def _due_ms(one: RunLine | SkipLine) -> int:
-    return one.due_at if isinstance(one, RunLine) else one.to_at
+def _due_ms(run_line: RunLine | SkipLine) -> int:
+    return run_line.due_at if isinstance(run_line, RunLine) else run_line.to_at
 
 
 def _blockers(

@@ -88,7 +88,7 @@ class MetricsCollector(Collector):
         yield _gauge(
             "warren_dispatch_paused",
             "1 while dispatch is paused.",
-            int(any(one.app is None for one in held)),
+            int(any(pause.app is None for pause in held)),
         )
         yield _by_app("warren_app_paused", "1 while an app is paused.", held)
         yield _gauge(
@@ -102,9 +102,9 @@ def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
 
 def _by_app(name: str, words: str, held: Iterable[ShownPause]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, words, labels=["app"])
-    for one in held:
-        if one.app:
-            family.add_metric([one.app], 1)
+    for pause in held:
+        if pause.app:
+            family.add_metric([pause.app], 1)
     return family
 
 
@@ -124,7 +124,9 @@ def _by_ailment(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
         "Online executors that report a problem of their own.",
         labels=["ailment"],
     )
-    counts = Counter(name for one in executors if one.is_online for name in one.ailments)
+    counts = Counter(
+        name for executor in executors if executor.is_online for name in executor.ailments
+    )
     for known in AILMENT:
         family.add_metric([known], counts.get(known, 0))
     return family
@@ -188,8 +190,8 @@ def of_jobs(services: ConsoleServices) -> Iterator[Metric]:
         chosen = read(lambda session: job_successes.chosen_jobs(session, limit))
         for row in read(lambda session: job_successes.of_jobs(session, chosen)):
             successes.add_metric([row.app, row.job], row.succeeded_at / 1000)
-        for one in read(lambda session: incidents_table.open_counts(session, chosen)):
-            incidents.add_metric([one.app, one.job, one.rule], one.number)
+        for item in read(lambda session: incidents_table.open_counts(session, chosen)):
+            incidents.add_metric([item.app, item.job, item.rule], item.number)
     yield successes
     yield incidents
 

@@ -107,10 +107,10 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[_Block]:
     yield _Block(True, old_end, len(old), new_end, len(new))
 
 
-def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+def _alike(sequence: Sequence[str], other: Sequence[str]) -> int:
     """Return how many lines at the beginning are identical."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(sequence, other, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(sequence), len(other)))
 
 
 def _with_gaps(blocks: Sequence[_Block]) -> Iterator[_Block | None]:

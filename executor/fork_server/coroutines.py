@@ -62,7 +62,7 @@ class EventLoop:
 
     def count_threads(self) -> int:
         """Return the number of its threads."""
-        return sum(1 for one in threading.enumerate() if one.name.startswith(_THREADS))
+        return sum(1 for thread in threading.enumerate() if thread.name.startswith(_THREADS))
 
     def close(self) -> None:
         """Cancel what is left and wait for the threads, as `asyncio.run` does at its end."""

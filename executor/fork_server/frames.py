@@ -241,7 +241,9 @@ def take_answer(data: bytes, *, in_batch: bool = False) -> tuple[FromJobProcess 
 
     """
     line, end, rest = data.partition(b"\n")
-    if len(line) > ANSWER_LIMIT or not any(line.startswith(one[: len(line)]) for one in _STARTS):
+    if len(line) > ANSWER_LIMIT or not any(
+        line.startswith(start[: len(line)]) for start in _STARTS
+    ):
         raise InvalidAnswer
     if not end:
         return None, data

@@ -111,7 +111,7 @@ class Signatures:
         # What is signed begins with a number.
         if not any(valid) or abs(now - float(at)) > SIGNED_SECONDS or given in self._seen:
             raise BadRequest("the handover is not signed with the app's key, or not a new one")
-        self._seen = {one: until for one, until in self._seen.items() if until > now}
+        self._seen = {item: until for item, until in self._seen.items() if until > now}
         self._seen[given] = now + 2 * SIGNED_SECONDS
 
 

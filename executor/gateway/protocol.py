@@ -173,8 +173,8 @@ def callback_of(results: Sequence[RemoteResult]) -> bytes:
     """Return the callback with these results."""
     return msgspec.json.encode(
         [
-            {"logId": one.run_id, "handleCode": one.code, "handleMsg": one.text or None}
-            for one in results
+            {"logId": result.run_id, "handleCode": result.code, "handleMsg": result.text or None}
+            for result in results
         ]
     )
 

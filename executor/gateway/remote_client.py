@@ -184,7 +184,7 @@ class _CheckingResolver(AbstractResolver):
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, family=family, type=socket.SOCK_STREAM
         )
-        addresses = [str(one[4][0]) for one in found]
+        addresses = [str(address[4][0]) for address in found]
         try:
             for address in addresses:
                 self._allowed.admit(self._url, address)
@@ -195,11 +195,11 @@ class _CheckingResolver(AbstractResolver):
                 hostname=host,
                 host=address,
                 port=port,
-                family=one[0],
-                proto=one[2],
+                family=looked_up[0],
+                proto=looked_up[2],
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for one, address in zip(found, addresses, strict=True)
+            for looked_up, address in zip(found, addresses, strict=True)
         ]
 
     async def close(self) -> None:

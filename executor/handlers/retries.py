@@ -75,9 +75,9 @@ class Retry:
         ):
             if not is_right:
                 raise ValueError(f"expected {words}")
-        for one in never:
-            if not (isinstance(one, type) and issubclass(one, BaseException)):
-                raise TypeError(f"expected never to be exception classes, got: {one!r}")
+        for kind in never:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise TypeError(f"expected never to be exception classes, got: {kind!r}")
 
 
 def seconds_of(delay: Any, what: str) -> float:

@@ -38,7 +38,7 @@ class ProgressReports:
         now = self._monotonic()
         if not self._changed or now - self._sent_at < SECONDS:
             return
-        old = [one for one in self._changed if now - self._first_at[one] >= FIRST_SECONDS]
+        old = [run_id for run_id in self._changed if now - self._first_at[run_id] >= FIRST_SECONDS]
         if not old:
             return
         runs = {run_id: self._changed.pop(run_id) for run_id in old[:PROGRESS_LIMIT]}

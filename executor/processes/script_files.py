@@ -58,9 +58,13 @@ class Scripts:
         Both are sorted. What is installed later is found at the next start.
         """
         allowed = sorted(self._languages & set(ScriptLanguage))
-        have = {one for one in allowed if shutil.which(INTERPRETERS[ScriptLanguage(one)].program)}
-        return tuple(one for one in allowed if one in have), tuple(
-            one for one in allowed if one not in have
+        have = {
+            language
+            for language in allowed
+            if shutil.which(INTERPRETERS[ScriptLanguage(language)].program)
+        }
+        return tuple(language for language in allowed if language in have), tuple(
+            language for language in allowed if language not in have
         )
 
     def clear(self) -> None:

@@ -105,7 +105,7 @@ class Slots(SlotPool):
     @property
     def handlers(self) -> tuple[str, ...]:
         """The names of the handlers, sorted."""
-        return tuple(one.name for one in self._supervisor.handlers)
+        return tuple(handler.name for handler in self._supervisor.handlers)
 
     @property
     def catalogue(self) -> Told | None:

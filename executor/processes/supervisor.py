@@ -208,7 +208,7 @@ class ForkServerSupervisor:
         if not frame.last:
             return
         self.handlers, self._loaded = tuple(self._loaded), []
-        self.by_name = {one.name: one for one in self.handlers}
+        self.by_name = {handler.name: handler for handler in self.handlers}
         self.folder = frame.folder
         self.is_ready = True
         if self._spares:

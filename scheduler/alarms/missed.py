@@ -32,8 +32,10 @@ def add_alarms(
     began: dict[int, int] = {}
     news: list[NewAlarm] = []
     for job in alarms.job_targets(session, of_jobs).values():
-        held = [one for one in known if one.app_id in (EVERY_APP, job.app_id)]
-        unasked = [skip for skip in of_jobs[job.id] if not any(_holds(one, skip) for one in held)]
+        held = [missed for missed in known if missed.app_id in (EVERY_APP, job.app_id)]
+        unasked = [
+            skip for skip in of_jobs[job.id] if not any(_holds(missed, skip) for missed in held)
+        ]
         if not unasked:
             continue
         first_ms = min(skip.from_at for skip in unasked)

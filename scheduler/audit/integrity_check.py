@@ -171,7 +171,7 @@ def _downtimes(session: Session) -> list[Downtime]:
 
 
 def _of_app(downtimes: Sequence[Downtime], app_id: int) -> list[Downtime]:
-    return [one for one in downtimes if one.app_id in (EVERY_APP, app_id)]
+    return [downtime for downtime in downtimes if downtime.app_id in (EVERY_APP, app_id)]
 
 
 def _spans(

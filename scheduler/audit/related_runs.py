@@ -57,7 +57,7 @@ class LateStartRule:
         if row.late_due_at is None:
             return False
         limit_ms = self._limit_ms(row.decided_at)
-        each = (span for one in self.downtimes for span in due_times([one]))
+        each = (span for downtime in self.downtimes for span in due_times([downtime]))
         return any(
             span.from_ms <= row.late_due_at < span.over_ms - limit_ms
             and row.routed_at >= span.over_ms
@@ -69,8 +69,8 @@ class LateStartRule:
 
         A record of the end of a schedule has none.
         """
-        known = [one for one in self.changes if one.late_limit]
-        before = [one.late_limit for one in known if one.changed_at <= at_ms]
+        known = [limit for limit in self.changes if limit.late_limit]
+        before = [limit.late_limit for limit in known if limit.changed_at <= at_ms]
         first = known[0].late_limit if known else LATE_LIMIT_SECONDS
         return 1_000 * (before[-1] if before else first)
 

@@ -64,10 +64,10 @@ class ChildChanges:
 
         """
         links = [
-            one for one in dependencies.link(known, families, self._actor.app_ids) if one.words
+            link for link in dependencies.link(known, families, self._actor.app_ids) if link.words
         ]
         known.plan(links)
-        self._refuse_circles(known, [one.job_id for one in links])
+        self._refuse_circles(known, [link.job_id for link in links])
         return links
 
     def write(self, session: Session, links: Sequence[Link], now_ms: int) -> None:
@@ -75,7 +75,7 @@ class ChildChanges:
         locked = jobs.lock_all(session, [link.job_id for link in links])
         for job in locked.values():
             job.update_time = at(now_ms)
-        child_links.set_children(session, [(locked[one.job_id], one.after) for one in links])
+        child_links.set_children(session, [(locked[link.job_id], link.after) for link in links])
         for link in links:
             self._note(
                 session,
@@ -320,8 +320,8 @@ def _naming(spec: JobSpec) -> Iterator[None]:
 
 def _is_watched_anew(edit: Edit) -> bool:
     """Whether an edit changes what is expected of a job, or its due times."""
-    changes = edit.reschedules or any(one.name in ("expect", "timezone") for one in edit.fields)
-    return changes and bool(edit.job.expect or any(one.name == "expect" for one in edit.fields))
+    changes = edit.reschedules or any(field.name in ("expect", "timezone") for field in edit.fields)
+    return changes and bool(edit.job.expect or any(field.name == "expect" for field in edit.fields))
 
 
 def _payload(job: Job) -> planned_runs.Payload:

@@ -239,7 +239,7 @@ class RunCommands:
         self._context.note(session, Action.RUN_KILL, str(run.id), run.id, now_ms, before=before)
         why = Why.CANCELLED_BY(who=self._context.actor.who)
         ended = self._completion.end(session, [cancelled(run.id, why, now_ms)]).ended
-        counts.add_cancelled(session, Counter(one.app_id for one in ended))
+        counts.add_cancelled(session, Counter(run.app_id for run in ended))
 
     def _job(self, session: Session, job_id: int) -> JobToTrigger:
         job = jobs.to_trigger(session, job_id)

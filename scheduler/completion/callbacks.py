@@ -146,7 +146,7 @@ class Callbacks:
             self._note(message)
         else:
             app_id = self._context.app_names.id_of(message.app)
-            items = [_Item(delivery, app_id, message.address, one) for one in message.reports]
+            items = [_Item(delivery, app_id, message.address, report) for report in message.reports]
         self._held.append(delivery)
         self._items += items
 
@@ -250,7 +250,7 @@ class Callbacks:
     def _note(self, message: Progressed) -> None:
         app_id = self._context.app_names.id_of(message.app)
         told = self._progress[SentTo(app_id, message.address, message.boot_id)]
-        told.update((run_id, encode(one).decode()) for run_id, one in message.runs.items())
+        told.update((run_id, encode(run).decode()) for run_id, run in message.runs.items())
 
     def _store_progress(self) -> None:
         """Store how far runs are, all of them in one transaction; the next message makes up for it.

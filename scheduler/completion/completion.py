@@ -82,13 +82,17 @@ class Completion:
         failures = _failures_before(session, judged.won)
         attempts = self._next_attempts(judged.won, known, failures)
         retried = planning.plan(session, list(attempts.values()), self._ids)
-        last = [one for one in judged.won if one.row.id not in attempts]
+        last = [ended for ended in judged.won if ended.row.id not in attempts]
         missed = [
-            one for one in last if not is_withdrawn(one.row, known.get(one.row.job_id), one.end)
+            ended
+            for ended in last
+            if not is_withdrawn(ended.row, known.get(ended.row.job_id), ended.end)
         ]
         store_alarms(session, missed, failures, self._alarm_defaults, now_ms=now_ms)
         # Last: the row of a new attempt, written by now, keeps its tick open.
-        followed = self._follow_ups.follow(session, last, [one.success for one in successes])
+        followed = self._follow_ups.follow(
+            session, last, [success.success for success in successes]
+        )
         return _tally(successes, judged, retried + followed)
 
     def _next_attempts(
@@ -135,10 +139,10 @@ def _tally(successes: Sequence[PlainSuccess], judged: Judged, planned: list[int]
         tally.ended.append(_ended(row, end))
         if row.address is not None:
             tally.freed[row.app_id, row.address] += 1
-    for one in successes:
-        tally.won[one.end.run_id] = RunStatus.SUCCEEDED
-        tally.ended.append(_ended_plainly(one))
-        tally.freed[one.sent_to.app_id, one.sent_to.address] += 1
+    for status in successes:
+        tally.won[status.end.run_id] = RunStatus.SUCCEEDED
+        tally.ended.append(_ended_plainly(status))
+        tally.freed[status.sent_to.app_id, status.sent_to.address] += 1
     return tally
 
 
@@ -147,13 +151,13 @@ def _ended(row: LockedRun, end: End) -> Ended:
     return Ended(row.app_id, row.job_id, end.status, row.due_at, began, end.finished_at)
 
 
-def _ended_plainly(one: PlainSuccess) -> Ended:
-    success = one.success
+def _ended_plainly(plain_success: PlainSuccess) -> Ended:
+    success = plain_success.success
     return Ended(
-        one.sent_to.app_id,
+        plain_success.sent_to.app_id,
         success.job_id,
         RunStatus.SUCCEEDED,
-        one.end.due_at,
+        plain_success.end.due_at,
         success.started_at,
         success.finished_at,
     )

@@ -130,12 +130,16 @@ class FollowUps:
         The jobs are read after the runs have ended, so that an edit made before it counts. The rows
         of `successes`, which nobody has read so far, are read if something may follow.
         """
-        job_ids = {one.row.job_id for one in last} | {one.job_id for one in successes}
+        job_ids = {attempt.row.job_id for attempt in last} | {
+            attempt.job_id for attempt in successes
+        }
         followed = child_links.followed(session, sorted(job_ids), waiting_kinds=WAITING_KINDS)
         if not followed:
             return []
         last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
-        last_attempts += _read(session, [one for one in successes if one.job_id in followed])
+        last_attempts += _read(
+            session, [attempt for attempt in successes if attempt.job_id in followed]
+        )
         ends = _tick_ends(
             session,
             [
@@ -198,7 +202,7 @@ class FollowUps:
 def _read(session: Session, successes: Sequence[Success]) -> list[LastAttempt]:
     if not successes:
         return []
-    finished_at = {one.run_id: one.finished_at for one in successes}
+    finished_at = {success.run_id: success.finished_at for success in successes}
     rows = transitions.lock(session, finished_at)
     return [LastAttempt(row, RunStatus.SUCCEEDED, finished_at[row.id]) for row in rows]
 

@@ -69,13 +69,13 @@ def move_plain(
     by_executor: dict[SentTo, list[Success]] = defaultdict(list)
     plain: dict[int, PlainSuccess] = {}
     for end in ends:
-        if times[end.run_id] == 1 and (one := _plain(end, now_ms)) is not None:
-            plain[end.run_id] = one
-            by_executor[one.sent_to].append(one.success)
+        if times[end.run_id] == 1 and (success := _plain(end, now_ms)) is not None:
+            plain[end.run_id] = success
+            by_executor[success.sent_to].append(success.success)
     if not plain:
         return [], list(ends)
     moved = successes.succeed_open(session, by_executor)
-    won = [one for run_id, one in plain.items() if run_id in moved]
+    won = [item for run_id, item in plain.items() if run_id in moved]
     return won, [end for end in ends if end.run_id not in moved]
 
 
@@ -106,7 +106,7 @@ def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
     _note_late(session, late)
     judged.won = list(won.values())
     if won:
-        transitions.end(session, [_final_state(one.row, one.end) for one in judged.won])
+        transitions.end(session, [_final_state(ended.row, ended.end) for ended in judged.won])
     return judged
 
 

@@ -75,7 +75,7 @@ def _meant(text: str) -> str:
     if "/" in text:  # a step has no names
         return ""
     if text[-1:] != "L" and "#" not in text:
-        days = {day for one in spans(DAY_OF_WEEK, text) for day in one.numbers(DAY_OF_WEEK)}
+        days = {day for span in spans(DAY_OF_WEEK, text) for day in span.numbers(DAY_OF_WEEK)}
         if days in _AS_USUAL:
             return ""
     return _WEEKDAY_NUMBER.sub(lambda number: DAY_OF_WEEK.names[int(number[0]) % 7], text)
@@ -100,7 +100,9 @@ class _Part:
     def singles(self) -> list[int]:
         """The numbers, when each of them is named; none otherwise."""
         found = self.spans
-        return [one.first for one in found] if all(one.first == one.last for one in found) else []
+        return (
+            [span.first for span in found] if all(span.first == span.last for span in found) else []
+        )
 
     @property
     def step(self) -> Span | None:
@@ -226,17 +228,17 @@ def _numbers(language: Language, field: Field, text: str) -> str:
 
 
 def _items(language: Language, field: Field, text: str, names: Sequence[str]) -> str:
-    texts = [_span(language, field, one, names) for one in spans(field, text)]
+    texts = [_span(language, field, span, names) for span in spans(field, text)]
     return _listed(language, texts)
 
 
-def _span(language: Language, field: Field, one: Span, names: Sequence[str]) -> str:
-    first, last = (names[n - field.low] if names else str(n) for n in (one.first, one.last))
-    if one.first == one.last:
+def _span(language: Language, field: Field, span: Span, names: Sequence[str]) -> str:
+    first, last = (names[n - field.low] if names else str(n) for n in (span.first, span.last))
+    if span.first == span.last:
         return first
-    if one.step == 1:
+    if span.step == 1:
         return language.from_to.format(first, last)
-    return language.every_nth.format(one.step, first, last)
+    return language.every_nth.format(span.step, first, last)
 
 
 def _listed(language: Language, texts: Sequence[str]) -> str:

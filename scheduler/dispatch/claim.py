@@ -54,12 +54,14 @@ class ClaimFacts:
         lacking = self.abilities.lacking(need)
         if not lacking:
             return tuple(addresses)
-        return tuple(one for one in addresses if one not in lacking)
+        return tuple(address for address in addresses if address not in lacking)
 
     def healthy_or_all(self, addresses: Iterable[str]) -> tuple[str, ...]:
         """Return the addresses that are live and healthy; all of them if none is."""
         listed = tuple(addresses)
-        healthy = tuple(one for one in listed if one in self.live and one not in self.ailing)
+        healthy = tuple(
+            executor for executor in listed if executor in self.live and executor not in self.ailing
+        )
         return healthy or listed
 
 

@@ -60,10 +60,10 @@ class Pauses:
 
     def __init__(self, known: Iterable[PauseRow] = (), now_ms: int = 0) -> None:
         self._known = tuple(known)
-        held = {one.app_id for one in self._known if one.is_in_force(now_ms)}
+        held = {downtime.app_id for downtime in self._known if downtime.is_in_force(now_ms)}
         self.is_everything_held = EVERY_APP in held
         self.held_apps = frozenset(held - {EVERY_APP})
-        self._over = tuple(one for one in self._known if not one.is_in_force(now_ms))
+        self._over = tuple(downtime for downtime in self._known if not downtime.is_in_force(now_ms))
 
     @property
     def missed(self) -> list[DueSpan]:
@@ -77,9 +77,9 @@ class Pauses:
     def missed_by(self, app_id: int, due_at: int) -> MissedBy:
         """Return what kept a run from being sent in time, if anything did."""
         by = {
-            one.app_id
-            for one in self._over
-            if one.since_at - LATE_MS <= due_at < (one.until_at or 0)
+            downtime.app_id
+            for downtime in self._over
+            if downtime.since_at - LATE_MS <= due_at < (downtime.until_at or 0)
         }
         if app_id in by:
             return MissedBy.APP_PAUSE
@@ -92,7 +92,11 @@ class Pauses:
 
     def over_before(self, end_ms: int) -> list[int]:
         """Return the ids of pauses that ended before this instant."""
-        return [one.id for one in self._over if one.until_at is not None and one.until_at < end_ms]
+        return [
+            downtime.id
+            for downtime in self._over
+            if downtime.until_at is not None and downtime.until_at < end_ms
+        ]
 
 
 #: Jobs handled in one transaction.
@@ -175,7 +179,9 @@ class MissedRuns:
         for job_ids in chunks(found, BATCH):
             self._decide(job_ids, spans, held)
         if not found:
-            self._settle([one for one in downtimes if now_ms - one.to_ms > LINGER_MS])
+            self._settle(
+                [downtime for downtime in downtimes if now_ms - downtime.to_ms > LINGER_MS]
+            )
             self._settle_pauses(held.over_before(now_ms - LINGER_MS))
         return WAITING_SECONDS if found else IDLE_SECONDS
 

@@ -56,9 +56,11 @@ class Destinations:
             app=app,
             now_ms=now_ms,
             live=live,
-            addresses=tuple(one for one in listed if one in live) if listed else tuple(live),
+            addresses=tuple(executor for executor in listed if executor in live)
+            if listed
+            else tuple(live),
             listed=listed,
-            away=tuple(one for one in listed if one not in live),
+            away=tuple(executor for executor in listed if executor not in live),
             in_flight=self._workload.in_flight(app_id, live),
             abilities=self._roster.abilities(app),
             route=route or DEFAULT_ROUTE,
@@ -180,7 +182,7 @@ class RouteResolver:
 
 def _nobody(facts: ClaimFacts, need: Need, meant: Sequence[str], wanted: Collection[str]) -> Words:
     """Say why no executor will do: what the online ones lack, or that the app is offline."""
-    online = ", ".join(one for one in meant if not wanted or one in wanted)
+    online = ", ".join(address for address in meant if not wanted or address in wanted)
     if not online:
         return "" if wanted or facts.listed else Why.APP_OFFLINE(app=facts.app)
     if need.is_script and wanted:
@@ -198,7 +200,10 @@ def _free_slots(facts: ClaimFacts, among: Candidates, addresses: Iterable[str]) 
     Below 0 = so many runs wait.
     """
     slots, in_flight, taken = facts.abilities.slots, facts.in_flight, among.taken
-    return {one: slots.get(one, 0) - in_flight.get(one, 0) - taken.get(one, 0) for one in addresses}
+    return {
+        address: slots.get(address, 0) - in_flight.get(address, 0) - taken.get(address, 0)
+        for address in addresses
+    }
 
 
 def _own_memory(job: JobToRun, memory: Memory | None) -> Memory | None:

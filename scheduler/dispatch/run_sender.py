@@ -124,12 +124,12 @@ class RunSender:
         """Return what the routes of these jobs remember, locked until the transaction ends."""
         wanted = {job.id for job in found if self.resolver.needs_memory(job)}
         memories: dict[int, Memory] = dict(route_memory.lock(session, wanted)) if wanted else {}
-        remembered = [run_id for one in memories.values() for run_id in underway(one)]
+        remembered = [run_id for memory in memories.values() for run_id in underway(memory)]
         if remembered:
             since_ms = self.context.now_ms() - UNDERWAY_MS
             sent = queries.underway(session, remembered, since_ms=since_ms)
             self.resolver.learn_underway(app, sent)
-            for job_id in {job_id for job_id, one in memories.items() if underway(one)}:
+            for job_id in {job_id for job_id, memory in memories.items() if underway(memory)}:
                 of_job = [run.id for run in sent if run.job_id == job_id]
                 memories[job_id] = memory_of_underway(of_job)
         return memories

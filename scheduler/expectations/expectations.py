@@ -100,8 +100,8 @@ class Expectations:
 
         """
         values: dict[str, str] = {}
-        for part in (one.strip() for one in re.split(r"[,;\n]", text)):
-            name, colon, value = (one.strip() for one in part.partition(":"))
+        for part in (part.strip() for part in re.split(r"[,;\n]", text)):
+            name, colon, value = (piece.strip() for piece in part.partition(":"))
             if not part:
                 continue
             if not (colon and value) or name not in DECLARED or name in values:

@@ -102,7 +102,7 @@ class LinkImport:
         stored = origins.jobs(session, [step.target_id for step in unlinked])
         child_ids = {child for step in unlinked for child in step.item.child_ids}
         targets = {known[child].target_id for child in child_ids if child in known}
-        existing = {*origins.app_ids(session, targets), *(one.target_id for one in new.values())}
+        existing = {*origins.app_ids(session, targets), *(link.target_id for link in new.values())}
         graph = child_links.children(session, child_links.with_children(session))
         links = []
         for step in unlinked:
@@ -131,7 +131,7 @@ class LinkImport:
 
     def _link(self, session: Session, links: Iterable["_Link"]) -> None:
         now_ms = self._context.now_ms()
-        changed = [(one.job, one) for one in links if one.job is not None and one.changes]
+        changed = [(link.job, link) for link in links if link.job is not None and link.changes]
         for job, _ in changed:
             job.update_time = at(now_ms)
         child_links.set_children(session, [(job, link.wanted) for job, link in changed])
@@ -196,8 +196,8 @@ def _children_of(
 ) -> _Children:
     imported = [known[child] for child in item.child_ids if child in known]
     return _Children(
-        ids=tuple(one.target_id for one in imported if one.target_id in existing),
-        deleted=tuple(one.source_id for one in imported if one.target_id not in existing),
+        ids=tuple(child.target_id for child in imported if child.target_id in existing),
+        deleted=tuple(child.source_id for child in imported if child.target_id not in existing),
         missing=tuple(child for child in item.child_ids if child not in known),
         fingerprint=item.fingerprint
         if len(imported) == len(item.child_ids)
@@ -213,7 +213,7 @@ def _had_once(session: Session, job_id: int) -> set[int]:
         for entry in entries
         for values in (entry.before, entry.after)
     )
-    return {int(one) for text in texts for one in text.split(",") if one.isdecimal()}
+    return {int(child_id) for text in texts for child_id in text.split(",") if child_id.isdecimal()}
 
 
 def _steps_of(others: Iterable[ImportedJob], known: Mapping[int, Origin]) -> list[JobStep]:

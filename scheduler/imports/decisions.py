@@ -143,17 +143,17 @@ class Decider:
 
     def jobs(self, session: Session, app_id: int, items: Sequence[ImportedJob]) -> list[JobStep]:
         """Decide about the jobs of one app, which may not exist yet."""
-        known = origins.read_some(session, self.source, JOB, [one.source_id for one in items])
+        known = origins.read_some(session, self.source, JOB, [item.source_id for item in items])
         owners = origins.app_ids(session, [origin.target_id for origin in known.values()])
         stored = _StoredJobs(
             session,
             [
                 origin.target_id
-                for one in items
-                if (origin := known.get(one.source_id)) and _is_changed_there(one, origin)
+                for item in items
+                if (origin := known.get(item.source_id)) and _is_changed_there(item, origin)
             ],
         )
-        unknown = [one.source_id for one in items if one.source_id not in known]
+        unknown = [item.source_id for item in items if item.source_id not in known]
         taken = origins.taken_job_ids(session, unknown)
         names = origins.names_in(session, app_id)
         steps = []
@@ -204,9 +204,10 @@ class _StoredJobs:
         """Return the fields of a job that are others here, or `children`."""
         ours = job_spec(self._jobs[job_id], spec.app, ())
         changed = [
-            one.name
-            for one in fields(spec)
-            if one.name not in _NOT_COMPARED and getattr(ours, one.name) != getattr(spec, one.name)
+            field.name
+            for field in fields(spec)
+            if field.name not in _NOT_COMPARED
+            and getattr(ours, field.name) != getattr(spec, field.name)
         ]
         return changed or ["children"]
 
@@ -263,9 +264,10 @@ def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
     if not step.is_written or owner == step.target_id:
         return step
     name = next(
-        one
+        free_name
         for number in itertools.chain((step.item.source_id,), itertools.count(step.target_id))
-        if names.get(one := numbered(step.spec.name, number), step.target_id) == step.target_id
+        if names.get(free_name := numbered(step.spec.name, number), step.target_id)
+        == step.target_id
     )
     words = joined(step.words, "another job here has its name")
     return replace(step, spec=replace(step.spec, name=name), words=words)

@@ -46,11 +46,11 @@ class RunCounts:
 
     def note(self, items: Sequence[ImportedRun], known: Mapping[int, int]) -> None:
         """Count runs; `known` are the ids that exist here, with the due times of their runs."""
-        for one in items:
-            due_ms = known.get(one.source_id)
+        for run in items:
+            due_ms = known.get(run.source_id)
             self.added += due_ms is None
-            self.known += due_ms == one.triggered_ms
-            self.taken += due_ms not in (None, one.triggered_ms)
+            self.known += due_ms == run.triggered_ms
+            self.taken += due_ms not in (None, run.triggered_ms)
 
 
 class PastRunImport:
@@ -69,13 +69,13 @@ class PastRunImport:
         """Import the past days for which no run is counted here; return what was done."""
 
         def unit(session: Session) -> list[Outcome]:
-            counted = origins.counted_days(session, [one.day for one in items])
-            kept = [_why_kept(one, counted.get(one.day), today) for one in items]
+            counted = origins.counted_days(session, [run.day for run in items])
+            kept = [_why_kept(run, counted.get(run.day), today) for run in items]
             if not is_preview:
-                new = [one for one, why in zip(items, kept, strict=True) if not why]
-                counts = {one.day: (one.succeeded, one.failed) for one in new}
+                new = [run for run, why in zip(items, kept, strict=True) if not why]
+                counts = {run.day: (run.succeeded, run.failed) for run in new}
                 origins.add_days(session, counts, at=at(self._context.now_ms()))
-            return [_day_outcome(one, why) for one, why in zip(items, kept, strict=True)]
+            return [_day_outcome(run, why) for run, why in zip(items, kept, strict=True)]
 
         if is_preview:
             return self._context.database.read(unit)
@@ -92,9 +92,9 @@ class PastRunImport:
         free = self._context.database.read(origins.jumped_run_ids)
         for chunk in chunks(items):
             rows = [
-                _row(one, job_ids[one.job_id], app_ids[one.job_id])
-                for one in chunk
-                if any(one.source_id in ids for ids in free)
+                _row(run, job_ids[run.job_id], app_ids[run.job_id])
+                for run in chunk
+                if any(run.source_id in ids for ids in free)
             ]
 
             def unit(session: Session, rows: list[dict[str, object]] = rows) -> dict[int, int]:
@@ -236,7 +236,7 @@ class Importer:
         """Return what would become of these runs."""
         counts = RunCounts()
         for chunk in chunks(items):
-            ids = [one.source_id for one in chunk]
+            ids = [run.source_id for run in chunk]
             known = self._context.database.read(partial(origins.known_runs, run_ids=ids))
             counts.note(chunk, known)
         return counts
@@ -253,7 +253,7 @@ class Importer:
             for source_id, job_id in job_ids.items()
             if job_id in jobs
         }
-        known = (one for one in items if one.job_id in app_ids)
+        known = (run for run in items if run.job_id in app_ids)
         return self._past.runs(known, job_ids, app_ids)
 
     def targets(self, kind: str) -> dict[int, int]:

@@ -235,7 +235,7 @@ def _outcomes(parts: Iterable[_Part], links: LinkReport) -> list[Outcome]:
     outcomes = []
     for app, steps in parts:
         outcomes.append(_app_outcome(app))
-        outcomes += [_job_outcome(one, links.words.get(one.item.source_id, "")) for one in steps]
+        outcomes += [_job_outcome(step, links.words.get(step.item.source_id, "")) for step in steps]
     return [*outcomes, *links.further]
 
 

@@ -78,7 +78,7 @@ class TakeOver:
     def _imported(self, session: Session, source_ids: Sequence[int]) -> dict[int, Job]:
         """Return the imported jobs that still exist, by their ids at the source."""
         known = origins.read(session, self._source, JOB)
-        wanted = {one: known[one] for one in source_ids if one in known}
+        wanted = {source_id_: known[source_id_] for source_id_ in source_ids if source_id_ in known}
         stored = origins.jobs(session, [origin.target_id for origin in wanted.values()])
         return {
             source_id: stored[origin.target_id]
@@ -134,7 +134,7 @@ class GiveBack:
             ]
 
         found = self._context.database.read(started)
-        return found if is_preview else [self._stop(one) for one in found]
+        return found if is_preview else [self._stop(job) for job in found]
 
     def _stop(self, found: Outcome) -> Outcome:
         def unit(session: Session) -> Outcome:

@@ -71,7 +71,7 @@ class UserImport:
         passwords; without, they are disabled.
         """
         passwords = (
-            {one.name: secrets.token_urlsafe(PASSWORD_BYTES) for one in items}
+            {item.name: secrets.token_urlsafe(PASSWORD_BYTES) for item in items}
             if store_passwords
             else {}
         )
@@ -85,7 +85,13 @@ class UserImport:
                 rights = Rights(
                     role=step.item.role,
                     app_ids=tuple(
-                        sorted({app_ids[one] for one in step.item.app_ids if one in app_ids})
+                        sorted(
+                            {
+                                app_ids[known_id]
+                                for known_id in step.item.app_ids
+                                if known_id in app_ids
+                            }
+                        )
                     ),
                     may_edit_glue=step.item.role is Role.ADMINISTRATOR,
                 )
@@ -96,7 +102,7 @@ class UserImport:
                     self._remember(session, step.item, step.user)
             if store_passwords:
                 store_passwords(
-                    {one.item.name: passwords[one.item.name] for one in _created(steps)}
+                    {step.item.name: passwords[step.item.name] for step in _created(steps)}
                 )
             return [_outcome(step) for step in steps]
 

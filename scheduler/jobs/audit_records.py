@@ -53,7 +53,9 @@ def _source_lines(source: str) -> Sequence[str]:
 
 _COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()}
 #: Fields by the columns of a record.
-FIELD_OF: Mapping[str, Field] = {_COLUMNS[one.column]: one for one in (*WRITTEN, FIELDS["enabled"])}
+FIELD_OF: Mapping[str, Field] = {
+    _COLUMNS[field.column]: field for field in (*WRITTEN, FIELDS["enabled"])
+}
 CHILDREN = _COLUMNS["child_ids"]
 #: What stands for a secret.
 HIDDEN = "***"

@@ -42,8 +42,10 @@ def _without_ends(
 ) -> set[int]:
     """Return the jobs that remain when dead ends are removed, again and again."""
     left = set(job_ids)
-    ways = Counter({one: sum(other in left for other in onwards.get(one, ())) for one in left})
-    ends = [one for one in left if not ways[one]]
+    ways = Counter(
+        {job_id: sum(other in left for other in onwards.get(job_id, ())) for job_id in left}
+    )
+    ends = [job_id for job_id in left if not ways[job_id]]
     while ends:
         end = ends.pop()
         left.discard(end)
@@ -153,15 +155,15 @@ class KnownJobs:
     def children(self, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """Return the ids of the jobs' children, in order; jobs without children are left out."""
         wanted = set(job_ids)
-        planned = {one: ids for one in wanted if (ids := self._planned.get(one))}
-        stored = [one for one in wanted if one > 0 and one not in self._planned]
+        planned = {child: ids for child in wanted if (ids := self._planned.get(child))}
+        stored = [child for child in wanted if child > 0 and child not in self._planned]
         return planned | child_links.children(self._session, stored)
 
     def parents(self, job_ids: Collection[int]) -> list[child_links.Parent]:
         """Return all jobs that have one of these as a child, sorted by app and name."""
         stored = child_links.parent_ids(self._session, job_ids) - self._planned.keys()
         wanted = set(job_ids)
-        planned = {one for one, ids in self._planned.items() if not wanted.isdisjoint(ids)}
+        planned = {item for item, ids in self._planned.items() if not wanted.isdisjoint(ids)}
         names = self.names(stored | planned)
         rows = [child_links.Parent(job_id, *name) for job_id, name in names.items()]
         return sorted(rows, key=lambda row: (row.app, row.name))

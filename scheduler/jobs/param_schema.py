@@ -65,9 +65,9 @@ class _Check:
 
     def _best(self, choices: list[Any], value: Any, place: str, depth: int) -> Iterator[Problem]:
         """Yield the problems with the choice that has most in common with the value."""
-        tried = [[*self._problems(one, value, place, depth + 1)] for one in choices]
+        tried = [[*self._problems(choice, value, place, depth + 1)] for choice in choices]
         if all(tried):
-            kinds = [kind for one in choices for kind in self._kinds(one)]
+            kinds = [kind for choice in choices for kind in self._kinds(choice)]
             nearer = [found for found in tried if not _is_kind(found[0], place)]
             if nearer:
                 yield from min(nearer, key=len)
@@ -135,7 +135,7 @@ def _own_problem(schema: Schema, value: Any, place: str) -> Problem | None:
         return _problem(Code.PARAM_TYPE, place, value, kind=_either(kinds))
     if "enum" in schema or "const" in schema:
         allowed = _listed(schema.get("enum")) if "enum" in schema else [schema["const"]]
-        if not any(value == one and type(value) is type(one) for one in allowed):
+        if not any(value == choice and type(value) is type(choice) for choice in allowed):
             words = ", ".join(map(_shown, allowed[:20]))
             return _problem(Code.PARAM_CHOICE, place, value, choices=words)
     read = _FORMATS.get(str(schema.get("format"))) if isinstance(value, str) else None
@@ -171,7 +171,7 @@ def _either(kinds: list[str]) -> str:
 
 def _types(schema: Schema) -> list[str]:
     kind = schema.get("type")
-    return [kind] if isinstance(kind, str) else [str(one) for one in _listed(kind)]
+    return [kind] if isinstance(kind, str) else [str(name) for name in _listed(kind)]
 
 
 def _listed(value: Any) -> list[Any]:

@@ -75,7 +75,11 @@ def undone(record: Record, later: Iterable[Record]) -> dict[str, Any]:
 
 def child_ids(record: Record) -> list[int]:
     """Return the ids of the children in a record."""
-    return [int(one) for one in str(record.get(CHILDREN) or "").split(",") if one.isdecimal()]
+    return [
+        int(child_id)
+        for child_id in str(record.get(CHILDREN) or "").split(",")
+        if child_id.isdecimal()
+    ]
 
 
 def past_spec(
@@ -84,18 +88,18 @@ def past_spec(
     """Return the job of a record; missing values come from `present`, else from the defaults."""
     values: dict[str, Any] = {}
     missing = []
-    for one in WRITTEN:
-        stored = _stored(record, one.name)
-        if _is_missing(one.name, stored):
-            missing.append(one.name)
+    for setting in WRITTEN:
+        stored = _stored(record, setting.name)
+        if _is_missing(setting.name, stored):
+            missing.append(setting.name)
             stored = None
             if present is not None:
-                values[one.name] = getattr(present, one.name)
+                values[setting.name] = getattr(present, setting.name)
                 continue
         if stored is not None:
-            values[one.name] = one.kind.value(stored)
-        elif not isinstance(one.kind, Number):
-            values[one.name] = one.default if one.default is not None else ""
+            values[setting.name] = setting.kind.value(stored)
+        elif not isinstance(setting.kind, Number):
+            values[setting.name] = setting.default if setting.default is not None else ""
     language = language_of(str(record.get("script") or "").partition(" ")[0])
     if language:
         missing.append("script_source")
@@ -106,12 +110,14 @@ def past_spec(
             "script_source": present.script_source,
             "script_remark": present.script_remark,
         }
-        missing = [one for one in missing if one != "script_source"]
+        missing = [name for name in missing if name != "script_source"]
     return PastSpec(JobSpec(app=app, children=tuple(children), **values), tuple(missing))
 
 
 def _stored(record: Record, name: str) -> Any:
-    return next((record.get(column) for column, one in FIELD_OF.items() if one.name == name), None)
+    return next(
+        (record.get(column) for column, item in FIELD_OF.items() if item.name == name), None
+    )
 
 
 def _is_missing(name: str, stored: Any) -> bool:

@@ -88,7 +88,7 @@ def sound_specs(
     parents = [
         f"job {f'{spec.app}/{spec.name}'!r} still names its child {child!r}, which is left out"
         for spec in sound
-        for child in (one if "/" in one else f"{spec.app}/{one}" for one in spec.children)
+        for child in (child if "/" in child else f"{spec.app}/{child}" for child in spec.children)
         if child in lines
     ]
     return sound, [*lines.values(), *parents]
@@ -118,7 +118,7 @@ def check_app_route(route: str, added_routes: Sequence[str]) -> None:
 
     Whether a job is a broadcast is for the job alone to say.
     """
-    known = [one for one in (*ROUTES, *added_routes) if one != Route.SHARDING_BROADCAST]
+    known = [route for route in (*ROUTES, *added_routes) if route != Route.SHARDING_BROADCAST]
     if route and route not in known:
         raise unknown_word("route", FieldName("route"), route, known)
 

@@ -200,7 +200,7 @@ def _quoted(before: str, after: str) -> tuple[str, str]:
     if max(len(before), len(after)) <= SHOWN_LENGTH:
         return repr(before), repr(after)
     both = list(zip(before, after, strict=False))
-    alike = next((at for at, (one, other) in enumerate(both) if one != other), len(both))
+    alike = next((at for at, (number, other) in enumerate(both) if number != other), len(both))
     start = max(0, alike - BEFORE_DIFFERENCE)
     return _cut(before, start), _cut(after, start)
 

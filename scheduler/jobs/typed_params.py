@@ -32,7 +32,7 @@ class HandlerSchemas(NamedTuple):
         """Return why nobody accepts a param; nothing if somebody does, or may."""
         if not self.is_complete:
             return []
-        found = [param_problems(msgspec.json.decode(one), param) for one in self.schemas]
+        found = [param_problems(msgspec.json.decode(schema), param) for schema in self.schemas]
         return min(found, key=len, default=[])
 
 
@@ -48,9 +48,13 @@ class TypedParams:
         online: dict[str, set[str]] = defaultdict(set)
         for app, fingerprint in presence.catalogues_online(session, apps, now_ms=now_ms):
             online[app].add(fingerprint or "")
-        wanted = {one for of_app in online.values() for one in of_app if one}
-        known = {one: _read(text) for one, text in catalogues.read(session, wanted).items()}
-        return cls({app: [known.get(one) for one in of_app] for app, of_app in online.items()})
+        wanted = {catalogue for of_app in online.values() for catalogue in of_app if catalogue}
+        known = {
+            catalogue: _read(text) for catalogue, text in catalogues.read(session, wanted).items()
+        }
+        return cls(
+            {app: [known.get(catalogue) for catalogue in of_app] for app, of_app in online.items()}
+        )
 
     def of(self, app: str, handler: str) -> HandlerSchemas:
         """Return what is told of a handler."""
@@ -83,4 +87,4 @@ def _read(contents: str) -> _Told | None:
         told = catalogue_of(contents.encode())
     except Malformed:  # a later version of Warren may have written it
         return None
-    return _Told({one.name: one.schema for one in told.handlers}, told.has_more)
+    return _Told({handler.name: handler.schema for handler in told.handlers}, told.has_more)

@@ -86,7 +86,11 @@ class Catalogues:
 
     def learn(self, fingerprints: Iterable[str], *, again: bool = False) -> set[str]:
         """Read catalogues that are not known here, or all; return those that are not stored."""
-        missing = {one for one in fingerprints if one and (again or one not in self._known)}
+        missing = {
+            fingerprint
+            for fingerprint in fingerprints
+            if fingerprint and (again or fingerprint not in self._known)
+        }
         if not missing:
             return set()
         stored = self._database.read(lambda session: catalogues.read(session, missing))
@@ -101,7 +105,7 @@ class Catalogues:
         """Return whether to ask a boot of an app for its catalogue now; notes that it is asked."""
         now = self._clock()
         with self._lock:
-            self._asked_at = {one: at for one, at in self._asked_at.items() if now - at < MINUTE}
+            self._asked_at = {item: at for item, at in self._asked_at.items() if now - at < MINUTE}
             asked = self._asks_of.setdefault(app, deque(maxlen=ASKS_A_MINUTE))
             is_early = now - self._asked_at.get(fingerprint, float("-inf")) < ASK_SECONDS
             if is_early or (len(asked) == ASKS_A_MINUTE and now - asked[0] < MINUTE):
@@ -129,11 +133,15 @@ class Catalogues:
         """Forget all but these catalogues, if many are known."""
         with self._lock:
             if len(self._known) > KEPT:
-                self._known = {one: self._known[one] for one in fingerprints if one in self._known}
+                self._known = {
+                    fingerprint: self._known[fingerprint]
+                    for fingerprint in fingerprints
+                    if fingerprint in self._known
+                }
 
     def _note(self, fingerprint: str, catalogue: Catalogue) -> None:
         known = Known(
-            names=frozenset(one.name for one in catalogue.handlers),
+            names=frozenset(handler.name for handler in catalogue.handlers),
             languages=frozenset(catalogue.languages),
             has_more=catalogue.has_more,
             code_version=catalogue.code_version,

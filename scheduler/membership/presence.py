@@ -83,8 +83,8 @@ class Presence:
         messages = [(self._open(delivery), delivery.user) for delivery in deliveries]
         # Ack first: even if the database fails, none of this is worth receiving again.
         self._consumer.ack(deliveries)
-        heard = [(one, user) for one, user in messages if isinstance(one, Heartbeat)]
-        goodbyes = [(one, user) for one, user in messages if isinstance(one, Goodbye)]
+        heard = [(message, user) for message, user in messages if isinstance(message, Heartbeat)]
+        goodbyes = [(message, user) for message, user in messages if isinstance(message, Goodbye)]
         for canary, _ in messages:
             if isinstance(canary, Canary) and canary.node == self._context.node:
                 self._on_canary(canary.number)
@@ -171,6 +171,6 @@ def _record(
 ) -> None:
     for beat in sorted(heartbeats, key=_boot):
         presence.renew(session, registration(beat, now_ms))
-    for bye, user in sorted(goodbyes, key=lambda one: _boot(one[0])):
+    for bye, user in sorted(goodbyes, key=lambda goodbye: _boot(goodbye[0])):
         if presence.leave(session, presence.EXECUTOR, *_boot(bye), account=user):
             presence.note(session, bye.app, bye.address, now_ms)

@@ -118,7 +118,7 @@ class Greetings:
         """Take the heartbeats for the next round: one of each app, then another of each."""
         taken: deque[Greeting] = deque()
         by_app = {
-            app: deque(one for boots in of_app.values() for one in boots.values())
+            app: deque(boot for boots in of_app.values() for boot in boots.values())
             for app, of_app in self._waiting.items()
         }
         while by_app and len(taken) < OF_A_ROUND:
@@ -127,7 +127,7 @@ class Greetings:
                 if not greetings:
                     del by_app[app]
         self._waiting = {}
-        self.put_back(one for greetings in by_app.values() for one in greetings)
+        self.put_back(greeting for greetings in by_app.values() for greeting in greetings)
         return taken
 
     def put_back(self, greetings: Iterable[Greeting]) -> None:
@@ -314,15 +314,17 @@ class Registrar:
             return []
         started = time.monotonic()
         # After a broker was wiped, silence for lack of a queue would prove nothing.
-        holders = [one.boot._replace(boot_id=holder) for one, holder in contested]
+        holders = [registration.boot._replace(boot_id=holder) for registration, holder in contested]
         self._queues.declare_commands(holders)
         answers = self._requester.ask(
             [AddressedQuestion(boot, _are_you_there) for boot in holders], self._challenge_seconds
         )
         now_ms += int((time.monotonic() - started) * 1000)
         replies = [
-            self._refuse(one.beat) if answer is not None else self._replace(one, holder, now_ms)
-            for (one, holder), answer in zip(contested, answers, strict=True)
+            self._refuse(registration.beat)
+            if answer is not None
+            else self._replace(registration, holder, now_ms)
+            for (registration, holder), answer in zip(contested, answers, strict=True)
         ]
         return [reply for reply in replies if reply is not None]
 

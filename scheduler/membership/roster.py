@@ -217,7 +217,10 @@ class Roster:
                 for member in self._members.values()
                 if member.app == app and self._takes_triggers(member) and member.heartbeat
             }
-            facts = tuple((one.address, one.catalogue, one.load.slots) for one in able.values())
+            facts = tuple(
+                (ability.address, ability.catalogue, ability.load.slots)
+                for ability in able.values()
+            )
             state = (facts, self._catalogues.generation if self._catalogues else 0)
             known = self._abilities.get(app)
             if known is None or known[0] != state:
@@ -240,7 +243,9 @@ class Roster:
     def all_catalogues(self) -> set[str]:
         """Return the fingerprints of all executors."""
         with self._lock:
-            return {one.heartbeat.catalogue for one in self._members.values() if one.heartbeat}
+            return {
+                member.heartbeat.catalogue for member in self._members.values() if member.heartbeat
+            }
 
     def standing(self, app: str, address: str, boot_id: str) -> Standing:
         """Return the state of a boot; UNCLEAR until this scheduler has listened long enough."""
@@ -286,9 +291,9 @@ class Roster:
             # Longer than anybody waits for one.
             kept_seconds = 2 * self._timeouts.no_executor + self._timeouts.dead_after
             self._uses = {
-                one: uses for one, uses in self._uses.items() if now - uses[0].at <= kept_seconds
+                use: uses for use, uses in self._uses.items() if now - uses[0].at <= kept_seconds
             }
-        others = [one for one in self._uses.get(key, ()) if one.catalogue != use.catalogue]
+        others = [recent for recent in self._uses.get(key, ()) if recent.catalogue != use.catalogue]
         self._uses[key] = (use, *others[:1])
 
     def _may_have(self, catalogue: str, need: Need | None) -> bool:

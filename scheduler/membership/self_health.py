@@ -68,7 +68,7 @@ def schedulers_zone(session: Session) -> str | None:
 
 def _read(session: Session) -> str | None:
     schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-    last = max(schedulers, key=lambda one: one.beat_at, default=None)
+    last = max(schedulers, key=lambda scheduler: scheduler.beat_at, default=None)
     zone = stored_load(last).get(ZONE_KEY) if last is not None else None
     return zone if isinstance(zone, str) and zone else None
 

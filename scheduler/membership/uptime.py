@@ -42,13 +42,20 @@ def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
     for its executor.
     """
     spans: list[DueSpan] = []
-    for one in sorted(downtimes, key=lambda each: (each.app_id, each.from_ms)):
+    for downtime in sorted(downtimes, key=lambda each: (each.app_id, each.from_ms)):
         last = spans[-1] if spans else None
-        if last and last.app_id == one.app_id and one.from_ms - last.over_ms <= LATE_MS:
-            end_ms = max(last.over_ms, one.to_ms)
+        if last and last.app_id == downtime.app_id and downtime.from_ms - last.over_ms <= LATE_MS:
+            end_ms = max(last.over_ms, downtime.to_ms)
             spans[-1] = last._replace(to_ms=end_ms - LATE_MS, over_ms=end_ms)
         else:
-            spans.append(DueSpan(one.from_ms - LATE_MS, one.to_ms - LATE_MS, one.to_ms, one.app_id))
+            spans.append(
+                DueSpan(
+                    downtime.from_ms - LATE_MS,
+                    downtime.to_ms - LATE_MS,
+                    downtime.to_ms,
+                    downtime.app_id,
+                )
+            )
     return spans
 
 

@@ -173,7 +173,9 @@ class Reporter:
                 counted = {} if stop <= empty_until else self._count_slice(start, min(stop, until))
                 if not counted and stop > empty_until:
                     empty_until = self._first_due(stop, end) or end
-                if stop + INSERT_DELAY <= now and not any(one.running for one in counted.values()):
+                if stop + INSERT_DELAY <= now and not any(
+                    count.running for count in counted.values()
+                ):
                     tally.settle(start, counted)
                 else:
                     unsettled.append(counted)

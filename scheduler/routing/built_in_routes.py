@@ -214,7 +214,7 @@ def _first_ok(route: Route, request: RouteRequest) -> Choice:
 
 def _best(probes: Mapping[str, ProbeAnswer]) -> str | None:
     """Return the best one that is acceptable although none is ok; of equals, the first."""
-    ranks = {address: one.rank for address, one in probes.items() if one.rank is not None}
+    ranks = {address: probe.rank for address, probe in probes.items() if probe.rank is not None}
     return max(ranks, key=ranks.__getitem__, default=None)
 
 

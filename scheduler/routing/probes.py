@@ -101,7 +101,7 @@ class Probes:
             now = AskedAt(self._clock(), now_ms)
             asked = self._questions(Candidates(app, boots), list(undecided), now)
         for probe in Probe:
-            self._post([one for one in asked if one.probe is probe])
+            self._post([question for question in asked if question.probe is probe])
 
     def held_back(self) -> set[int]:
         """Return the jobs whose runs cannot be routed yet."""
@@ -143,13 +143,15 @@ class Probes:
             if (boot, Probe.BEAT) not in self._open:
                 jobs[boot, Probe.BEAT] = set()
         self._answers.stale.clear()
-        for one in undecided:
-            self._held[one.job_id] = _HeldJob(one, among, now.at + self._answer_seconds)
-            probe = one.router.probe or Probe.BEAT
-            for address in one.request.candidates:
+        for undecided_run in undecided:
+            self._held[undecided_run.job_id] = _HeldJob(
+                undecided_run, among, now.at + self._answer_seconds
+            )
+            probe = undecided_run.router.probe or Probe.BEAT
+            for address in undecided_run.request.candidates:
                 boot = among.boot(address)
-                if self._is_to_be_asked(probe, boot, one, now.at):
-                    jobs.setdefault((boot, probe), set()).add(one.job_id)
+                if self._is_to_be_asked(probe, boot, undecided_run, now.at):
+                    jobs.setdefault((boot, probe), set()).add(undecided_run.job_id)
         asked = [
             self._question(boot, probe, job_ids, now) for (boot, probe), job_ids in jobs.items()
         ]
@@ -162,16 +164,19 @@ class Probes:
         give_up_at = now.at + self._answer_seconds
         return _OpenProbe(boot, probe, tuple(sorted(job_ids)), underway, now, give_up_at)
 
-    def _is_to_be_asked(self, probe: Probe, boot: Boot, one: Undecided, now: float) -> bool:
-        if self._answers.answer(probe, boot, one.job_id, now, due_at=one.due_at) is not None:
+    def _is_to_be_asked(self, probe: Probe, boot: Boot, undecided: Undecided, now: float) -> bool:
+        if (
+            self._answers.answer(probe, boot, undecided.job_id, now, due_at=undecided.due_at)
+            is not None
+        ):
             return False
         asked = self._open.get((boot, probe), ())
         if probe is Probe.BEAT:
             return not asked
         return not any(
-            one.job_id in question.job_ids
-            and question.asked.at_ms >= one.due_at
-            and self._answers.is_news(boot, one.job_id, question.asked)
+            undecided.job_id in question.job_ids
+            and question.asked.at_ms >= undecided.due_at
+            and self._answers.is_news(boot, undecided.job_id, question.asked)
             for question in asked
         )
 
@@ -182,7 +187,9 @@ class Probes:
         def hear(position: int, answer: Answer) -> None:
             self._hear(asked[position], answer)
 
-        self._requester.post([_question(one) for one in asked], self._answer_seconds, hear)
+        self._requester.post(
+            [_question(question) for question in asked], self._answer_seconds, hear
+        )
 
     def _hear(self, question: _OpenProbe, answer: Answer) -> None:
         now = self._clock()
@@ -195,10 +202,15 @@ class Probes:
 
     def _give_up(self, now: float) -> bool:
         """Record the silence of those whose answer is overdue; return False if there are none."""
-        overdue = [one for asked in self._open.values() for one in asked if one.give_up_at <= now]
-        for one in overdue:
-            self._close(one)
-            self._answers.miss(one.boot, now)
+        overdue = [
+            question
+            for asked in self._open.values()
+            for question in asked
+            if question.give_up_at <= now
+        ]
+        for question in overdue:
+            self._close(question)
+            self._answers.miss(question.boot, now)
         return bool(overdue)
 
     def _close(self, question: _OpenProbe) -> None:
@@ -221,9 +233,11 @@ class Probes:
     def _is_free(self, held: _HeldJob, now: float) -> bool:
         if held.until <= now:
             return True
-        one = held.undecided
-        request = self._answers.complete(one.router, one.request, held.among, now, one.due_at)
-        return one.router.is_decided(request)
+        undecided_run = held.undecided
+        request = self._answers.complete(
+            undecided_run.router, undecided_run.request, held.among, now, undecided_run.due_at
+        )
+        return undecided_run.router.is_decided(request)
 
 
 def _question(asked: _OpenProbe) -> AddressedQuestion:

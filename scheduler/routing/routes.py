@@ -55,16 +55,18 @@ def decide(
     """Let routes choose, one run after the other, each with the memory left by the one before."""
     memories: dict[int, Memory] = {}
     decisions = {}
-    for one in asked:
-        request = one.request
+    for decided in asked:
+        request = decided.request
         if request.job_id in memories:
             request = replace(request, memory=memories[request.job_id])
-        decision = _decide(routers[one.route], request, random)
+        decision = _decide(routers[decided.route], request, random)
         if decision.fault:
-            log.error("route_failed", run_id=one.run_id, route=one.route, error=decision.fault)
+            log.error(
+                "route_failed", run_id=decided.run_id, route=decided.route, error=decision.fault
+            )
         elif decision.choice.memory is not None:
             memories[request.job_id] = decision.choice.memory
-        decisions[one.run_id] = decision
+        decisions[decided.run_id] = decision
     return decisions
 
 

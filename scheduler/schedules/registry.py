@@ -238,13 +238,13 @@ class CronSchedule(Schedule):
 
 
 KINDS: Mapping[str, type[Schedule]] = {
-    one.kind: one for one in (NoSchedule, CronSchedule, FixedRate, FixedDelay, OneTime)
+    kind.kind: kind for kind in (NoSchedule, CronSchedule, FixedRate, FixedDelay, OneTime)
 }
 #: The kinds whose next tick is set by the end of a run.
-WAITING_KINDS = frozenset(kind for kind, one in KINDS.items() if one.waits_for_completion)
+WAITING_KINDS = frozenset(kind for kind, schedule in KINDS.items() if schedule.waits_for_completion)
 
 #: The kinds whose ticks depend on the time zone.
-ZONED_KINDS = frozenset(kind for kind, one in KINDS.items() if one.uses_timezone)
+ZONED_KINDS = frozenset(kind for kind, schedule in KINDS.items() if schedule.uses_timezone)
 
 
 def read_schedule(kind: str, value: str | None, timezone: str) -> Schedule:

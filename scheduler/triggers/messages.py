@@ -85,7 +85,7 @@ class TriggerMessages:
             yield from map(self._alone, alike)
             return
         encoded = [encode(routed.trigger) for routed in alike]
-        for stretch in stretches([len(one) for one in encoded], limit):
+        for stretch in stretches([len(item) for item in encoded], limit):
             together = alike[stretch]
             if len(together) == 1:
                 yield self._alone(together[0])

@@ -51,31 +51,35 @@ class Blockers:
     tell_time: Callable[[int], str | None]
 
     def of_executor(
-        self, one: ExecutorView, started: Sequence[RoutedJob] | None = None
+        self, executor_view: ExecutorView, started: Sequence[RoutedJob] | None = None
     ) -> list[Reason]:
         """Return why an executor gets no runs, the widest reason first; none = it may get some.
 
         `started` are the started jobs of its app, if the caller has read them.
         """
-        found = [*self.of_cluster(), *self.of_executor_itself(one, started)]
-        if one.is_online and one.slots and one.running >= one.slots:
-            found.append(Why.SLOTS_TAKEN(slots=one.slots))
+        found = [*self.of_cluster(), *self.of_executor_itself(executor_view, started)]
+        if (
+            executor_view.is_online
+            and executor_view.slots
+            and executor_view.running >= executor_view.slots
+        ):
+            found.append(Why.SLOTS_TAKEN(slots=executor_view.slots))
         return found
 
     def of_executor_itself(
-        self, one: ExecutorView, started: Sequence[RoutedJob] | None = None
+        self, executor_view: ExecutorView, started: Sequence[RoutedJob] | None = None
     ) -> list[Reason]:
         """Return the reasons that concern this executor alone, without taken slots."""
-        found = self._of_app(one.app)
-        if state := _state(one, self.tell_time):
+        found = self._of_app(executor_view.app)
+        if state := _state(executor_view, self.tell_time):
             return [*found, state]
-        if one.listed is False:
-            found.append(Why.NOT_LISTED(app=one.app))
-        if one.app not in self.started_apps:
-            found.append(Why.NO_STARTED_JOB(app=one.app))
-        found += self._of_health(one)
+        if executor_view.listed is False:
+            found.append(Why.NOT_LISTED(app=executor_view.app))
+        if executor_view.app not in self.started_apps:
+            found.append(Why.NO_STARTED_JOB(app=executor_view.app))
+        found += self._of_health(executor_view)
         if not found and started is not None:
-            found += self._of_routes(one, started)
+            found += self._of_routes(executor_view, started)
         return found
 
     def of_job(self, app: str, need: Need | None = None) -> list[Reason]:
@@ -84,61 +88,66 @@ class Blockers:
         `need` is what a job's runs need of their executor; None = any executor will do.
         """
         found, online = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
-        live = [one for one in online if need is None or _may_have(one, need)]
+        live = [executor for executor in online if need is None or _may_have(executor, need)]
         if not online:
             found.append(self._of_absence(app))
         elif not live and need is not None:
             found.append(_of_lack(app, need))
         elif all(map(_stopping, live)):
-            found += [Why.AILING(address=one.address, ailments=_ailments(one)) for one in live[:10]]
-        elif all(one.slots and one.running >= one.slots for one in live):
-            slots = sum(one.slots for one in live)
+            found += [
+                Why.AILING(address=executor.address, ailments=_ailments(executor))
+                for executor in live[:10]
+            ]
+        elif all(executor.slots and executor.running >= executor.slots for executor in live):
+            slots = sum(executor.slots for executor in live)
             found.append(Why.APP_SLOTS_TAKEN(app=app, slots=slots))
         return found
 
     def of_cluster(self) -> list[Reason]:
         """Return why nothing at all is sent."""
         found = [] if self.has_scheduler else [Why.NO_SCHEDULER_ONLINE()]
-        return found + [self._of_pause(one) for one in self.pauses if one.app is None]
+        return found + [self._of_pause(pause) for pause in self.pauses if pause.app is None]
 
     def _of_app(self, app: str) -> list[Reason]:
-        return [self._of_pause(one) for one in self.pauses if one.app == app]
+        return [self._of_pause(pause) for pause in self.pauses if pause.app == app]
 
-    def _of_pause(self, one: ShownPause) -> Reason:
-        until = self.tell_time(one.until_at) if one.until_at else None
-        if one.app is None:
+    def _of_pause(self, shown_pause: ShownPause) -> Reason:
+        until = self.tell_time(shown_pause.until_at) if shown_pause.until_at else None
+        if shown_pause.app is None:
             told = Why.PAUSED_UNTIL(until=until) if until else Why.PAUSED()
         else:
             told = (
-                Why.APP_PAUSED_UNTIL(app=one.app, until=until)
+                Why.APP_PAUSED_UNTIL(app=shown_pause.app, until=until)
                 if until
-                else Why.APP_PAUSED(app=one.app)
+                else Why.APP_PAUSED(app=shown_pause.app)
             )
-        return Why.NOTED(words=told, notes=one.reason) if one.reason else told
+        return Why.NOTED(words=told, notes=shown_pause.reason) if shown_pause.reason else told
 
-    def _of_health(self, one: ExecutorView) -> list[Reason]:
-        others = [two for two in self._routable(one.app) if two.address != one.address]
-        if one.ailments and any(not two.ailments for two in others):
-            return [Why.PASSED_OVER(ailments=_ailments(one))]
-        return [ailment.why() for ailment in _stopping(one)]
+    def _of_health(self, executor_view: ExecutorView) -> list[Reason]:
+        others = [
+            two for two in self._routable(executor_view.app) if two.address != executor_view.address
+        ]
+        if executor_view.ailments and any(not two.ailments for two in others):
+            return [Why.PASSED_OVER(ailments=_ailments(executor_view))]
+        return [ailment.why() for ailment in _stopping(executor_view)]
 
-    def _of_routes(self, one: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
+    def _of_routes(self, executor_view: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
         """Return that the routes of all started jobs choose others, if that is certain."""
-        live = self._routable(one.app)
+        live = self._routable(executor_view.app)
         addresses = tuple(two.address for two in live if not two.ailments) or tuple(
             two.address for two in live
         )
-        if not started or len(started) > MAX_JOBS or one.address not in addresses:
+        if not started or len(started) > MAX_JOBS or executor_view.address not in addresses:
             return []
         chosen = {_fixed_choice(job, addresses) for job in started}
-        if None in chosen or one.address in chosen:
+        if None in chosen or executor_view.address in chosen:
             return []
         return [Why.ROUTED_ELSEWHERE(addresses=", ".join(sorted(map(str, chosen))[:10]))]
 
     def _of_absence(self, app: str) -> Reason:
-        known = [one for one in self.executors if one.app == app]
-        listed = [one.address for one in known if one.listed]
-        if any(one.state is ProcessState.DRAINING for one in known):
+        known = [handler for handler in self.executors if handler.app == app]
+        listed = [handler.address for handler in known if handler.listed]
+        if any(handler.state is ProcessState.DRAINING for handler in known):
             return Why.APP_DRAINING(app=app)
         if listed:
             return Why.LISTED_OFFLINE(addresses=", ".join(listed[:10]))
@@ -147,9 +156,11 @@ class Blockers:
     def _routable(self, app: str) -> list[ExecutorView]:
         """Return the executors that runs of an app may go to, in the order of their addresses."""
         return [
-            one
-            for one in self.executors
-            if one.app == app and one.state is ProcessState.ALIVE and one.listed is not False
+            executor
+            for executor in self.executors
+            if executor.app == app
+            and executor.state is ProcessState.ALIVE
+            and executor.listed is not False
         ]
 
 
@@ -196,13 +207,13 @@ def need_of(spec: JobSpec) -> Need:
     return Need(spec.script_language or spec.handler, is_script=bool(spec.script_language))
 
 
-def _may_have(one: ExecutorView, need: Need) -> bool:
+def _may_have(executor_view: ExecutorView, need: Need) -> bool:
     """Return whether an executor may have what a run needs; one that does not tell may."""
-    if one.catalogue is None:
+    if executor_view.catalogue is None:
         return True
     if need.is_script:
-        return need.name in one.languages
-    return one.catalogue.has_more or need.name in one.handlers
+        return need.name in executor_view.languages
+    return executor_view.catalogue.has_more or need.name in executor_view.handlers
 
 
 def _of_lack(app: str, need: Need) -> Reason:
@@ -211,21 +222,23 @@ def _of_lack(app: str, need: Need) -> Reason:
     return Why.APP_LACKS_HANDLER(app=app, name=need.name)
 
 
-def _state(one: ExecutorView, tell_time: Callable[[int], str | None]) -> Reason | None:
-    if one.state is ProcessState.ABSENT:
+def _state(executor_view: ExecutorView, tell_time: Callable[[int], str | None]) -> Reason | None:
+    if executor_view.state is ProcessState.ABSENT:
         return Why.NEVER_CONNECTED()
-    if one.state is ProcessState.SILENT:
-        return Why.NO_HEARTBEAT(since=tell_time(one.beat_at) or "")
-    return Why.TAKES_NO_MORE() if one.state is ProcessState.DRAINING else None
+    if executor_view.state is ProcessState.SILENT:
+        return Why.NO_HEARTBEAT(since=tell_time(executor_view.beat_at) or "")
+    return Why.TAKES_NO_MORE() if executor_view.state is ProcessState.DRAINING else None
 
 
-def _stopping(one: ExecutorView) -> list[Ailment]:
-    known = map(Ailment.named, one.ailments)
+def _stopping(executor_view: ExecutorView) -> list[Ailment]:
+    known = map(Ailment.named, executor_view.ailments)
     return [ailment for ailment in known if ailment and ailment.starts_nothing]
 
 
-def _ailments(one: ExecutorView) -> tuple[Words, ...]:
-    return tuple(known.why() if (known := Ailment.named(name)) else name for name in one.ailments)
+def _ailments(executor_view: ExecutorView) -> tuple[Words, ...]:
+    return tuple(
+        known.why() if (known := Ailment.named(name)) else name for name in executor_view.ailments
+    )
 
 
 def _fixed_choice(job: RoutedJob, addresses: tuple[str, ...]) -> str | None:

@@ -24,22 +24,22 @@ class IncidentView(NamedTuple):
     ack_until_at: int | None
 
 
-def incident_view(one: ListedIncident) -> IncidentView:
+def incident_view(listed_incident: ListedIncident) -> IncidentView:
     """Return the view of an incident; its status is OPEN, ACKNOWLEDGED or CLOSED."""
-    is_seen = one.acked_at is not None
+    is_seen = listed_incident.acked_at is not None
     return IncidentView(
-        id=one.id,
-        app=one.app or "",
-        job=one.job or "",
-        rule=one.rule,
-        expected=one.expected,
-        status="CLOSED" if one.closed_at else "ACKNOWLEDGED" if is_seen else "OPEN",
-        due_at=one.due_at,
-        opened_at=one.opened_at,
-        closed_at=one.closed_at,
-        closed_by=one.closed_by or "",
-        acked_at=one.acked_at,
-        acked_by=one.acked_by or "",
-        ack_note=one.ack_note or "",
-        ack_until_at=one.ack_until,
+        id=listed_incident.id,
+        app=listed_incident.app or "",
+        job=listed_incident.job or "",
+        rule=listed_incident.rule,
+        expected=listed_incident.expected,
+        status="CLOSED" if listed_incident.closed_at else "ACKNOWLEDGED" if is_seen else "OPEN",
+        due_at=listed_incident.due_at,
+        opened_at=listed_incident.opened_at,
+        closed_at=listed_incident.closed_at,
+        closed_by=listed_incident.closed_by or "",
+        acked_at=listed_incident.acked_at,
+        acked_by=listed_incident.acked_by or "",
+        ack_note=listed_incident.ack_note or "",
+        ack_until_at=listed_incident.ack_until,
     )

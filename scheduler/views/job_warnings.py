@@ -66,9 +66,9 @@ class HandlerCheck:
         names = self._known(spec.app)
         if spec.handler in names:
             return None
-        for one in online:
-            if one.told is None or one.told.has_more:
-                return Why.UNCHECKED_UNTOLD(address=one.address)
+        for executor in online:
+            if executor.told is None or executor.told.has_more:
+                return Why.UNCHECKED_UNTOLD(address=executor.address)
         key = spec.app, spec.handler
         if key not in self._missing:
             self._missing[key] = self._of_missing(spec.handler, names)
@@ -84,8 +84,10 @@ class HandlerCheck:
 
     def _known(self, app: str) -> frozenset[str]:
         if app not in self._names:
-            told = [one.told for one in self._online[app] if one.told]
-            self._names[app] = frozenset(one.name for each in told for one in each.handlers)
+            told = [executor.told for executor in self._online[app] if executor.told]
+            self._names[app] = frozenset(
+                executor.name for each in told for executor in each.handlers
+            )
         return self._names[app]
 
 

@@ -147,7 +147,7 @@ def executor_view(
         waiting=_number(load, "waiting"),
         cpu_percent=_number(load, "cpu_percent"),
         memory_percent=_number(load, "memory_percent"),
-        handlers=tuple(one.name for one in told.handlers) if told else (),
+        handlers=tuple(handler.name for handler in told.handlers) if told else (),
         languages=told.languages if told else (),
         code_version=told.code_version if told else "",
         catalogue=told,

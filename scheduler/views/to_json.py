@@ -71,7 +71,7 @@ def _state(listed: ListedToken, now_ms: int) -> str:
 
 def _names(ids: str | None, names: Mapping[int, str]) -> tuple[str, ...] | None:
     listed = tokens.ids_of(ids)
-    return None if listed is None else tuple(names.get(one, f"#{one}") for one in sorted(listed))
+    return None if listed is None else tuple(names.get(name, f"#{name}") for name in sorted(listed))
 
 
 _WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)

@@ -99,19 +99,19 @@ def judge(
 ) -> Verdict:
     """Return which due time was not done by its deadline; what a pause held back is not asked."""
     broken_at = next_look_at = None
-    for one in times:
-        if one.due_at <= judged_until:
+    for due_time in times:
+        if due_time.due_at <= judged_until:
             continue
-        limit = deadline(one.due_at)
+        limit = deadline(due_time.due_at)
         if limit > now_ms:
             next_look_at = limit
             break
-        judged_until = one.due_at
-        if is_held(pauses, one.due_at, limit):
+        judged_until = due_time.due_at
+        if is_held(pauses, due_time.due_at, limit):
             continue
-        done = done_at(one)
+        done = done_at(due_time)
         if broken_at is None and (done is None or done > limit):
-            broken_at = one.due_at
+            broken_at = due_time.due_at
     return Verdict(broken_at, judged_until, next_look_at)
 
 
@@ -119,14 +119,14 @@ def is_made_up(
     times: Iterable[DueTime], due_at: int, done_at: Callable[[DueTime], int | None]
 ) -> bool:
     """Whether a due time, or one after it, was done."""
-    return any(one.due_at >= due_at and done_at(one) is not None for one in times)
+    return any(due_time.due_at >= due_at and done_at(due_time) is not None for due_time in times)
 
 
 def is_held(pauses: Iterable[PauseRow], from_ms: int, to_ms: int) -> bool:
     """Whether dispatch was paused at any time between two instants."""
     return any(
-        one.since_at <= to_ms and (one.until_at is None or one.until_at >= from_ms)
-        for one in pauses
+        pause.since_at <= to_ms and (pause.until_at is None or pause.until_at >= from_ms)
+        for pause in pauses
     )
 
 
@@ -146,5 +146,9 @@ def since_success(
     last_success_ms: int, since_ms: int, pauses: Iterable[PauseRow], now_ms: int
 ) -> int:
     """Return from when on the next success is awaited: the last one, or when it could resume."""
-    ends = (one.until_at for one in pauses if one.until_at is not None and one.until_at <= now_ms)
+    ends = (
+        pause.until_at
+        for pause in pauses
+        if pause.until_at is not None and pause.until_at <= now_ms
+    )
     return max(last_success_ms, since_ms, *ends, 0)

@@ -67,7 +67,7 @@ class Look:
     ) -> None:
         self._session = session
         self._job = job
-        self._open = {Rule(one.rule): one for one in open_incidents}
+        self._open = {Rule(open_incident.rule): open_incident for open_incident in open_incidents}
         self._pauses = pauses
         self._timezone = timezone
         self._now_ms = now_ms
@@ -108,7 +108,7 @@ class Look:
             Rule.START_WITHIN: max(job.started_until, job.since_at),
             Rule.FINISH_BY: max(job.finished_until, job.since_at),
         }
-        broken = [one.due_at - 1 for rule, one in self._open.items() if rule in until]
+        broken = [item.due_at - 1 for rule, item in self._open.items() if rule in until]
         watched = [until[rule] for rule in until if getattr(expect, rule)]
         after_ms = min([*watched, *broken])
         times = judgement.due_times(
@@ -182,7 +182,7 @@ class Look:
         now_ms = self._now_ms
         latest_ms = LATEST_MS
         is_broken = {*self._open.values()} - {*self._found.closing}
-        if self._found.opening or any(one.rule != Rule.LONGEST for one in is_broken):
+        if self._found.opening or any(incident.rule != Rule.LONGEST for incident in is_broken):
             latest_ms = BROKEN_MS
         elif judgement.is_held(self._pauses, now_ms, now_ms):
             latest_ms = MINUTE_MS
@@ -195,12 +195,12 @@ class Look:
             return load_zone("UTC")
 
 
-def _started(one: DueTime) -> int | None:
-    return one.started_at
+def _started(due_time: DueTime) -> int | None:
+    return due_time.started_at
 
 
-def _succeeded(one: DueTime) -> int | None:
-    return one.succeeded_at
+def _succeeded(due_time: DueTime) -> int | None:
+    return due_time.succeeded_at
 
 
 #: What keeps a rule of due times.

@@ -146,26 +146,31 @@ class Watcher:
         if is_judge:
             self._search_backlogs(now_ms)
         online = (
-            one
-            for one in self._backlogs
-            if (one.number >= BACKLOG or one.oldest_at <= now_ms - OLDEST_MS)
-            and self._roster.routable(one.app)
+            incident
+            for incident in self._backlogs
+            if (incident.number >= BACKLOG or incident.oldest_at <= now_ms - OLDEST_MS)
+            and self._roster.routable(incident.app)
         )
         broken = [*map(_too_long, long), *map(_waiting, online)]
-        is_open = {(one.job_id, one.rule) for one in still_open}
+        is_open = {(incident.job_id, incident.rule) for incident in still_open}
         news = {
-            (one.job_id, one.rule): one
-            for one in reversed(broken)
-            if (one.job_id, one.rule) not in is_open and not _is_paused(known, one.app_id, now_ms)
+            (incident.job_id, incident.rule): incident
+            for incident in reversed(broken)
+            if (incident.job_id, incident.rule) not in is_open
+            and not _is_paused(known, incident.app_id, now_ms)
         }
-        lasting = {(one.job_id, Rule.LONGEST) for one in long}
-        lasting |= {(one.job_id, Rule.WAITING) for one in self._backlogs}
+        lasting = {(incident.job_id, Rule.LONGEST) for incident in long}
+        lasting |= {(incident.job_id, Rule.WAITING) for incident in self._backlogs}
         closing = {
-            one: why
-            for one in still_open
-            if (why := _over(one, lasting, is_judge=is_judge)) is not None
+            incident: why
+            for incident in still_open
+            if (why := _over(incident, lasting, is_judge=is_judge)) is not None
         }
-        recalled = [one for one in still_open if one.remind_at <= now_ms and one not in closing]
+        recalled = [
+            incident
+            for incident in still_open
+            if incident.remind_at <= now_ms and incident not in closing
+        ]
         if not (news or closing or recalled):
             return
 
@@ -199,22 +204,22 @@ class Watcher:
     ) -> None:
         """Open and close incidents, with an alarm for each."""
         broken = list(broken)
-        ids = {one.job_id for one in broken} | {one.job_id for one in closing}
+        ids = {incident.job_id for incident in broken} | {incident.job_id for incident in closing}
         who = alarms.job_targets(session, ids) if ids else {}
-        for one in broken:
+        for promise in broken:
             incident_id = incidents.open_one(
                 session,
-                job_id=one.job_id,
-                app_id=one.app_id,
-                rule=one.rule,
-                due_at=one.due_at,
-                expected=one.expected,
+                job_id=promise.job_id,
+                app_id=promise.app_id,
+                rule=promise.rule,
+                due_at=promise.due_at,
+                expected=promise.expected,
                 now_ms=now_ms,
                 remind_ms=now_ms + REMIND_MS,
             )
-            job = who.get(one.job_id)
+            job = who.get(promise.job_id)
             if incident_id is not None and job is not None:
-                news = _news(job, one, incident_id, now_ms)
+                news = _news(job, promise, incident_id, now_ms)
                 self._alarm(session, job, news, "opened", now_ms)
         for incident, why in closing.items():
             job = who.get(incident.job_id)
@@ -229,7 +234,11 @@ class Watcher:
         known: Sequence[PauseRow],
         now_ms: int,
     ) -> None:
-        who = alarms.job_targets(session, {one.job_id for one in recalled}) if recalled else {}
+        who = (
+            alarms.job_targets(session, {incident.job_id for incident in recalled})
+            if recalled
+            else {}
+        )
         for incident in recalled:
             incidents.remind_later(session, incident.id, now_ms + REMIND_MS)
             job = who.get(incident.job_id)
@@ -253,11 +262,11 @@ class Watcher:
 
 
 def _held(known: Iterable[PauseRow], app_id: int) -> list[PauseRow]:
-    return [one for one in known if one.app_id in (EVERY_APP, app_id)]
+    return [downtime for downtime in known if downtime.app_id in (EVERY_APP, app_id)]
 
 
 def _is_paused(known: Iterable[PauseRow], app_id: int, now_ms: int) -> bool:
-    return any(one.is_in_force(now_ms) for one in _held(known, app_id))
+    return any(downtime.is_in_force(now_ms) for downtime in _held(known, app_id))
 
 
 def _broken(job: WatchedJob, found: Findings) -> list[Broken]:

@@ -56,7 +56,7 @@ class ListedToken(NamedTuple):
 def is_named(session: Session, name: str) -> bool:
     """Return whether a token has or had this name, ignoring case."""
     names = session.execute(select(ApiToken.name)).scalars()
-    return name.casefold() in {one.casefold() for one in names}
+    return name.casefold() in {known_name.casefold() for known_name in names}
 
 
 def add(session: Session, token: ApiToken) -> int:

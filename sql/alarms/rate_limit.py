@@ -74,8 +74,8 @@ def hold_lock_row(session: Session) -> bool:
 
 def is_decision_needed(session: Session, now_ms: int) -> bool:
     """Return whether there are new alarms, or held ones whose hour is over."""
-    one = session.execute(select(Alarm.id).where(is_undecided(now_ms)).limit(1))
-    return one.first() is not None
+    row = session.execute(select(Alarm.id).where(is_undecided(now_ms)).limit(1))
+    return row.first() is not None
 
 
 def is_undecided(now_ms: int) -> ColumnElement[bool]:
@@ -104,7 +104,7 @@ def let_through_since(
 
     Those about absence are returned, or those about all else.
     """
-    is_about = or_(*(Alarm.subject_key.like(f"{one}%") for one in (ABSENCE, RETURN)))
+    is_about = or_(*(Alarm.subject_key.like(f"{kind}%") for kind in (ABSENCE, RETURN)))
     return list(
         session.execute(
             select(Alarm.created_at)

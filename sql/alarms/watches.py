@@ -92,7 +92,7 @@ def look_soon(session: Session, job_ids: Iterable[int], *, since_ms: int) -> Non
         "usual_ms": 0,
         "longest_ms": 0,
     }
-    insert_or_ignore(session, Watch, [{"job_id": one, **row} for one in ids], key="job_id")
+    insert_or_ignore(session, Watch, [{"job_id": id_, **row} for id_ in ids], key="job_id")
     for chunk in chunks(ids):
         soon = update(Watch).where(Watch.job_id.in_(chunk))
         modify(session, soon.values(next_look_at=0, since_at=since_ms))

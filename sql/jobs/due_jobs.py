@@ -204,13 +204,13 @@ def stop(session: Session, stops: Sequence[JobStop]) -> None:
     """Stop claimed jobs whose schedules have ended or cannot be computed."""
     rows = [
         {
-            "id": one.job_id,
+            "id": stopped.job_id,
             "is_enabled": 0,
-            "last_tick_at": one.watermark_ms,
+            "last_tick_at": stopped.watermark_ms,
             "next_tick_at": 0,
-            "stop_reason": one.reason.text[:512],
-            "stop_why": one.reason.why,
+            "stop_reason": stopped.reason.text[:512],
+            "stop_why": stopped.reason.why,
         }
-        for one in stops
+        for stopped in stops
     ]
     update_each(session, Job, rows, guard=_IS_ENABLED)

@@ -69,7 +69,7 @@ def of_jobs(
         .subquery()
         for job_id in job_ids
     ]
-    return fetch(session, SkipLine, union_all(*(select(one) for one in each)))  # type: ignore[arg-type]
+    return fetch(session, SkipLine, union_all(*(select(column) for column in each)))  # type: ignore[arg-type]
 
 
 def _query() -> Query:

@@ -143,7 +143,9 @@ def _merged(
             known.first_due = min(known.first_due, first_due)
             known.last_due, known.newest = max((known.last_due, known.newest), (last_due, run_id))
     return ErrorGroups(
-        groups=sorted(groups.values(), key=lambda one: (-one.count, -one.last_due, -one.newest)),
-        runs=sum(one.count for one in groups.values()),
+        groups=sorted(
+            groups.values(), key=lambda group: (-group.count, -group.last_due, -group.newest)
+        ),
+        runs=sum(group.count for group in groups.values()),
         is_all=is_all,
     )

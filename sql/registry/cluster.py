@@ -49,7 +49,7 @@ def lock(session: Session) -> None:
 def fingerprints(session: Session) -> tuple[str, ...]:
     """Return the fingerprints of the secrets in use: none before the first process, two at most."""
     row = session.execute(select(Cluster.secret_fingerprint, Cluster.other_fingerprint)).one()
-    return tuple(one for one in row if one)
+    return tuple(fingerprint for fingerprint in row if fingerprint)
 
 
 def join(session: Session, own: Sequence[str]) -> None:

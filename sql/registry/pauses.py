@@ -80,9 +80,9 @@ def ended(session: Session, now_ms: int) -> list[Downtime]:
 def held_by_apps(pauses: Iterable[PauseRow]) -> list[Downtime]:
     """Return the times of past pauses of apps; the cluster's pauses are in `uptimes`."""
     return [
-        Downtime(one.id, one.since_at, one.until_at, one.app_id)
-        for one in pauses
-        if one.app_id != EVERY_APP and one.until_at is not None
+        Downtime(pause.id, pause.since_at, pause.until_at, pause.app_id)
+        for pause in pauses
+        if pause.app_id != EVERY_APP and pause.until_at is not None
     ]
 
 

@@ -134,7 +134,7 @@ def downtimes(session: Session) -> list[Downtime]:
 
 def settle(session: Session, downtimes: Iterable[Downtime]) -> None:
     """Record that all runs due in these downtimes are decided."""
-    ids = [one.id for one in downtimes]
+    ids = [downtime.id for downtime in downtimes]
     modify(session, update(Uptime).where(Uptime.id.in_(ids)).values(is_settled=1))
 
 

@@ -68,10 +68,12 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]
     """Return what came after each run, the newest last; runs without successors are left out."""
     found: dict[int, list[LaterRun]] = defaultdict(list)
     for chunk in chunks(run_ids):
-        both = (one.where(_Asked.id.in_(chunk)) for one in (_NEXT_ATTEMPTS, _NEXT_ORIGINS))
+        both = (
+            statement.where(_Asked.id.in_(chunk)) for statement in (_NEXT_ATTEMPTS, _NEXT_ORIGINS)
+        )
         for after_id, run_id, status, origin_id, attempt in session.execute(union_all(*both)):
-            one = LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt)
-            found[after_id].append(one)
+            later_run = LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt)
+            found[after_id].append(later_run)
     for runs in found.values():
         runs.sort(key=lambda run: (run.origin_id, run.attempt))
     return dict(found)

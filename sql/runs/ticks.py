@@ -19,7 +19,7 @@ from warren.sql.run_status import FAILURES, OPEN, RunStatus
 from warren.sql.runs.run_rows import FailedRun, LockedRun, TickRun
 from warren.sql.runs.transitions import ENTERED
 
-_COLUMNS = tuple(one.class_attribute for one in inspect(Run).column_attrs)
+_COLUMNS = tuple(column_attr.class_attribute for column_attr in inspect(Run).column_attrs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

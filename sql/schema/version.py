@@ -86,7 +86,7 @@ def _missing_part(connection: Connection, indexes: str) -> str | None:
         if table.name not in tables:
             return f"the database has lost its table {table.name}; restore it before starting"
         for name, columns, unique in sorted(_wanted_indexes(table)):
-            if not {(table.name, one, columns, unique) for one in (name, None)} & found:
+            if not {(table.name, part, columns, unique) for part in (name, None)} & found:
                 what = "unique index" if unique else "index"
                 return (
                     f"table {table.name} has lost its {what} {name} ({', '.join(columns)}); "

@@ -61,7 +61,9 @@ def of_days(session: Session, job_id: int, bounds: Sequence[int]) -> list[DayOut
         for day, (since, until) in enumerate(pairwise(bounds))
     ]
     seen = [0] * len(days)
-    for row in map(_Counted._make, session.execute(union_all(*(select(one) for one in each)))):
+    for row in map(
+        _Counted._make, session.execute(union_all(*(select(column) for column in each)))
+    ):
         days[row.day].add(row.status)
         seen[row.day] += 1
     for day, number in zip(days, seen, strict=True):

@@ -101,7 +101,7 @@ def of_jobs(
         .subquery()
         for job_id in job_ids
     ]
-    return fetch(session, SpanRun, union_all(*(select(one) for one in each)))  # type: ignore[arg-type]
+    return fetch(session, SpanRun, union_all(*(select(column) for column in each)))  # type: ignore[arg-type]
 
 
 def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit: int) -> Sample:

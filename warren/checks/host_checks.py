@@ -93,7 +93,7 @@ def check_executors(settings: Settings, *, must_run: bool) -> str:
     if problems:
         raise CommandError("; ".join(problems))
     said = ["drains" if signs.is_draining else "takes runs" for signs, _ in found]
-    words = (f"{one.address} {what}" for (one, _), what in zip(found, said, strict=True))
+    words = (f"{executor.address} {what}" for (executor, _), what in zip(found, said, strict=True))
     return ", ".join(words) or "none runs here"
 
 

@@ -73,8 +73,8 @@ def trigger(
         key: calls with the same key within a day trigger only one run; None = a new key.
 
     """
-    one = Trigger(param=param, at=at, after=after, late=late, addresses=addresses)
-    response = yield _keyed(f"{_job(job)}/runs", _body(one), key)
+    wish = Trigger(param=param, at=at, after=after, late=late, addresses=addresses)
+    response = yield _keyed(f"{_job(job)}/runs", _body(wish), key)
     return _value(response, Run)
 
 
@@ -82,7 +82,7 @@ def trigger_all(
     job: str, triggers: Iterable[Trigger], *, key: str | None = None
 ) -> Exchange[list[int]]:
     """Run a job up to 5,000 times, all or none; return the ids of the planned runs, in order."""
-    body = {"runs": [_body(one) for one in triggers]}
+    body = {"runs": [_body(wish) for wish in triggers]}
     response = yield _keyed(f"{_job(job)}/runs:batch", body, key)
     return _value(response, Planned).run_ids
 
@@ -370,16 +370,16 @@ def _value(response: Response, kind: type[T]) -> T:
     return response.value(kind)
 
 
-def _body(one: Trigger) -> dict[str, Any]:
-    after = one.after
+def _body(wish: Trigger) -> dict[str, Any]:
+    after = wish.after
     if isinstance(after, timedelta):
         after = f"{round(after.total_seconds())}s"
     given = {
-        "param": one.param,
-        "at": _instant(one.at),
+        "param": wish.param,
+        "at": _instant(wish.at),
         "in": after,
-        "late": one.late,
-        "addresses": list(one.addresses),
+        "late": wish.late,
+        "addresses": list(wish.addresses),
     }
     return {name: value for name, value in given.items() if value or value == ""}
 

@@ -21,7 +21,7 @@ class ApiError(Exception):
         self.status = status
         self.problem = dict(problem)
         detail = str(problem.get("detail", "")) or f"status {status}"
-        errors = [one for one in problem.get("errors", ()) if one.get("detail") != detail]
+        errors = [entry for entry in problem.get("errors", ()) if entry.get("detail") != detail]
         super().__init__("; ".join([detail, *map(_placed, errors)]))
 
 

@@ -97,13 +97,13 @@ def test(  # noqa: PLR0917 - click passes its parameters by name
             ids = tests.test(targets or defaults)
         else:
             raise CommandError(_NOBODY)
-        found = [alarm_view(one) for one in tests.await_tests(ids, TEST_SECONDS)]
-    for one in found:
+        found = [alarm_view(alarm) for alarm in tests.await_tests(ids, TEST_SECONDS)]
+    for alarm in found:
         if as_json:
-            print_json(to_json(one))
+            print_json(to_json(alarm))
         else:
-            print(visible(f"{one.target}: {_outcome(one)}"))
-    if any(one.status != AlarmStatus.SENT for one in found):
+            print(visible(f"{alarm.target}: {_outcome(alarm)}"))
+    if any(alarm.status != AlarmStatus.SENT for alarm in found):
         raise SystemExit(1)
 
 
@@ -179,7 +179,7 @@ def list_incidents(settings: Settings, every: bool, limit: int, as_json: bool) -
             lambda session: incidents_table.listing(session, only_open=not every, limit=limit)
         )
         now = now_ms(database)
-    rows = [incident_view(one) for one in found]
+    rows = [incident_view(incident) for incident in found]
     if as_json:
         for row in rows:
             print_json(to_json(row))

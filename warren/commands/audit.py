@@ -61,11 +61,11 @@ def audit_command(
             job_id=job_id,
         )
     if as_json:
-        for one in report.jobs:
-            print_json(_tally_json(one))
+        for job in report.jobs:
+            print_json(_tally_json(job))
     else:
         print_table(
-            HEADERS, [_tally_line(one) for one in report.jobs], nothing="no job has ever run"
+            HEADERS, [_tally_line(job) for job in report.jobs], nothing="no job has ever run"
         )
         for words in _faults(report, settings.zone):
             print(visible(words))
@@ -78,7 +78,7 @@ def summary(report: AuditReport) -> dict[str, int | bool]:
     counts = [_counts(job) for job in report.jobs]
     return {
         "sound": report.is_sound,
-        **{shown: sum(one[shown] for one in counts) for shown in SHOWN.values()},
+        **{shown: sum(count[shown] for count in counts) for shown in SHOWN.values()},
         "planned": report.planned,
         "in_flight": report.in_flight,
     }

@@ -63,7 +63,7 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
         checks_of = _of_host if kind in _WITHOUT_DATABASE else _of_all
         known = checks_of(settings, inside_up=kind is None)
         checks = {name: known[name] for name in NEEDED.get(kind or "", EVERYTHING)}
-    outcomes = [_run_check(name, one) for name, one in checks.items()]
+    outcomes = [_run_check(name, item) for name, item in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
 
 
@@ -105,9 +105,9 @@ def _alive(settings: Settings, kind: str | None) -> Checks:
     return {app: lambda: server_checks.check_alive(settings, app)}
 
 
-def _run_check(name: str, one: Callable[[], str]) -> bool:
+def _run_check(name: str, test: Callable[[], str]) -> bool:
     try:
-        print(f"ok     {name}: {one()}")
+        print(f"ok     {name}: {test()}")
     except WarrenError as error:
         print(visible(f"error: {name}: {'; '.join(error.lines)}"), file=sys.stderr)
     except (SqlError, BrokerError, OSError, ValueError) as error:

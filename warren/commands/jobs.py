@@ -148,7 +148,7 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         found = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
     why = found.of_job(job.app, blockers.need_of(view.spec))
     if as_json:
-        told = {"blocked_by": blocker_json(why), "skips": [skip_json(one) for one in skipped]}
+        told = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
         print_json(job_json(view) | told)
         return
     facts = job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job))

@@ -45,10 +45,10 @@ def list_executors(settings: Settings, as_json: bool) -> None:
         now = now_ms(database)
         found = database.read(lambda session: blockers.read(session, None, now_ms=now))
     if as_json:
-        for one in found.executors:
-            print_json(executor_json(one, found.of_executor(one)))
+        for executor in found.executors:
+            print_json(executor_json(executor, found.of_executor(executor)))
         return
-    lines = [executor_line(one, now) for one in found.executors]
+    lines = [executor_line(executor, now) for executor in found.executors]
     print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
     for words in blocker_lines(found):
         print(visible(words))
@@ -68,12 +68,12 @@ def show_executor(settings: Settings, address: str, as_json: bool) -> None:
     """
     with open_database(settings) as database:
         now, one_id = now_ms(database), Resolver(database).executor(address)
-        one, why = database.read(lambda session: executor_with_blockers(session, one_id, now))
+        executor_, why = database.read(lambda session: executor_with_blockers(session, one_id, now))
     if as_json:
-        print_json(executor_json(one, why))
+        print_json(executor_json(executor_, why))
         return
-    print_facts(executor_facts(one, why, now))
-    for line in handler_lines(one):
+    print_facts(executor_facts(executor_, why, now))
+    for line in handler_lines(executor_):
         print(f"  {line}")
 
 
@@ -106,11 +106,11 @@ def list_schedulers(settings: Settings, as_json: bool) -> None:
         found, now = registered_schedulers(database)
         held = database.read(lambda session: pauses.in_force(session, now))
     if as_json:
-        paused = pause_facts(next((one for one in held if one.app is None), None))
-        for one in found:
-            print_json(to_json(one, without={"failing", "rejected"}) | paused)
+        paused = pause_facts(next((scheduler for scheduler in held if scheduler.app is None), None))
+        for scheduler in found:
+            print_json(to_json(scheduler, without={"failing", "rejected"}) | paused)
         return
-    lines = [scheduler_line(one, now) for one in found]
+    lines = [scheduler_line(scheduler, now) for scheduler in found]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
     for pause in held:
         _print_pause(pause, settings.zone, now)
@@ -188,10 +188,12 @@ def _paused_id(client: LocalClient, app: str | None) -> int:
     return EVERY_APP if app is None else client.ids.app(app)
 
 
-def _print_pause(one: ShownPause, zone: ZoneInfo, now: int) -> None:
-    what = f"app {one.app} is paused" if one.app else "paused"
-    since = f"{local(one.since_at, zone)} ({relative(one.since_at, now)})"
-    until = f" until {local(one.until_at, zone)}" if one.until_at else ""
-    why = f": {visible(one.reason)}" if one.reason else ""
-    resume = f"warren resume --app {one.app}" if one.app else "warren resume"
-    print(f"{what} by {visible(one.paused_by)} since {since}{until}{why}; to go on: {resume}")
+def _print_pause(shown_pause: ShownPause, zone: ZoneInfo, now: int) -> None:
+    what = f"app {shown_pause.app} is paused" if shown_pause.app else "paused"
+    since = f"{local(shown_pause.since_at, zone)} ({relative(shown_pause.since_at, now)})"
+    until = f" until {local(shown_pause.until_at, zone)}" if shown_pause.until_at else ""
+    why = f": {visible(shown_pause.reason)}" if shown_pause.reason else ""
+    resume = f"warren resume --app {shown_pause.app}" if shown_pause.app else "warren resume"
+    print(
+        f"{what} by {visible(shown_pause.paused_by)} since {since}{until}{why}; to go on: {resume}"
+    )

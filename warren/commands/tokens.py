@@ -109,7 +109,7 @@ def read_tokens(session: Session, now: int) -> list[TokenView]:
     """Return the view of every token."""
     listed = tokens_table.listing(session)
     names = {app_id: name for name, app_id in apps.ids_by_name(session).items()}
-    job_ids = {one for row in listed for one in tokens_table.ids_of(row.token.jobs) or ()}
+    job_ids = {id_ for row in listed for id_ in tokens_table.ids_of(row.token.jobs) or ()}
     jobs = job_search.names(session, job_ids, None)
     return [token_view(row, now_ms=now, apps=names, jobs=jobs) for row in listed]
 

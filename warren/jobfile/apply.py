@@ -103,7 +103,7 @@ def warnings_about(
     database: Database, file: JobFile, changes: Sequence[Change]
 ) -> list[tuple[str, str]]:
     """Return warnings about the jobs of a file: pairs of APP/NAME and a sentence."""
-    changed = {one.name for one in changes if one.action is not ChangeAction.UNCHANGED}
+    changed = {change.name for change in changes if change.action is not ChangeAction.UNCHANGED}
     return database.read(
         lambda session: file_warnings(session, file.specs, changed, database_now_ms(session))
     )
@@ -184,18 +184,18 @@ def apply_by_api(
         raise JobFileError([*_problems(path, data, error)] or [f"{url}: {error}"]) from error
     changes = [
         Change(
-            action=ChangeAction(one.action),
-            what=one.what,
-            name=one.name,
-            details=tuple(one.details),
-            diff=tuple(one.diff),
+            action=ChangeAction(change.action),
+            what=change.what,
+            name=change.name,
+            details=tuple(change.details),
+            diff=tuple(change.diff),
         )
-        for one in found.changes
+        for change in found.changes
     ]
     same = Change(action=ChangeAction.UNCHANGED, what="job", name="")
     print_changes(
         [*changes, *[same] * found.unchanged],
-        [(one.job, one.message) for one in found.warnings],
+        [(warning.job, warning.message) for warning in found.warnings],
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -203,10 +203,10 @@ def apply_by_api(
 
 def _problems(path: Path, data: bytes, error: ApiError) -> Iterator[str]:
     """Yield each problem that the API names, with its file and line."""
-    for one in error.problem.get("errors", ()):
-        words, line = str(one.get("detail", "")), one.get("line")
-        if line is None and one.get("pointer"):
-            line = line_at(tree_of(data), str(one["pointer"]))
+    for detail in error.problem.get("errors", ()):
+        words, line = str(detail.get("detail", "")), detail.get("line")
+        if line is None and detail.get("pointer"):
+            line = line_at(tree_of(data), str(detail["pointer"]))
         yield words if line is None else f"{path}:{line}: {words}"
 
 

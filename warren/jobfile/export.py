@@ -142,8 +142,8 @@ def read_specs(
     specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     wanted = {owner for _, owner in rows} | ({app} if app else set())
     found = exports.apps(session)
-    shown = [one for one in found if one.name in wanted or not (app or names)]
-    return [app_spec(one) for one in shown], specs
+    shown = [item for item in found if item.name in wanted or not (app or names)]
+    return [app_spec(item) for item in shown], specs
 
 
 def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
@@ -199,7 +199,7 @@ def _job_lines(spec: JobSpec) -> Iterator[str]:
 
 def _retry_lines(spec: JobSpec) -> Iterator[str]:
     """Yield the short form if it says everything."""
-    told = {key: getattr(spec, one.name) for key, one in _RETRY.items() if _is_set(spec, one)}
+    told = {key: getattr(spec, item.name) for key, item in _RETRY.items() if _is_set(spec, item)}
     if set(told) <= set(SHORT_RETRY):
         for key, value in told.items():
             yield from _field(SHORT_RETRY[key].name, value)

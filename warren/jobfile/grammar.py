@@ -156,7 +156,7 @@ class JobReader:
         if entry is None or is_null(entry.node):
             return {}
         values = read_group(self._reader, entry, "retry", _RETRY)
-        said = {key: values[one.name] for key, one in SHORT_RETRY.items() if one.name in values}
+        said = {key: values[item.name] for key, item in SHORT_RETRY.items() if item.name in values}
         try:
             retry_rules.in_short(short, said)
         except Problem as problem:

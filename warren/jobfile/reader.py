@@ -65,7 +65,9 @@ class JobFile:
 
     def refused(self, problems: Iterable[Problem]) -> JobFileError:
         """Return the error for refused fields, such as `jobs/0/children`, with their lines."""
-        return JobFileError([f"{self.path}:{self._line_of(one)}: {one}" for one in problems])
+        return JobFileError(
+            [f"{self.path}:{self._line_of(problem)}: {problem}" for problem in problems]
+        )
 
     def _line_of(self, problem: Problem) -> int:
         _, number, field = [*problem.field.split("/"), ""][:3]
@@ -273,7 +275,8 @@ def _refusal(error: JobFileError) -> Refusal:
     if count > len(shown):
         detail += f"; these are the first {len(shown)}"
     errors = [
-        {"line": one.line, "detail": one.text} | ({"code": one.rule} if one.rule else {})
-        for one in shown
+        {"line": change.line, "detail": change.text}
+        | ({"code": change.rule} if change.rule else {})
+        for change in shown
     ]
     return Refusal(422, detail, errors=errors)

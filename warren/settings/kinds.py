@@ -45,9 +45,9 @@ def setting(
     return field(default=default, repr=not secret, metadata=kind)
 
 
-def kind_of(one: Field[Any]) -> Kind | None:
+def kind_of(setting: Field[Any]) -> Kind | None:
     """Return the kind of a field; None if it is not a setting."""
-    return one.metadata.get("kind")
+    return setting.metadata.get("kind")
 
 
 def text(check: Callable[[str], str] = str) -> Reader:

@@ -64,18 +64,18 @@ def open_links(settings: Services) -> list[OpenLink]:
         for url in map(str.strip, brokers)
         if urlsplit(url).scheme == "amqp"
     ]
-    return [one for one in plain if one.host and not is_loopback(one.host)]
+    return [setting for setting in plain if setting.host and not is_loopback(setting.host)]
 
 
 def allowed_links(settings: Services) -> list[OpenLink]:
     """Return the open links that the settings allow."""
     allowed = {link.strip() for link in (settings.allow_plaintext or "").split(",")}
-    return [one for one in open_links(settings) if one.link in allowed]
+    return [setting for setting in open_links(settings) if setting.link in allowed]
 
 
 def in_plain_text(settings: Services, link: str) -> str:
     """Return a warning if others on the network can read a link, else nothing."""
-    hosts = [one.host for one in allowed_links(settings) if one.link == link]
+    hosts = [setting.host for setting in allowed_links(settings) if setting.link == link]
     return f"; unencrypted to {', '.join(hosts)}, as WARREN_ALLOW_PLAINTEXT allows" if hosts else ""
 
 
@@ -85,11 +85,14 @@ def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[s
     `origins` has the name of each link's setting.
     """
     wanted = {DATABASE: "?ssl_ca=FILE at the end", BROKER: "amqps://"}
-    refused = [one for one in open_links(settings) if one not in allowed_links(settings)]
+    refused = [
+        setting for setting in open_links(settings) if setting not in allowed_links(settings)
+    ]
     return [
-        f"{origins[one.link]}: expected {wanted[one.link]}, as {one.host} is not this machine: "
-        f"others could read passwords and params (WARREN_ALLOW_PLAINTEXT={one.link} lets them)"
-        for one in refused
+        f"{origins[setting.link]}: expected {wanted[setting.link]}, "
+        f"as {setting.host} is not this machine: "
+        f"others could read passwords and params (WARREN_ALLOW_PLAINTEXT={setting.link} lets them)"
+        for setting in refused
     ]
 
 

@@ -255,9 +255,9 @@ class Settings:
 
 
 #: The kind of each setting, by its name.
-KINDS = {one.name: kind for one in fields(Settings) if (kind := kind_of(one))}
+KINDS = {field.name: kind for field in fields(Settings) if (kind := kind_of(field))}
 #: The settings that are secrets.
-_SECRETS = tuple(one.name for one in fields(Settings) if not one.repr)
+_SECRETS = tuple(field.name for field in fields(Settings) if not field.repr)
 
 
 MEMORY_BROKER_REFUSED = (

@@ -85,16 +85,16 @@ def executor_with_blockers(
     row = session.get_one(Registration, executor_id)
     app_id = apps.find(session, row.app).id
     found = blockers.read(session, [app_id], now_ms=now_ms)
-    [one] = [one for one in found.executors if one.address == row.address]
+    [executor] = [executor for executor in found.executors if executor.address == row.address]
     started = app_listing.started_jobs(session, row.app, limit=blockers.MAX_JOBS + 1)
-    return one, found.of_executor(one, started)
+    return executor, found.of_executor(executor, started)
 
 
 def executor_json(executor: ExecutorView, why: Sequence[Reason]) -> dict[str, Any]:
     """Return an executor, and why it gets no new runs, as a JSON object."""
     told = executor.catalogue.handlers if executor.catalogue else ()
     return to_json(executor, without=NOT_IN_JSON) | {
-        "handler_facts": [_facts(one) for one in told],
+        "handler_facts": [_facts(reason) for reason in told],
         "blocked_by": blockers.blocker_json(why),
     }
 
@@ -121,7 +121,7 @@ def executor_facts(executor: ExecutorView, why: Sequence[Reason], now_ms: int) -
 def handler_lines(executor: ExecutorView) -> list[str]:
     """Return a line for each handler: its name, where it is declared, what its docstring says."""
     told = executor.catalogue.handlers if executor.catalogue else ()
-    return [visible(_handler_line(one)) for one in told if one.about or one.module]
+    return [visible(_handler_line(handler)) for handler in told if handler.about or handler.module]
 
 
 def _handler_line(handler: HandlerFacts) -> str:
@@ -134,9 +134,9 @@ def blocker_lines(found: Blockers) -> Iterator[str]:
     """Give lines that say why nothing is sent to some or all executors that are online."""
     for reason in found.of_cluster():
         yield f"no new runs start: {reason}"
-    for one in found.executors:
-        if one.state is ProcessState.ALIVE and (why := found.of_executor_itself(one)):
-            yield f"no new runs start on {one.key}: {why[0]}"
+    for executor in found.executors:
+        if executor.state is ProcessState.ALIVE and (why := found.of_executor_itself(executor)):
+            yield f"no new runs start on {executor.key}: {why[0]}"
 
 
 def _troubles(executor: ExecutorView) -> str:

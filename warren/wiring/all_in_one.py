@@ -61,7 +61,7 @@ class AllInOne:
         run_logs = make_run_logs(self._settings)
         slots = self.finished.watch(make_slots(self._settings, sources, run_logs, signals=signals))
         for number in range(1, count + 1):
-            one = make_executor(
+            process = make_executor(
                 self._settings,
                 app=app,
                 address=f"{app}-{number}",
@@ -69,8 +69,8 @@ class AllInOne:
                 keys=AppKeys.derived(app, self._secret),
                 slots=slots,
             )
-            one.start()
-            self._executors.append(one)
+            process.start()
+            self._executors.append(process)
         self._scheduler = make_scheduler(
             self._settings, self._database, self._broker.transport(), ClusterKeys(self._secret)
         )
@@ -80,7 +80,7 @@ class AllInOne:
 
     def wait_until_welcome(self, signals: Signals) -> None:
         """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
-        boots = {one.identity.boot_id for one in self._executors}
+        boots = {executor.identity.boot_id for executor in self._executors}
         deadline = time.monotonic() + WELCOME_SECONDS
         while not signals.wait(_POLL_SECONDS * 5) and time.monotonic() < deadline:
             rows, _ = registrations(self._database, presence.EXECUTOR)
@@ -90,7 +90,11 @@ class AllInOne:
     @property
     def failure(self) -> str:
         """Why an executor ended by itself; empty if none has."""
-        ended = [one for one in self._executors if one.join(0) and not one.was_drained]
+        ended = [
+            executor
+            for executor in self._executors
+            if executor.join(0) and not executor.was_drained
+        ]
         if not ended:
             return ""
         return ended[0].failure or f"executor {ended[0].identity.address} has stopped"
@@ -98,8 +102,8 @@ class AllInOne:
     def close(self, signals: Signals) -> None:
         """Stop everything in order; a further signal hurries the executors."""
         self.web.stop()
-        for one in self._executors:
-            one.stop()
+        for executor in self._executors:
+            executor.stop()
         self._await_executors(signals)
         if self._scheduler is not None:
             self._await_settled()
@@ -109,12 +113,12 @@ class AllInOne:
     def _await_executors(self, signals: Signals) -> None:
         told = signals.count
         deadline = time.monotonic() + EXECUTOR_SECONDS
-        while not all(one.join(0) for one in self._executors):
+        while not all(executor.join(0) for executor in self._executors):
             signals.wait(_POLL_SECONDS)
             if signals.count > told or time.monotonic() > deadline:
                 told, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
-                for one in self._executors:
-                    one.stop(hurry=True)
+                for executor in self._executors:
+                    executor.stop(hurry=True)
 
     def _await_settled(self) -> None:
         deadline = time.monotonic() + SETTLING_SECONDS

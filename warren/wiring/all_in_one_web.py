@@ -134,9 +134,9 @@ def on_free_port(
         CommandError: the ports are taken, or the host is not an address of this machine.
 
     """
-    for one in range(port, port + 1 if is_fixed else port + NEXT_PORTS):
+    for candidate in range(port, port + 1 if is_fixed else port + NEXT_PORTS):
         try:
-            return make(one)
+            return make(candidate)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise CommandError(f"cannot listen at {host}: {error}") from error

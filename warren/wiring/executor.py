@@ -49,7 +49,7 @@ def count_spares(settings: Settings, limits: JobLimits, most_processes: int | No
         SettingsError: the host, the control group or the jobs' limits allow no such number.
 
     """
-    allowed = [one for one in (most_processes, limits.processes or None) if one is not None]
+    allowed = [limit for limit in (most_processes, limits.processes or None) if limit is not None]
     # The zygote is a process, too.
     room = max(0, min(allowed) - settings.slots - 1) if allowed else MAX_SPARES
     wanted = settings.spare_processes

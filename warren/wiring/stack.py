@@ -136,7 +136,7 @@ class Stack:
             LookupError: there is no such job, or several apps have one.
 
         """
-        names = [f"{one.app}/{one.name}" for one in self.client.jobs()]
+        names = [f"{job.app}/{job.name}" for job in self.client.jobs()]
         found = [name for name in names if job in (name, name.partition("/")[2])]
         if len(found) != 1:
             known = ", ".join(found or names)
@@ -195,10 +195,10 @@ class Stack:
         self._executors.append(executor)
 
     def _stop_executors(self) -> None:
-        for one in self._executors:
-            one.stop(hurry=True)
-        for one in self._executors:
-            one.join(_CLOSE_SECONDS)
+        for executor in self._executors:
+            executor.stop(hurry=True)
+        for executor in self._executors:
+            executor.join(_CLOSE_SECONDS)
 
     def _start_api(self, database: Database) -> None:
         url = database.url.render_as_string(hide_password=False)
@@ -218,15 +218,17 @@ class Stack:
         self.client = self._held.enter_context(Client(f"http://127.0.0.1:{api.port}", token))
 
     def _wait_until_welcome(self, database: Database) -> None:
-        boots = {one.identity.boot_id for one in self._executors}
+        boots = {executor.identity.boot_id for executor in self._executors}
         deadline = time.monotonic() + READY_SECONDS
         while True:
             rows, _ = registrations(database, presence.EXECUTOR)
             if boots <= {row.boot_id for row in rows}:
                 return
-            for one in self._executors:
-                if one.join(0):
-                    raise CommandError(one.failure or f"executor {one.identity.address} has ended")
+            for executor in self._executors:
+                if executor.join(0):
+                    raise CommandError(
+                        executor.failure or f"executor {executor.identity.address} has ended"
+                    )
             if time.monotonic() > deadline:
                 raise CommandError(f"expected executors to be ready within {READY_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)

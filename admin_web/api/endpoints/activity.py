@@ -176,7 +176,7 @@ class ActivityEndpoints:
         else:
             ids = commands.test(targets)
         found = commands.await_tests(ids, self._services.limits.test_seconds)
-        return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(one)) for one in found])
+        return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(alarm)) for alarm in found])
 
     @endpoint(
         "GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, needs_whole_apps=True

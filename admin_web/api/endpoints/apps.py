@@ -66,9 +66,9 @@ def _end_ms(text: str | msgspec.UnsetType | None) -> int | None:
     return NEVER if end_ms is None else end_ms
 
 
-def pause_answer(one: ShownPause | None) -> PauseFacts | None:
+def pause_answer(shown_pause: ShownPause | None) -> PauseFacts | None:
     """Return the answer about an app's pause; None if it is not paused."""
-    return PauseFacts(**pause_facts(one)) if one else None
+    return PauseFacts(**pause_facts(shown_pause)) if shown_pause else None
 
 
 class AppAlarm(msgspec.Struct, kw_only=True):
@@ -201,7 +201,9 @@ class AppEndpoints:
 
     def _pauses(self, session: Session, call: Call) -> dict[int, ShownPause]:
         now_ms = self._services.now_ms()
-        return {one.app_id: one for one in pauses.in_force(session, now_ms, call.actor.app_ids)}
+        return {
+            pause.app_id: pause for pause in pauses.in_force(session, now_ms, call.actor.app_ids)
+        }
 
 
 def app_id_of(services: ApiServices, call: Call, app: str) -> int:

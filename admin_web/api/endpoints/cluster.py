@@ -101,7 +101,7 @@ class ClusterEndpoints:
 
         def answer(row: ExecutorView) -> Any:
             why = blockers.blocker_json(found.of_executor(row, started))
-            return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**one) for one in why])
+            return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**reason) for reason in why])
 
         return page(
             ExecutorPage,

@@ -126,7 +126,7 @@ class JobFileEndpoints:
             for change in changes
             if change.action is not ChangeAction.UNCHANGED
         ]
-        now_ms, changed = self._services.now_ms(), {one.name for one in shown}
+        now_ms, changed = self._services.now_ms(), {change.name for change in shown}
         warnings = self._services.database.read(
             lambda session: file_warnings(session, specs, changed, now_ms)
         )
@@ -164,8 +164,8 @@ class JobFileEndpoints:
             return Reply(value="".join(f"{line}\n" for line in lines).encode(), media=YAML)
         return Reply(
             value=JobFileAnswer(
-                apps=[_app(one) for one in apps],
-                jobs=[job_answer_body(one) for one in specs],
+                apps=[_app(app) for app in apps],
+                jobs=[job_answer_body(spec) for spec in specs],
                 left_out=left_out,
             )
         )
@@ -178,7 +178,9 @@ class JobFileEndpoints:
         every = {child for ids in children.values() for child in ids}
         names = job_search.names(session, every, call.actor.app_ids)
         specs = [
-            job_spec(job, app, [names[one] for one in children.get(job.id, ()) if one in names])
+            job_spec(
+                job, app, [names[child] for child in children.get(job.id, ()) if child in names]
+            )
             for job, app in rows
         ]
         # Apps contain secrets, and applying them without the scope would be refused.
@@ -203,7 +205,7 @@ class JobFileEndpoints:
             ]
         for number, app in enumerate(apps):
             found_wrong = rules_of_app(app, self._services.added_routes)
-            wrong += [error_detail(one, f"/apps/{number}") for one in found_wrong]
+            wrong += [error_detail(problem, f"/apps/{number}") for problem in found_wrong]
         wrong += _duplicates(apps, specs)
         refuse(wrong)
         return apps, specs

@@ -210,7 +210,7 @@ class JobEndpoints:
         try:
             job_id = self._services.commands(call.actor).jobs.create(spec)
         except Refused as refused:
-            if [one.code for one in refused.problems] == [Code.JOB_NAME_TAKEN]:
+            if [problem.code for problem in refused.problems] == [Code.JOB_NAME_TAKEN]:
                 raise PreconditionFailed(refused.problems) from refused
             raise
         headers = {"Location": _path(app, name)}

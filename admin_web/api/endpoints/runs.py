@@ -170,7 +170,7 @@ class RunEndpoints:
             shown = recent.last_of_tick(session, run)
             runs = tick_runs(session, run)
             # Read later, they tell whether all were shown; those describe the same moment as items.
-            is_whole = [one.id for one in shown] == [one.id for one in runs]
+            is_whole = [run_view.id for run_view in shown] == [run_view.id for run_view in runs]
             return shown, tick_answer(run, shown if is_whole else runs)
 
         shown, tick = self._services.database.read(read)

@@ -223,7 +223,7 @@ class LongPolling:
         if not wait.is_polled:
             return float("inf")
         with self._changed:
-            polled = sum(1 for one in self._held if one.wait.is_polled)
+            polled = sum(1 for poll in self._held if poll.wait.is_polled)
         return now + max(POLL_PAUSE_SECONDS, polled / POLLS_PER_SECOND)
 
     def _look(self) -> None:
@@ -266,12 +266,12 @@ class LongPolling:
         """Return the requests that can be answered or are to be polled."""
         with self._changed:
             waiting = list(self._waiting)
-        over = set() if self._is_stopped else self._over({one.wait.run_id for one in waiting})
+        over = set() if self._is_stopped else self._over({poll.wait.run_id for poll in waiting})
         now = self._clock()
         return [
-            one
-            for one in waiting
-            if self._is_stopped or min(one.end_at, one.poll_at) <= now or one.wait.run_id in over
+            poll
+            for poll in waiting
+            if self._is_stopped or min(poll.end_at, poll.poll_at) <= now or poll.wait.run_id in over
         ]
 
     def _over(self, run_ids: set[int]) -> set[int]:

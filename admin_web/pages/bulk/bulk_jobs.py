@@ -85,7 +85,9 @@ class BulkJobPages:
     def show(self) -> Page:
         """Show the progress and the result."""
         key, user_id = request.args.get("key", ""), visitor().user_id
-        work, undoing = (self._work.find(one, user_id) for one in (key, bulk.undo_key(key)))
+        work, undoing = (
+            self._work.find(undo_key, user_id) for undo_key in (key, bulk.undo_key(key))
+        )
         page = render_template("pages/bulk_jobs.html", work=work, undoing=undoing)
         return page, 200 if work else 404
 

@@ -59,7 +59,7 @@ class BulkRunPages:
             "pages/bulk_runs_ask.html",
             action=action,
             preview=preview,
-            unknown=len(chosen.run_ids) - sum(one.counts.total() for one in preview),
+            unknown=len(chosen.run_ids) - sum(line.counts.total() for line in preview),
             chosen=chosen,
             is_about_all=bulk.is_about_all(),
             filter=bulk.sent_filter(),

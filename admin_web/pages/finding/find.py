@@ -95,15 +95,20 @@ def of_app(
         yield Choice("script", kind, edit, url_for("apps.edit", app_id=app_id))
 
 
-def of_executor(known: Visitor, one: Registration, name: str, now_ms: int) -> Iterator[Choice]:
+def of_executor(
+    known: Visitor, registration: Registration, name: str, now_ms: int
+) -> Iterator[Choice]:
     """Yield what a visitor may do with an executor."""
     kind = gettext("Executor")
     runs = gettext("Runs of %(name)s", name=name)
-    url = url_for("runs.index", app=one.app, address=one.address)
+    url = url_for("runs.index", app=registration.app, address=registration.address)
     yield Choice("runs", kind, runs, url)
-    if known.may(Right.OPERATE) and executor_view(one, now_ms, {}).state is ProcessState.ALIVE:
+    if (
+        known.may(Right.OPERATE)
+        and executor_view(registration, now_ms, {}).state is ProcessState.ALIVE
+    ):
         drain = gettext("Drain %(name)s", name=name)
-        url = url_for("executors.show", executor_id=one.id, _anchor="drain")
+        url = url_for("executors.show", executor_id=registration.id, _anchor="drain")
         yield Choice("square", kind, drain, url)
 
 
@@ -146,7 +151,10 @@ def _choices(session: Session, known: Visitor, text: str, now_ms: int) -> Iterat
 
 def _pages(known: Visitor, text: str) -> Iterator[Choice]:
     found = [("gauge", gettext("Dashboard"), url_for("dashboard.show"))]
-    found += [(one.icon, str(one.text), url_for(one.endpoint)) for one in menu_entries(known)]
+    found += [
+        (menu_entry.icon, str(menu_entry.text), url_for(menu_entry.endpoint))
+        for menu_entry in menu_entries(known)
+    ]
     found.append(("runs", gettext("Errors"), url_for("run_errors.show")))
     found.append(("person", gettext("Account"), url_for("account.show")))
     if known.may(Right.OPERATE):
@@ -199,10 +207,14 @@ def _apps(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[
 
 def _executors(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
     registered = dashboard.executors(session, known.app_ids)
-    fitting = [one for one in registered if text.lower() in one.address.lower()]
+    fitting = [
+        registration for registration in registered if text.lower() in registration.address.lower()
+    ]
     kind = gettext("Executor")
-    for one in fitting[:MAX_RESULTS]:
-        name = f"{one.app}/{one.address}"
-        yield Choice("executors", kind, name, url_for("executors.show", executor_id=one.id))
+    for registration in fitting[:MAX_RESULTS]:
+        name = f"{registration.app}/{registration.address}"
+        yield Choice(
+            "executors", kind, name, url_for("executors.show", executor_id=registration.id)
+        )
         if len(fitting) <= MAX_WITH_ACTIONS:
-            yield from of_executor(known, one, name, now_ms)
+            yield from of_executor(known, registration, name, now_ms)

@@ -41,10 +41,10 @@ class RunErrorPages:
             return self._file(found.groups)
         first = found.groups[:GROUPS]
         lines = self._services.database.read(
-            lambda session: run_messages.by_ids(session, [one.newest for one in first])
+            lambda session: run_messages.by_ids(session, [group.newest for group in first])
         )
         by_id = {line.id: line for line in lines}
-        groups = [(one, by_id[one.newest]) for one in first if one.newest in by_id]
+        groups = [(group, by_id[group.newest]) for group in first if group.newest in by_id]
         hidden = len(found.groups) - len(groups)
         return render_template(
             "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=found
@@ -54,20 +54,20 @@ class RunErrorPages:
         """Export every group."""
         names = self._services.database.read(
             lambda session: job_search.names(
-                session, {one.job_id for one in groups}, visitor().app_ids
+                session, {group.job_id for group in groups}, visitor().app_ids
             )
         )
         rows = (
             {
-                "runs": one.count,
-                "job_id": one.job_id,
-                "job": names.get(one.job_id),
-                "message": one.text,
-                "first_due_at": one.first_due,
-                "last_due_at": one.last_due,
-                "newest_run_id": one.newest,
+                "runs": group.count,
+                "job_id": group.job_id,
+                "job": names.get(group.job_id),
+                "message": group.text,
+                "first_due_at": group.first_due,
+                "last_due_at": group.last_due,
+                "newest_run_id": group.newest,
             }
-            for one in groups
+            for group in groups
         )
         columns = ("runs", "job_id", "job", "message", "first_due_at", "last_due_at")
         return exports.answer("errors", (*columns, "newest_run_id"), rows)

@@ -183,7 +183,7 @@ class JobActions:
     def _chosen(self) -> dict[int, str]:
         """Return the selected jobs as APP/NAME; `only` is the button of one row."""
         sent = request.values.getlist("only") or request.values.getlist("id")
-        wanted = {one for text in sent[:MAX_JOBS] if (one := read_id(text)) is not None}
+        wanted = {job_id for text in sent[:MAX_JOBS] if (job_id := read_id(text)) is not None}
         known = visitor()
         found = self._services.database.read(
             lambda session: job_search.names(session, wanted, known.app_ids)
@@ -205,7 +205,7 @@ class JobActions:
             return list(dict.fromkeys([*registered, *listed]))
 
         form.addresses.choices = select_choices(
-            (one, one) for one in self._services.database.read(unit)
+            (app, app) for app in self._services.database.read(unit)
         )
         return form
 

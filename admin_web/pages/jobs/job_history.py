@@ -62,7 +62,7 @@ class JobHistory:
 
     def find(self, entry_id: int | None) -> Version | None:
         """Return the version that an audit entry made; None if there is none."""
-        return next((one for one in self.versions if one.entry.id == entry_id), None)
+        return next((version for version in self.versions if version.entry.id == entry_id), None)
 
 
 def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) -> JobHistory:
@@ -78,7 +78,7 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
         _, spec, _ = commands.jobs.read(session, job_id)
         record = record_of(session, job, child_links.children_of(session, job_id))
         return JobHistory(job_id, spec.app, spec.name, spec, _versions(entries, record))
-    gone = next((one for one in entries if one.action == Action.JOB_DELETE), None)
+    gone = next((entry for entry in entries if entry.action == Action.JOB_DELETE), None)
     if gone is None or not _is_visible(session, visitor, gone):
         raise NotFound(LookupFailure.NO_JOB, id=job_id)
     app, _, name = gone.name.partition("/")
@@ -89,7 +89,7 @@ def restored(session: Session, history: JobHistory, version: Version, known: Vis
     """Return a job as it was in a version, with those of its children that still exist."""
     wanted = past_spec.child_ids(version.record)
     names = job_search.names(session, wanted, known.app_ids)
-    found = [names[one].removeprefix(f"{history.app}/") for one in wanted if one in names]
+    found = [names[link].removeprefix(f"{history.app}/") for link in wanted if link in names]
     return past_spec.past_spec(
         version.record, app=history.app, children=found, present=history.present
     )
@@ -142,24 +142,24 @@ class JobHistoryPages:
         )
         if exports.is_asked():
             return _file(history)
-        one, other = history.find(id_argument("from")), history.find(id_argument("to"))
+        version, other = history.find(id_argument("from")), history.find(id_argument("to"))
         names = self._names(history)
         compared = None
-        if one is not None and other is not None:
-            compared = compare(one.record, other.record, names, is_job=True, unlike=True)
+        if version is not None and other is not None:
+            compared = compare(version.record, other.record, names, is_job=True, unlike=True)
         return render_template(
             "pages/job_history.html",
             history=history,
             versions=history.versions[:LINES],
             is_cut=len(history.versions) > LINES,
             compared=compared,
-            one=one,
+            one=version,
             other=other,
             differences=partial(differences, names=names),
         )
 
     def _names(self, history: JobHistory) -> Names:
-        records = [one.record for one in history.versions]
+        records = [version.record for version in history.versions]
         return self._services.database.read(
             lambda session: names_in(session, records, visitor(), self._local_times.format)
         )
@@ -167,8 +167,8 @@ class JobHistoryPages:
 
 def _file(history: JobHistory) -> Response:
     rows = (
-        {name: getattr(one.entry, name) for name in _COLUMNS}
-        | {"before": values_of(one.entry.before), "after": values_of(one.entry.after)}
-        for one in history.versions
+        {name: getattr(version.entry, name) for name in _COLUMNS}
+        | {"before": values_of(version.entry.before), "after": values_of(version.entry.after)}
+        for version in history.versions
     )
     return exports.answer(f"job-{history.job_id}-history", _COLUMNS, rows)

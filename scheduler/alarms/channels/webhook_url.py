@@ -57,7 +57,7 @@ def without_secret(url: str) -> str:
 def may_be_reached(address: str) -> bool:
     """Return whether an IP address is allowed; private and loopback ones are."""
     ip = ip_address(address.partition("%")[0])
-    return not any(_is_forbidden(one) for one in (ip, *_carried(ip)))
+    return not any(_is_forbidden(address) for address in (ip, *_carried(ip)))
 
 
 def literal(host: str) -> IPv4Address | IPv6Address | None:
@@ -78,7 +78,7 @@ def _carried(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
     found = [ip.ipv4_mapped, ip.sixtofour, ip.teredo[1] if ip.teredo else None]
     if any(ip in carrier for carrier in _CARRIERS):
         found.append(IPv4Address(ip.packed[-4:]))
-    return [one for one in found if one is not None]
+    return [address for address in found if address is not None]
 
 
 def _is_forbidden(ip: IPv4Address | IPv6Address) -> bool:

@@ -121,7 +121,7 @@ class AlarmCommands:
         ends = time.monotonic() + seconds
         while True:
             found = self._context.database.read(lambda session: alarm_listing.by_ids(session, ids))
-            if all(one.status not in _OPEN for one in found) or time.monotonic() >= ends:
+            if all(alarm.status not in _OPEN for alarm in found) or time.monotonic() >= ends:
                 return found
             sleep(_POLL_SECONDS)
 
@@ -207,7 +207,9 @@ class AlarmCommands:
             for channel, target in channels
         ]
         alarms.add(session, tests)
-        shown = [one.target if one.channel == MAIL else without_secret(one.target) for one in tests]
+        shown = [
+            test.target if test.channel == MAIL else without_secret(test.target) for test in tests
+        ]
         self._context.note(
             session, Action.ALARM_TEST, name, app_id, news.at, after={"targets": shown}
         )

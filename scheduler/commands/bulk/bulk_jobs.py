@@ -95,7 +95,7 @@ def _each(job_ids: Sequence[int], act: Callable[[int], Outcome]) -> Iterator[Par
 def _refused(problems: Sequence[Problem]) -> Part:
     unknown = sum(problem.code.kind is ProblemKind.UNKNOWN for problem in problems)
     counts = {Outcome.UNKNOWN: unknown, Outcome.REFUSED: len(problems) - unknown}
-    known = (one for one in problems if one.code.kind is not ProblemKind.UNKNOWN)
+    known = (problem for problem in problems if problem.code.kind is not ProblemKind.UNKNOWN)
     return Part(Counter(counts), tuple(known))
 
 

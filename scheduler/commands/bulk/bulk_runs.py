@@ -79,13 +79,13 @@ class BulkRunCommands:
             known = reruns.Known.read(session, runs)
             chosen = reruns.newest_chosen(runs)
             for run in runs:
-                one = jobs_of.setdefault(run.job_id, JobPreview(run.job_id))
+                job_preview = jobs_of.setdefault(run.job_id, JobPreview(run.job_id))
                 is_chosen = chosen[shard_of(run)] is run
-                one.counts[outcome_of(run, known) if is_chosen else Outcome.REPEATED] += 1
+                job_preview.counts[outcome_of(run, known) if is_chosen else Outcome.REPEATED] += 1
         for chunk in chunks(jobs_of):
             for job_id, name in job_search.names(session, chunk, None).items():
                 jobs_of[job_id].name = name
-        return sorted(jobs_of.values(), key=lambda one: (one.name is None, one.name, one.job_id))
+        return sorted(jobs_of.values(), key=lambda job: (job.name is None, job.name, job.job_id))
 
     def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
         """Run runs again, each for its due time, with its param and its version of the script.
@@ -180,7 +180,7 @@ class BulkRunCommands:
         why = Why.CANCELLED_BY(who=self._context.actor.who)
         ends = [cancelled(run_id, why, now_ms) for run_id in planned]
         ended = self._completion.end(session, ends).ended
-        run_counts.add_cancelled(session, Counter(one.app_id for one in ended))
+        run_counts.add_cancelled(session, Counter(run.app_id for run in ended))
         done = [*planned, *in_flight]
         self._note(session, Action.RUN_KILL, len(done), now_ms, {"runs": sorted(done)})
         return Counter(

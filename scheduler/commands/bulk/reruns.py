@@ -130,7 +130,10 @@ class Known:
 
     def open_run(self, run: Repeatable) -> LaterRun | None:
         """Return a later run for the same shard that has not ended."""
-        return next((one for one in self.later.get(run.id, ()) if one.status in OPEN), None)
+        return next(
+            (later_run for later_run in self.later.get(run.id, ()) if later_run.status in OPEN),
+            None,
+        )
 
 
 def shard_of(run: Repeatable) -> Shard:
@@ -209,7 +212,7 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
     """Lock runs, and what came after them, against others that run them again; return the runs."""
     runs = transitions.lock(session, run_ids)
     later = reruns.later(session, [run.id for run in runs])
-    transitions.lock(session, {one.id for found in later.values() for one in found})
+    transitions.lock(session, {run.id for found in later.values() for run in found})
     return runs
 
 

@@ -86,7 +86,9 @@ class JobFileCommands:
         file = JobFile(apps=wanted_apps, specs=specs, prune=prune)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))
-            if dry_run or all(one.action is ChangeAction.UNCHANGED for one in preview.changes):
+            if dry_run or all(
+                change.action is ChangeAction.UNCHANGED for change in preview.changes
+            ):
                 return preview.changes
             return self._context.write(
                 Right.OPERATE, lambda session: self._apply(session, file, preview)
@@ -126,19 +128,21 @@ class JobFileCommands:
         }
         links = self._children.changes(
             known,
-            [family_of(file.specs[number], one, app_ids) for one, number in families.items()],
+            [family_of(file.specs[number], item, app_ids) for item, number in families.items()],
         )
         left_out = file.left_out(session, app_ids)
         if left_out:
             self._children.refuse_orphans(known, left_out)
         # Everything is checked; from here on, rows are locked that others may need.
         new_ids = {job_ids[number] for number in created}
-        self._children.write(session, [one for one in links if one.job_id in new_ids], now_ms)
+        self._children.write(session, [item for item in links if item.job_id in new_ids], now_ms)
         for job_id in left_out:
             self._changes.delete(session, jobs.lock(session, job_id), now_ms)
         applied = preview.applied | self._change(session, file, preview, job_ids, created)
-        self._children.write(session, [one for one in links if one.job_id not in new_ids], now_ms)
-        words = {families[one.job_id]: one.words for one in links}
+        self._children.write(
+            session, [item for item in links if item.job_id not in new_ids], now_ms
+        )
+        words = {families[item.job_id]: item.words for item in links}
         changes += [
             job_change(spec, applied[number], words.get(number))
             for number, spec in enumerate(file.specs)

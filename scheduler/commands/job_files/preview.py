@@ -104,7 +104,9 @@ class JobFile:
         apps = {app_id: app for app, app_id in app_ids.items()}
         stored = job_names.names_in_apps(session, apps)
         gone = [
-            (apps[app_id], name, one) for one, app_id, name in stored if (app_id, name) not in kept
+            (apps[app_id], name, spec)
+            for spec, app_id, name in stored
+            if (app_id, name) not in kept
         ]
         return {job_id: (app, name) for app, name, job_id in sorted(gone)}
 
@@ -278,8 +280,8 @@ class JobFilePreview:
             for job_id, number in numbers.items()
         ]
         links = self._children.changes(known, families)
-        preview.linked.update(numbers[one.job_id] for one in links)
-        return {numbers[one.job_id]: one.words for one in links if one.words}
+        preview.linked.update(numbers[link.job_id] for link in links)
+        return {numbers[link.job_id]: link.words for link in links if link.words}
 
 
 def family_of(spec: JobSpec, job_id: int, app_ids: Mapping[str, int]) -> Family:

@@ -84,7 +84,7 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
         held.callback(cleaner.stop)
         keys = app_keys(settings, app)
         for folder in folders:
-            one = make_executor(
+            process = make_executor(
                 settings,
                 app=app,
                 address=folder.address,
@@ -94,18 +94,18 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
                 folder=folder,
             )
             try:
-                one.start(manager.beat)
+                process.start(manager.beat)
             except HandlersError:
                 if signals.count:
                     return 0
                 raise
             manager.ready()
-            serve(one, signals)
-            if not one.was_refused or signals.count:
+            serve(process, signals)
+            if not process.was_refused or signals.count:
                 break
-    if one.failure:
-        raise CommandError(one.failure)
-    return one.exit_status
+    if process.failure:
+        raise CommandError(process.failure)
+    return process.exit_status
 
 
 def state_folders(state_dir: Path, app: str, address: str | None) -> Iterator[StateFolder]:

@@ -44,11 +44,11 @@ def gateway(settings: Settings) -> int:
     with Signals() as signals, contextlib.ExitStack() as held:
         transport = connect_broker(settings)
         held.callback(transport.close)
-        one = make_gateway(settings, transport)
+        process = make_gateway(settings, transport)
         transport.check()
         cleaner = make_log_cleaner(settings)
         cleaner.start()
         held.callback(cleaner.stop)
-        one.start()
-        serve(one, signals)
-    return one.exit_status
+        process.start()
+        serve(process, signals)
+    return process.exit_status

@@ -65,7 +65,7 @@ def datetime_zone(source: RunSource, zone: ZoneInfo) -> ZoneInfo:
 def likely_zone(offset_seconds: float, at_ms: int) -> ZoneInfo:
     """Return a common zone with this offset at a time."""
     zones = (ZoneInfo(name) for name in OTHER_ZONES)
-    return next((one for one in zones if _offset(one, at_ms) == offset_seconds), ZoneInfo("UTC"))
+    return next((zone for zone in zones if _offset(zone, at_ms) == offset_seconds), ZoneInfo("UTC"))
 
 
 def _offset(zone: ZoneInfo, at_ms: int) -> float:
@@ -77,5 +77,5 @@ def zone_for_past(wall: datetime, now_ms: int) -> ZoneInfo:
     """Return the common zone in which this wall time is over, by the least."""
     seconds = (wall.replace(tzinfo=UTC) - moment(now_ms)).total_seconds()
     zones = (ZoneInfo(name) for name in OTHER_ZONES)
-    over = [one for one in zones if _offset(one, now_ms) >= seconds]
-    return min(over, key=lambda one: _offset(one, now_ms), default=ZoneInfo("UTC"))
+    over = [zone for zone in zones if _offset(zone, now_ms) >= seconds]
+    return min(over, key=lambda zone: _offset(zone, now_ms), default=ZoneInfo("UTC"))

@@ -58,9 +58,9 @@ def link(
             stop_reasons=(
                 *item.stop_reasons,
                 *(
-                    Why.COLUMN(column=_COLUMN, why=stopped[one])
-                    for one in [item.source_id]
-                    if one in stopped
+                    Why.COLUMN(column=_COLUMN, why=stopped[source_id])
+                    for source_id in [item.source_id]
+                    if source_id in stopped
                 ),
             ),
         )

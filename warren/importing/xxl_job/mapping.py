@@ -295,14 +295,16 @@ def _read_days(
 
 def _only(items: ImportItems, app: str, where: str) -> ImportItems:
     """Return one app and its jobs; users and day reports belong to no single app."""
-    apps = [one for one in items.apps if one.spec.name == app]
+    apps = [app_item for app_item in items.apps if app_item.spec.name == app]
     if not apps:
         raise CommandError(f"{where} has no app {app}")
     group_ids = {apps[0].source_id, *apps[0].merged_ids}
     jobs = [job for job in items.jobs if job.spec.app == app]
     job_ids = {job.source_id for job in jobs}
     kept = {GROUP: group_ids, INFO: job_ids}
-    findings = [one for one in items.findings if one.id in kept.get(one.table, {0})]
+    findings = [
+        app_item for app_item in items.findings if app_item.id in kept.get(app_item.table, {0})
+    ]
     findings += [
         Finding(
             verdict=Verdict.DIFFERS,
