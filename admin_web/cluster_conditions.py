@@ -53,21 +53,21 @@ class ClusterConditions:
 
     def read(self, app_ids: Collection[int] | None) -> list[Condition]:
         """Return all conditions, the worst first; pauses and alarms of these apps, None = all."""
-        found = self._services.database.read(lambda session: self._stored(session, app_ids))
+        conditions = self._services.database.read(lambda session: self._stored(session, app_ids))
         if lost_at_ms := self._broker_loss():
-            found.append(Condition(ConditionKind.NO_BROKER, lost_at_ms))
-        return found
+            conditions.append(Condition(ConditionKind.NO_BROKER, lost_at_ms))
+        return conditions
 
     def _stored(self, session: Session, app_ids: Collection[int] | None) -> list[Condition]:
         now_ms = self._services.now_ms()
         rows = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-        found = []
+        conditions = []
         if not any(node_view(row, now_ms).is_online for row in rows):
             last = max((row.beat_at for row in rows), default=0)
-            found.append(Condition(ConditionKind.NO_SCHEDULER, last))
+            conditions.append(Condition(ConditionKind.NO_SCHEDULER, last))
         if count := alarm_listing.count_undelivered(session, app_ids, now_ms):
-            found.append(Condition(ConditionKind.UNDELIVERED, 0, count=count))
-        return found + [_paused(pause) for pause in pauses.in_force(session, now_ms, app_ids)]
+            conditions.append(Condition(ConditionKind.UNDELIVERED, 0, count=count))
+        return conditions + [_paused(pause) for pause in pauses.in_force(session, now_ms, app_ids)]
 
     def _broker_loss(self) -> int:
         """Return since when this console has had no broker; 0 = it has one."""
@@ -111,5 +111,5 @@ class ConditionPages:
         """Return the conditions that the visitor may see; read once a request."""
         if "conditions" not in g:
             g.conditions = self._conditions.read(visitor().app_ids)
-        found: list[Condition] = g.conditions
-        return found
+        conditions: list[Condition] = g.conditions
+        return conditions

@@ -45,9 +45,9 @@ def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
     That is after the view has returned, so reading them must not depend on the request.
     """
     lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
-    few = islice(lines, MAX_ROWS)
+    first_lines = islice(lines, MAX_ROWS)
     is_csv = request.args.get(FORMAT) == "csv"
-    text = _csv(columns, few) if is_csv else _json(few)
+    text = _csv(columns, first_lines) if is_csv else _json(first_lines)
     kind, mimetype = ("csv", "text/csv") if is_csv else ("json", "application/json")
     headers = {"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
     return Response(text, mimetype=mimetype, headers=headers)
@@ -151,9 +151,9 @@ class ListFiles:
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place, limit=limit)
-            found = job_search.search(session, asked, now_ms=now_ms)
-            rows = [job_json(job_view(job, now_ms=now_ms, timezone=zone)) for job in found]
-            last = job_search.place(found[-1], wanted.order) if len(found) == limit else None
+            page = job_search.search(session, asked, now_ms=now_ms)
+            rows = [job_json(job_view(job, now_ms=now_ms, timezone=zone)) for job in page]
+            last = job_search.place(page[-1], wanted.order) if len(page) == limit else None
             return rows, last
 
         return answer("jobs", _JOB, self._pages(read))
@@ -163,10 +163,10 @@ class ListFiles:
 
         def read(session: Session, place: Any, limit: int) -> tuple[Sequence[Row], Any]:
             rounds, before = place or (0, None)
-            found = run_search.page(session, replace(wanted, before=before, limit=limit))
-            rows = [run._asdict() | {"lasted_ms": run.lasted_ms} for run in found.runs]
-            is_over = found.older is None or rounds >= _ROUNDS
-            return rows, None if is_over else (rounds + 1, found.older)
+            page = run_search.page(session, replace(wanted, before=before, limit=limit))
+            rows = [run._asdict() | {"lasted_ms": run.lasted_ms} for run in page.runs]
+            is_over = page.older is None or rounds >= _ROUNDS
+            return rows, None if is_over else (rounds + 1, page.older)
 
         return answer("runs", _RUN, self._pages(read))
 
@@ -176,7 +176,7 @@ class ListFiles:
         def read(
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
-            found = app_listing.listing(session, app_ids, after=place or "", limit=limit)
+            page = app_listing.listing(session, app_ids, after=place or "", limit=limit)
             rows = [
                 {
                     "id": row.app.id,
@@ -186,9 +186,9 @@ class ListFiles:
                     "addresses": apps.split(row.app.address_list),
                     "alarm_emails": apps.split(row.app.alarm_email),
                 }
-                for row in found
+                for row in page
             ]
-            return rows, found[-1].app.name if len(found) == limit else None
+            return rows, page[-1].app.name if len(page) == limit else None
 
         return answer("apps", _APP, self._pages(read))
 
@@ -202,9 +202,9 @@ class ListFiles:
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place or "", limit=limit)
-            found = user_accounts.listing(session, asked)
+            page = user_accounts.listing(session, asked)
             rows = []
-            for user, seen_at in found:
+            for user, seen_at in page:
                 rights = rights_of(user)
                 rows.append(
                     {
@@ -219,7 +219,7 @@ class ListFiles:
                         "last_seen_at": seen_at,
                     }
                 )
-            return rows, found[-1].user.name if len(found) == limit else None
+            return rows, page[-1].user.name if len(page) == limit else None
 
         return answer("users", _USER, self._pages(read))
 
@@ -230,6 +230,6 @@ class ListFiles:
         )
 
 
-def views(name: str, kind: type[NamedTuple], found: Sequence[NamedTuple]) -> Response:
+def views(name: str, kind: type[NamedTuple], rows: Sequence[NamedTuple]) -> Response:
     """Export a list of views that has been read as a whole; columns are named like its fields."""
-    return answer(name, kind._fields, (run._asdict() for run in found))
+    return answer(name, kind._fields, (run._asdict() for run in rows))

@@ -146,8 +146,8 @@ def _value_in_words(name: str, stored: Any, names: Names) -> str:
 def _ids(stored: Any) -> list[int]:
     if isinstance(stored, str):
         return [int(part) for part in stored.split(",") if part.isdecimal()]
-    found = stored if isinstance(stored, list) else [stored]
-    return [id_ for id_ in found if isinstance(id_, int)]
+    ids = stored if isinstance(stored, list) else [stored]
+    return [id_ for id_ in ids if isinstance(id_, int)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class Difference:
 
 def values_of(text: str | None) -> dict[str, Any]:
     """Return the stored values of an object, from the JSON in an entry."""
-    found = json.loads(text or "{}")
-    return found if isinstance(found, dict) else {}
+    values = json.loads(text or "{}")
+    return values if isinstance(values, dict) else {}
 
 
 def differences(entry: AuditEntry, names: Names) -> list[Difference]:
@@ -193,7 +193,7 @@ def compare(
         words = _field_in_words(field, stored)
         return None if words is None else (Shown(words),)
 
-    found = (
+    differences = (
         Difference(
             str(labels.get(name) or name.replace("_", " ")),
             shown(name, before.get(name)),
@@ -202,7 +202,7 @@ def compare(
         for name in dict.fromkeys([*before, *after])
         if not unlike or (before.get(name) or None) != (after.get(name) or None)
     )
-    return [change for change in found if (change.before, change.after) != (None, None)]
+    return [change for change in differences if (change.before, change.after) != (None, None)]
 
 
 def link(entry: AuditEntry) -> str:

@@ -75,8 +75,8 @@ def query_string(**places: object) -> str:
     Empty if there is no filter.
     """
     query = request.args.to_dict() | places
-    found = urlencode({name: at for name, at in query.items() if at not in (None, "")})
-    return f"?{found}" if found else ""
+    encoded = urlencode({name: at for name, at in query.items() if at not in (None, "")})
+    return f"?{encoded}" if encoded else ""
 
 
 def came_from() -> str:

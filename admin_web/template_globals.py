@@ -75,10 +75,14 @@ def _bundle(manifest: dict[str, str], name: str) -> str:
 def _manifest() -> dict[str, str]:
     """Return the built files by name; their file names contain a hash of the content."""
     try:
-        found = json.loads(MANIFEST.read_text(encoding="utf-8"))
+        manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {str(name): str(path) for name, path in found.items()} if isinstance(found, dict) else {}
+    return (
+        {str(name): str(path) for name, path in manifest.items()}
+        if isinstance(manifest, dict)
+        else {}
+    )
 
 
 def _version(path: Path) -> str:

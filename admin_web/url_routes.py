@@ -33,8 +33,8 @@ def read_id(text: str) -> int | None:
 
 def id_argument(name: str) -> int | None:
     """Return an id from the query; None if it is missing or invalid."""
-    found = request.args.get(name, type=int)
-    return found if found is not None and 0 < found <= LARGEST else None
+    id_ = request.args.get(name, type=int)
+    return id_ if id_ is not None and 0 < id_ <= LARGEST else None
 
 
 View = TypeVar("View", bound=Callable[..., Any])
@@ -83,13 +83,13 @@ def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
     blueprints: dict[str, Blueprint] = {}
     for group in groups:
         blueprint = blueprints.setdefault(group.name, Blueprint(group.name, __name__))
-        for name, found in _marked(group):
+        for name, marked in _marked(group):
             view = getattr(group, name)
             blueprint.add_url_rule(
-                found.rule, endpoint=name, view_func=view, methods=list(found.methods)
+                marked.rule, endpoint=name, view_func=view, methods=list(marked.methods)
             )
-            app.config[FORMS][f"{group.name}.{name}"] = found.form
-            rights[f"{group.name}.{name}"] = found.right
+            app.config[FORMS][f"{group.name}.{name}"] = marked.form
+            rights[f"{group.name}.{name}"] = marked.right
     for blueprint in blueprints.values():
         app.register_blueprint(blueprint)
     return rights
@@ -97,6 +97,6 @@ def mount(app: Flask, groups: Iterable[PageGroup]) -> dict[str, Right]:
 
 def _marked(group: PageGroup) -> Iterable[tuple[str, Route]]:
     for name in dir(type(group)):
-        found = getattr(getattr(type(group), name), _MARK, None)
-        if isinstance(found, Route):
-            yield name, found
+        mark = getattr(getattr(type(group), name), _MARK, None)
+        if isinstance(mark, Route):
+            yield name, mark

@@ -79,13 +79,13 @@ def has_rights_of(session: Session, user_id: int, actor: Actor) -> bool:
 
 def visitor() -> Visitor:
     """Return the visitor of this request; abort with 403 if nobody is signed in."""
-    found = known_visitor()
-    if found is None:
+    known = known_visitor()
+    if known is None:
         abort(403)
-    return found
+    return known
 
 
 def known_visitor() -> Visitor | None:
     """Return the visitor of this request; None if nobody is signed in or was looked up."""
-    found: Visitor | None = g.get("visitor")
-    return found
+    known: Visitor | None = g.get("visitor")
+    return known

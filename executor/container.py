@@ -75,22 +75,22 @@ class Host:
     def memory(self) -> Memory:
         """Return what may be used and what is free, of a control group or else of the host."""
         available = self._available()
-        found = Memory(None, available)
+        memory_ = Memory(None, available)
         for folder in self._groups("memory"):
             limit = _first_number(folder, "memory.max", "memory.limit_in_bytes")
-            if limit is not None and limit < (found.limit or _NO_LIMIT_BYTES):
+            if limit is not None and limit < (memory_.limit or _NO_LIMIT_BYTES):
                 used = _first_number(folder, "memory.current", "memory.usage_in_bytes") or 0
                 cache = _field(folder / "memory.stat", ("inactive_file", "total_inactive_file"))
-                found = Memory(limit, max(0, min(available, limit - used + cache)))
-        return found
+                memory_ = Memory(limit, max(0, min(available, limit - used + cache)))
+        return memory_
 
     def most_processes(self) -> int | None:
         """Return how many processes there may be; None if only the kernel's own limit holds."""
-        found = [_first_number(folder, "pids.max") for folder in self._groups("pids")]
+        limits = [_first_number(folder, "pids.max") for folder in self._groups("pids")]
         allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         if allowed != resource.RLIM_INFINITY:
-            found.append(allowed)
-        return min((number for number in found if number is not None), default=None)
+            limits.append(allowed)
+        return min((number for number in limits if number is not None), default=None)
 
     def most_files(self) -> int:
         """Return how many descriptors this process may have."""
@@ -98,13 +98,13 @@ class Host:
 
     def private_bytes(self, pids: Collection[int]) -> int:
         """Return how much memory of its own each of these has, on average; 0 if that is hidden."""
-        found = []
+        sizes = []
         for pid in list(pids)[:_SAMPLE]:
             with suppress(OSError):
                 lines = (self._root / f"proc/{pid}/smaps_rollup").read_text().splitlines()
                 kilobytes = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
-                found.append(sum(kilobytes) * 1024)
-        return sum(found) // len(found) if found else 0
+                sizes.append(sum(kilobytes) * 1024)
+        return sum(sizes) // len(sizes) if sizes else 0
 
     def _available(self) -> int:
         return _field(self._root / "proc/meminfo", ("MemAvailable:",)) * 1024

@@ -93,10 +93,10 @@ class Reserve:
         """
         sizes, shares = [], []
         for part in text.split(" or "):
-            if found := _SIZE.fullmatch(part.strip()):
-                sizes.append(int(found[1]) * _UNITS[found[2]])
-            elif found := _SHARE.fullmatch(part.strip()):
-                shares.append(float(found[1]) / 100)
+            if match := _SIZE.fullmatch(part.strip()):
+                sizes.append(int(match[1]) * _UNITS[match[2]])
+            elif match := _SHARE.fullmatch(part.strip()):
+                shares.append(float(match[1]) / 100)
             else:
                 raise ValueError(f"{part.strip()[:40]!r} is neither a size nor a percentage")
         return cls(size=min(sizes, default=2**62), share=min(shares, default=1.0))
@@ -145,11 +145,11 @@ def space_of(place: str | int) -> Space:
         OSError: there is no such path, or the disk cannot be read.
 
     """
-    found = os.statvfs(place)
+    stats = os.statvfs(place)
     return Space(
-        size=found.f_blocks * found.f_frsize,
-        free=found.f_bavail * found.f_frsize,
-        free_files=found.f_favail if found.f_files else None,
+        size=stats.f_blocks * stats.f_frsize,
+        free=stats.f_bavail * stats.f_frsize,
+        free_files=stats.f_favail if stats.f_files else None,
     )
 
 

@@ -15,7 +15,7 @@ def read_duration(text: str) -> float:
         ValueError: it is not such a text.
 
     """
-    found = _WRITTEN.fullmatch(text.strip())
-    if found is None:
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"expected {DURATION}, got: {text[:100]!r}")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]

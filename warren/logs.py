@@ -166,7 +166,7 @@ def _without_passwords(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def _plain(key: str, value: Any) -> Any:

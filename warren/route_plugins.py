@@ -67,9 +67,9 @@ def _objection(point: EntryPoint) -> str:
 def _load(point: EntryPoint) -> Router:
     if objection := _objection(point):
         raise ValueError(objection)
-    found = point.load()
-    if isinstance(found, Router):
-        return found
-    if callable(found):
-        return Router(found)
-    raise TypeError(f"expected a function or a Router, got: {found!r:.100}")
+    loaded = point.load()
+    if isinstance(loaded, Router):
+        return loaded
+    if callable(loaded):
+        return Router(loaded)
+    raise TypeError(f"expected a function or a Router, got: {loaded!r:.100}")

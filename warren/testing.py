@@ -202,15 +202,15 @@ class Jobs:
         """
         from warren.scheduler.schedules.registry import first_fires  # noqa: PLC0415 - see load_jobs
 
-        found = [
+        in_day = [
             schedule
             for schedule in self._schedules
             if name in (schedule, schedule.partition("/")[2])
         ]
-        if len(found) != 1:
-            known = ", ".join(found or self._schedules)
+        if len(in_day) != 1:
+            known = ", ".join(in_day or self._schedules)
             raise LookupError(f"expected name to be that of one job, got: {name!r}; known: {known}")
-        kind, value, zone = self._schedules[found[0]]
+        kind, value, zone = self._schedules[in_day[0]]
         midnight = datetime.combine(_day(day), time(), ZoneInfo(zone))
         first_ms = int(midnight.timestamp() * 1_000)
         due = first_fires(kind, value, now_ms=first_ms - 1, count=count, timezone=zone)
@@ -240,16 +240,16 @@ def load_jobs(*files: str | Path, handlers: str | None = None, timezone: str = "
     from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
 
     known = None if handlers is None else load_handlers([handlers])
-    found = check_files([Path(file) for file in files], timezone=timezone, handlers=known)
+    checked_files = check_files([Path(file) for file in files], timezone=timezone, handlers=known)
     schedules = {
         f"{spec.app}/{spec.name}": (
             spec.schedule_kind,
             spec.schedule_value,
             spec.timezone or timezone,
         )
-        for spec in found.specs
+        for spec in checked_files.specs
     }
-    return Jobs(list(found.problems), warning_lines(found.warnings), schedules)
+    return Jobs(list(checked_files.problems), warning_lines(checked_files.warnings), schedules)
 
 
 def _day(day: str | date) -> date:

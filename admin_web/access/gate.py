@@ -62,15 +62,15 @@ class Gate:
         right = self._rights.get(request.endpoint or "")
         if right is None or right is Right.ANYONE:
             return None
-        found = self.look()
-        if found is None:
+        visitor = self.look()
+        if visitor is None:
             if is_present():
                 self._sign_ins.record_forgery(origin())
                 abort(401)
             return _to_sign_in()
-        if found.may(right):
+        if visitor.may(right):
             return None
-        if found.must_change_password:
+        if visitor.must_change_password:
             return redirect(url_for("account.show", next=_wanted_page()), 303)
         return abort(403)
 
@@ -84,8 +84,8 @@ class Gate:
             )
         if g.visitor is None and token is not None:
             session.pop(TOKEN)
-        found: Visitor | None = g.visitor
-        return found
+        visitor: Visitor | None = g.visitor
+        return visitor
 
 
 def origin() -> str:

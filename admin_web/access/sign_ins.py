@@ -87,14 +87,14 @@ class SignIns:
 
         `instead_of` is the browser's previous token; that sign-in ends.
         """
-        found = self.check(name, password, origin=origin)
-        if not isinstance(found, User):
-            return found
+        result = self.check(name, password, origin=origin)
+        if not isinstance(result, User):
+            return result
 
         def unit(session: Session) -> str | None:
-            user = users.find(session, found.name)
+            user = users.find(session, result.name)
             # Since the check, the password may have changed or the user been disabled.
-            if user.generation != found.generation:
+            if user.generation != result.generation:
                 return None
             sessions.end_token(session, _hash(instead_of))
             self._note(session, Action.SESSION_OPEN, user, origin)
@@ -148,10 +148,10 @@ class SignIns:
         A click keeps the sign-in alive.
         """
         token_hash, now_ms = _hash(token), self._now_ms()
-        found = self._database.read(lambda session: sessions.find(session, token_hash))
-        if found is None:
+        row = self._database.read(lambda session: sessions.find(session, token_hash))
+        if row is None:
             return None
-        sign_in, user = found
+        sign_in, user = row
         idle_ms = now_ms - sign_in.seen_at
         if idle_ms > IDLE_SECONDS * 1000 or now_ms - sign_in.created_at > LONGEST_SECONDS * 1000:
             self._database.write(lambda session: sessions.end(session, user.id, sign_in.id))

@@ -51,14 +51,14 @@ class JobTarget(NamedTuple):
 
 def read_targets(session: Session, job_id: int) -> list[JobTarget]:
     """Return the targets of a job: its own, else its app's; the cluster's are not known here."""
-    found = alarms.job_targets(session, [job_id])[job_id]
-    own = targets_of(found.alarm_email, found.alarm_webhook, found.alarm_style)
+    of_job = alarms.job_targets(session, [job_id])[job_id]
+    own = targets_of(of_job.alarm_email, of_job.alarm_webhook, of_job.alarm_style)
     targets = [
         JobTarget(channel, target, not own)
-        for channel, target in channels_of(job_targets(found, NOBODY))
+        for channel, target in channels_of(job_targets(of_job, NOBODY))
     ]
     url = session.get_one(Job, job_id).webhook_url
-    if called := url or session.get_one(App, found.app_id).webhook_url:
+    if called := url or session.get_one(App, of_job.app_id).webhook_url:
         targets.append(JobTarget(RUN_END, called, not url))
     return targets
 

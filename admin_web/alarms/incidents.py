@@ -40,7 +40,7 @@ class IncidentPages:
     def index(self) -> str:
         """Show open incidents, or all of them, newest first."""
         every = request.args.get("all") == "1"
-        found = self._services.database.read(
+        listed = self._services.database.read(
             lambda session: incidents.listing(
                 session,
                 app_ids=visitor().app_ids,
@@ -51,8 +51,8 @@ class IncidentPages:
         )
         return render_template(
             "pages/incidents.html",
-            incidents=found[:LINES],
-            older=found[LINES - 1].id if len(found) > LINES else None,
+            incidents=listed[:LINES],
+            older=listed[LINES - 1].id if len(listed) > LINES else None,
             every=every,
             broken=BROKEN,
             hours=SILENT_HOURS,

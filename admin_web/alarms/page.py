@@ -68,20 +68,20 @@ class AlarmPages:
         if exports.is_asked():
             return exports.answer("alarms", AlarmView._fields, self._rows(wanted))
         now_ms = self._services.now_ms()
-        found = self._services.database.read(
+        listed = self._services.database.read(
             lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
         )
         return render_template(
             "pages/alarms.html",
             form=form,
-            alarms=found[:LINES],
-            older=found[LINES - 1].id if len(found) > LINES else None,
+            alarms=listed[:LINES],
+            older=listed[LINES - 1].id if len(listed) > LINES else None,
             alarm_labels=alarm_labels,
             view=alarm_view,
             text=self._text,
             state=partial(ListedAlarm.state, now_ms=now_ms),
             undelivered=AlarmState.UNDELIVERED,
-            has_undelivered=any(alarm.state(now_ms) is AlarmState.UNDELIVERED for alarm in found),
+            has_undelivered=any(alarm.state(now_ms) is AlarmState.UNDELIVERED for alarm in listed),
         )
 
     @route("/alarms/resend", Right.OPERATE, methods=("POST",), form="alarms.index")
@@ -115,8 +115,8 @@ class AlarmPages:
             self._services.commands(known).jobs.read(session, job_id)
             return read_targets(session, job_id)
 
-        found = self._services.database.read(read)
-        wanted = next((alarm for alarm in found if alarm.key == key), None)
+        test_targets = self._services.database.read(read)
+        wanted = next((alarm for alarm in test_targets if alarm.key == key), None)
         if wanted is None:
             flash(gettext("This target has changed in the meantime."), "error")
             return redirect(url_for("jobs.show", job_id=job_id), 303)
@@ -168,10 +168,10 @@ class AlarmPages:
 
         def read(place: int | None, limit: int) -> tuple[list[exports.Row], int | None]:
             asked = replace(wanted, before_id=place, limit=limit)
-            found = self._services.database.read(
+            listed = self._services.database.read(
                 lambda session: alarm_listing.listing(session, asked, now_ms=now_ms)
             )
-            rows: list[exports.Row] = [alarm_view(alarm)._asdict() for alarm in found]
-            return rows, found[-1].id if len(found) == limit else None
+            rows: list[exports.Row] = [alarm_view(alarm)._asdict() for alarm in listed]
+            return rows, listed[-1].id if len(listed) == limit else None
 
         return exports.pages(read)

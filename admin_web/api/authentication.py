@@ -95,15 +95,15 @@ class Authentication:
         text = text.strip()
         if kind.lower() != "bearer" or not text:
             raise Refusal(401, "expected the header `Authorization: Bearer …`", headers=_CHALLENGE)
-        found = None
+        known = None
         if is_token(text):
-            found = self._services.database.read_autocommit(
+            known = self._services.database.read_autocommit(
                 lambda session: tokens.find(session, hash_of(text))
             )
-        if found is None:
+        if known is None:
             self._charge()
             raise _unauthorized("unknown token")
-        token, owner = found
+        token, owner = known
         if owner.is_disabled:
             raise _unauthorized("the token's owner is disabled")
         if token.revoked_at is not None:

@@ -51,10 +51,10 @@ def read_body(kind: type[T], value: Any) -> T:
 
     """
     wrong = FieldErrors()
-    found = read_struct(kind, value, "", wrong)
+    body = read_struct(kind, value, "", wrong)
     refuse(wrong)
-    assert found is not None
-    return found
+    assert body is not None
+    return body
 
 
 def refuse(wrong: FieldErrors) -> None:

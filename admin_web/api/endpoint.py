@@ -128,7 +128,7 @@ def mounted(groups: Iterable[Group]) -> list[Mounted]:
         LookupError: a view has no scope.
 
     """
-    found = [
+    views = [
         Mounted(
             name=f"{group.name}.{name}",
             group=group.name,
@@ -139,7 +139,7 @@ def mounted(groups: Iterable[Group]) -> list[Mounted]:
         for name in dir(type(group))
         if isinstance(mark := getattr(getattr(type(group), name), _MARK, None), Endpoint)
     ]
-    shut = [view.name for view in found if not isinstance(view.endpoint.access, Scope | OpenAccess)]
+    shut = [view.name for view in views if not isinstance(view.endpoint.access, Scope | OpenAccess)]
     if shut:
         raise LookupError(f"views without a scope: {', '.join(sorted(shut))}")
-    return sorted(found, key=lambda view: (view.endpoint.rule, view.endpoint.method))
+    return sorted(views, key=lambda view: (view.endpoint.rule, view.endpoint.method))

@@ -163,11 +163,11 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
         stop_reason="",
     )
     answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)
-    told: dict[str, Any] = msgspec.to_builtins(answer)
-    del told["state"]
+    body: dict[str, Any] = msgspec.to_builtins(answer)
+    del body["state"]
     usual = {key: field.default for key, field in _TOP.items()} | {"enabled": False}
     return {
-        name: value for name, value in told.items() if value not in (None, [], {}, usual.get(name))
+        name: value for name, value in body.items() if value not in (None, [], {}, usual.get(name))
     }
 
 
@@ -211,12 +211,12 @@ def merged(target: Any, patch: Any) -> Any:
             holder[name] = change
             continue
         before = holder.get(name)
-        found = holder[name] = dict(before) if isinstance(before, dict) else {}
+        group = holder[name] = dict(before) if isinstance(before, dict) else {}
         for key, value in change.items():
             if value is None:
-                found.pop(key, None)
+                group.pop(key, None)
             else:
-                left.append((found, key, value))
+                left.append((group, key, value))
     return whole[""]
 
 
@@ -283,24 +283,24 @@ def _values_of(group: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
 
 
 def _group(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:
-    told = {key: getattr(spec, field.name) or None for key, field in fields.items()}
+    given = {key: getattr(spec, field.name) or None for key, field in fields.items()}
     return kind(
-        **{key: list(value) if isinstance(value, tuple) else value for key, value in told.items()}
+        **{key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
     )
 
 
 def _alarm(spec: JobSpec, *, with_secrets: bool) -> Any:
-    found = _group(spec, _ALARM, AlarmBody)
-    if found.webhook and not with_secrets:
-        found.webhook = without_secret(found.webhook)
-    return found
+    alarm = _group(spec, _ALARM, AlarmBody)
+    if alarm.webhook and not with_secrets:
+        alarm.webhook = without_secret(alarm.webhook)
+    return alarm
 
 
 def _webhook(spec: JobSpec, *, with_secrets: bool) -> Any:
-    found = _group(spec, _WEBHOOK, WebhookBody)
+    webhook = _group(spec, _WEBHOOK, WebhookBody)
     if not with_secrets:
-        found.url = without_secret(found.url)
-    return found
+        webhook.url = without_secret(webhook.url)
+    return webhook
 
 
 def _known(schedule: Mapping[str, str | int]) -> dict[str, Any]:

@@ -128,14 +128,14 @@ def _tell_formats(schema: Any) -> None:
 
 def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
     """Return the names of these types, where they have one, and of all objects in them."""
-    found: set[str] = set()
+    schema_names: set[str] = set()
     wanted = [name for kind in kinds if (name := getattr(kind, "__name__", "")) in schemas]
     while wanted:
         name = wanted.pop()
-        if name not in found and schemas[name].get("type") == "object":
-            found.add(name)
+        if name not in schema_names and schemas[name].get("type") == "object":
+            schema_names.add(name)
             wanted += _USED.findall(str(schemas[name]))
-    return found
+    return schema_names
 
 
 def _types(views: Iterable[Mounted]) -> Iterator[Any]:
@@ -148,7 +148,7 @@ def _types(views: Iterable[Mounted]) -> Iterator[Any]:
 def _operation(mounted: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
     endpoint, words = mounted.endpoint, inspect.getdoc(mounted.view) or ""
     summary, _, more = words.partition("\n")
-    found: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": mounted.name.replace(".", "_"),
         "tags": [mounted.group],
         "summary": summary,
@@ -157,20 +157,20 @@ def _operation(mounted: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": _responses(endpoint),
     }
     if more.strip():
-        found["description"] = more.strip()
+        described["description"] = more.strip()
     if endpoint.access is OpenAccess.ANYONE:
-        found["security"] = []
+        described["security"] = []
     if endpoint.body is not None:
         schema = {"$ref": _REF.format(name=endpoint.body.__name__)}
         text = {"type": "string"}
-        found["requestBody"] = {
+        described["requestBody"] = {
             "required": bool(schemas[endpoint.body.__name__].get("required")),
             "content": {
                 media: {"schema": schema if media.endswith("json") else text}
                 for media in endpoint.media
             },
         }
-    return found
+    return described
 
 
 def _names(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
@@ -206,15 +206,15 @@ def _headers(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
 
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
-    found = {str(endpoint.status): _success(endpoint, "success")}
+    by_status = {str(endpoint.status): _success(endpoint, "success")}
     for status, words in endpoint.other_answers.items():
         is_empty = status == 304  # noqa: PLR2004 - not modified
-        found[str(status)] = {"description": words} if is_empty else _success(endpoint, words)
+        by_status[str(status)] = {"description": words} if is_empty else _success(endpoint, words)
     problem = {"schema": {"$ref": _REF.format(name=ProblemBody.__name__)}}
     for status in _problems(endpoint):
-        found[str(status)] = {"description": _PROBLEMS[status], "content": {MEDIA: problem}}
-    found["default"] = {"description": "a problem", "content": {MEDIA: problem}}
-    return dict(sorted(found.items()))
+        by_status[str(status)] = {"description": _PROBLEMS[status], "content": {MEDIA: problem}}
+    by_status["default"] = {"description": "a problem", "content": {MEDIA: problem}}
+    return dict(sorted(by_status.items()))
 
 
 def _problems(endpoint: Endpoint) -> Iterator[int]:

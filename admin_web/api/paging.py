@@ -85,11 +85,11 @@ def body_instant_ms(pointer: str, text: str | None) -> int | None:
 def _milliseconds(text: str) -> int:
     """Return an instant as epoch milliseconds; raises ValueError with what was expected."""
     try:
-        found = datetime.fromisoformat(text)
-        milliseconds = int(found.astimezone(UTC).timestamp() * 1000)
+        instant = datetime.fromisoformat(text)
+        milliseconds = int(instant.astimezone(UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ValueError(f"expected an ISO 8601 instant, got: {text[:64]!r}") from None
-    if found.tzinfo is None:
+    if instant.tzinfo is None:
         raise ValueError(f"expected an instant with its offset, got: {text[:64]!r}")
     return max(0, milliseconds)
 

@@ -81,7 +81,7 @@ def list_url(endpoint: str) -> str:
 
 def sent_number(name: str) -> int:
     """Return a number that the page wrote into the form; abort with 400 if it is not valid."""
-    found = request.form.get(name, type=int)
-    if found is None or not 0 <= found <= LARGEST:
+    number = request.form.get(name, type=int)
+    if number is None or not 0 <= number <= LARGEST:
         abort(400)
-    return found
+    return number

@@ -193,8 +193,8 @@ class JobForm(ConsoleForm):
             SelectChoice(kind, words, {"data-asks": _value_field(kind)})
             for kind, words in _named(job_labels.SCHEDULE)
         ]
-        told = ("", lazy_gettext("Auto-detect"))
-        self.style.choices = _with(self.style, [told, *((style, style) for style in STYLES)])
+        auto_detect = ("", lazy_gettext("Auto-detect"))
+        self.style.choices = _with(self.style, [auto_detect, *((style, style) for style in STYLES)])
 
     @classmethod
     def values_of(cls, spec: JobSpec) -> dict[str, object]:
@@ -213,8 +213,8 @@ class JobForm(ConsoleForm):
 
     def labelled_values(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return labels and values of these fields as texts, without empty ones."""
-        found = [(str(self[name].label.text), _display_text(self[name])) for name in names]
-        return [(label, words) for label, words in found if words]
+        labelled = [(str(self[name].label.text), _display_text(self[name])) for name in names]
+        return [(label, words) for label, words in labelled if words]
 
     @property
     def script_source(self) -> str:

@@ -186,10 +186,10 @@ class RunFilterForm(RunScopeForm):
 
     def _look_up(self, session: Session) -> list[int]:
         """Return the job with this name, else the jobs whose names contain it."""
-        found = super()._look_up(session)
+        job_ids = super()._look_up(session)
         name = (self.job.data or "").strip()
-        if found or not name:
-            return found
+        if job_ids or not name:
+            return job_ids
         some = job_names.ids_with(session, name, self._app_ids, limit=FEW_JOBS + 1)
         self.more_jobs = len(some) > FEW_JOBS
         return some[:FEW_JOBS]

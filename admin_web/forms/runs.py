@@ -95,9 +95,9 @@ class RunScopeForm(ConsoleForm):
 
     def _look_up(self, session: Session) -> list[int]:
         name = (self.job.data or "").strip()
-        found = list(job_names.ids_named(session, name, self._app_ids)) if name else []
-        if found or not re.fullmatch(r"#?[0-9]{1,9}", name, re.ASCII):
-            return found
+        job_ids = list(job_names.ids_named(session, name, self._app_ids)) if name else []
+        if job_ids or not re.fullmatch(r"#?[0-9]{1,9}", name, re.ASCII):
+            return job_ids
         job_id = int(name.removeprefix("#"))
         return [job_id] if recent.has_runs(session, job_id, self._app_ids) else []
 

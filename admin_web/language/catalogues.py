@@ -61,8 +61,8 @@ def language() -> str:
         if wanted in LANGUAGES:
             return wanted
     for wanted, quality in request.accept_languages:
-        if quality and (found := _known(wanted)):
-            return found
+        if quality and (match := _known(wanted)):
+            return match
     return "en"
 
 

@@ -46,13 +46,13 @@ def pieces(line: str) -> list[Piece]:
     if "\x1b" not in line:
         return [("", shown(line))]
     text, looks, at = last_state(line), _Looks(), 0
-    found: list[Piece] = []
+    log_pieces: list[Piece] = []
     for code in _LOOKS.finditer(text):
-        found.append((str(looks), shown(text[at : code.start()])))
+        log_pieces.append((str(looks), shown(text[at : code.start()])))
         looks.take(code[1])
         at = code.end()
-    found.append((str(looks), shown(text[at:])))
-    return [piece for piece in found if piece[1]] or [("", "")]
+    log_pieces.append((str(looks), shown(text[at:])))
+    return [piece for piece in log_pieces if piece[1]] or [("", "")]
 
 
 class _Looks:
@@ -165,16 +165,16 @@ class LogPages:
         """Return as JSON the numbers of lines from `from` on that contain `q`."""
         _, source = self._find(known, run_id)
         words = request.args.get("q", "").strip()[:MAX_WORDS_LENGTH]
-        found = (
+        log_matches = (
             self._reader.search(source, words, _line("from") or 1)
             if words
             else LogMatches(status=ReadStatus.LINES, is_end=True)
         )
         return jsonify(
-            answer=found.status.value,
-            lines=found.lines,
-            looked_to=found.to_line,
-            is_end=found.is_end,
+            answer=log_matches.status.value,
+            lines=log_matches.lines,
+            looked_to=log_matches.to_line,
+            is_end=log_matches.is_end,
         )
 
     def download(self, known: Visitor, run_id: int) -> Response:

@@ -137,10 +137,10 @@ class LogPart:
     def line_times(self) -> list[int]:
         """When each line was written, in epoch milliseconds; 0 = unknown."""
         since = dict(self.times)
-        found: list[int] = []
+        times: list[int] = []
         for line in range(self.from_line, self.next_line):
-            found.append(since.get(line, found[-1] if found else 0))
-        return found
+            times.append(since.get(line, times[-1] if times else 0))
+        return times
 
     @property
     def next_line(self) -> int:

@@ -67,9 +67,9 @@ class AccountPages:
         if not form.validate():
             return self._page(PasswordForm(), form), 422
 
-        def unit(found: Session) -> None:
+        def unit(session_: Session) -> None:
             users.set_preferences(
-                users.find(found, known.name),
+                users.find(session_, known.name),
                 locale=form.language.data,
                 timezone=form.timezone.data,
                 theme=form.theme.data,
@@ -86,8 +86,8 @@ class AccountPages:
         if wanted not in THEMES:
             abort(400)
 
-        def unit(found: Session) -> None:
-            users.find(found, known.name).theme = None if wanted == "auto" else wanted
+        def unit(session_: Session) -> None:
+            users.find(session_, known.name).theme = None if wanted == "auto" else wanted
 
         self._services.database.write(unit)
         return redirect(url_for("account.show"), 303)
@@ -126,11 +126,11 @@ class AccountPages:
 
     def _page(self, password: PasswordForm, preferences: PreferencesForm) -> str:
         known = visitor()
-        found = self._services.database.read(
+        sign_ins = self._services.database.read(
             lambda reader: sessions.of_user(reader, users.find(reader, known.name))
         )
         return render_template(
-            "pages/account.html", password=password, preferences=preferences, sign_ins=found
+            "pages/account.html", password=password, preferences=preferences, sign_ins=sign_ins
         )
 
 
@@ -198,11 +198,11 @@ class PreferencePages:
     @route("/filters/forget", Right.VIEW, methods=("POST",))
     def forget_filter(self) -> Response:
         """Delete a saved filter."""
-        page, found = request.form.get("page", ""), request.form.get("id", type=int)
-        if page not in PAGES or found is None or not 0 < found < 2**63:
+        page, filter_id = request.form.get("page", ""), request.form.get("id", type=int)
+        if page not in PAGES or filter_id is None or not 0 < filter_id < 2**63:
             abort(400)
         user_id = visitor().user_id
-        self._services.database.write(lambda s: preferences.forget_filter(s, user_id, found))
+        self._services.database.write(lambda s: preferences.forget_filter(s, user_id, filter_id))
         flash(gettext("Filter deleted."))
         return redirect(url_for(PAGES[page]), 303)
 

@@ -78,13 +78,13 @@ class AuditPages:
     def _rows(self, wanted: AuditFilter) -> Iterator[exports.Row]:
         def read(place: int | None, limit: int) -> tuple[list[exports.Row], int | None]:
             asked = replace(wanted, before_id=place, limit=limit)
-            found = self._services.database.read(lambda s: audit_log.listing(s, asked))
+            audit_entries = self._services.database.read(lambda s: audit_log.listing(s, asked))
             rows: list[exports.Row] = [
                 {name: getattr(entry, name) for name in _COLUMNS}
                 | {"before": values_of(entry.before), "after": values_of(entry.after)}
-                for entry in found
+                for entry in audit_entries
             ]
-            return rows, found[-1].id if len(found) == limit else None
+            return rows, audit_entries[-1].id if len(audit_entries) == limit else None
 
         return exports.pages(read)
 

@@ -189,10 +189,10 @@ class ClearingPages:
             return True
         name = (form.job.data or "").strip()
         if form.job_id is not None:
-            found = self._services.database.read(
+            app_ids = self._services.database.read(
                 lambda session: job_names.ids_named(session, name, known.app_ids)
             )
-            if form.job_id not in found:
+            if form.job_id not in app_ids:
                 form.job.errors = [gettext("Job not found.")]
                 return False
         elif form.app_id is None:

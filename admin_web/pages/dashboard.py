@@ -201,14 +201,14 @@ def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counte
 
     `timezone` is that of jobs that name none.
     """
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for job in jobs:
         zone = job.timezone or timezone
         later = later_ticks(job.schedule_kind, job.schedule_value or "", zone, job.next_tick_at)
         for at_ms in (job.next_tick_at, *later):
             if from_ms <= at_ms < from_ms + HOUR_MS:
-                found[(at_ms - from_ms) // MINUTE_MS] += 1
-    return found
+                counts[(at_ms - from_ms) // MINUTE_MS] += 1
+    return counts
 
 
 @lru_cache(maxsize=5_000)

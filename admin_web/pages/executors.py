@@ -60,8 +60,8 @@ class SchedulerPages:
             return [node_view(row, now_ms) for row in rows if row.app == app]
 
         if exports.is_asked():
-            found = [node_view(row, now_ms) for row in rows]
-            return exports.views("schedulers", NodeView, found)
+            listed = [node_view(row, now_ms) for row in rows]
+            return exports.views("schedulers", NodeView, listed)
         return render_template(
             "pages/schedulers.html",
             schedulers=nodes(presence.SCHEDULER),
@@ -139,22 +139,22 @@ class ExecutorPages:
         ) -> tuple[list[ExecutorView], dict[str, int], Histories, Blockers]:
             views, ids = self._read(session, known)
             wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
-            found = _behind(wanted, after)
-            shown = [ids[executor.key] for executor in found[:LINES] if executor.key in ids]
+            listed = _behind(wanted, after)
+            shown = [ids[executor.key] for executor in listed[:LINES] if executor.key in ids]
             hour = charts.last_hour(session, shown, now_ms)
-            return found, ids, hour, self._blockers(session, known)
+            return listed, ids, hour, self._blockers(session, known)
 
-        found, ids, hour, why = self._services.database.read(read)
+        listed, ids, hour, why = self._services.database.read(read)
         if exports.is_asked():
-            return exports.views("executors", ExecutorView, found)
+            return exports.views("executors", ExecutorView, listed)
         return render_template(
             "pages/executors.html",
             form=form,
-            found=found[:LINES],
+            found=listed[:LINES],
             ids=ids,
             hour=hour,
             blockers_of=why.of_executor_itself,
-            next=found[LINES - 1].key if len(found) > LINES else None,
+            next=listed[LINES - 1].key if len(listed) > LINES else None,
         )
 
     @route("/executors/<id:executor_id>", Right.VIEW)
@@ -164,10 +164,10 @@ class ExecutorPages:
 
         def read(session: Session) -> tuple[ExecutorView, list[LoadChart], list[Reason]]:
             views, ids = self._read(session, known)
-            found = [executor for executor in views if ids.get(executor.key) == executor_id]
-            if not found:
+            listed = [executor for executor in views if ids.get(executor.key) == executor_id]
+            if not listed:
                 abort(404)
-            [view] = found
+            [view] = listed
             started = app_listing.started_jobs(session, view.app, limit=blockers.MAX_JOBS + 1)
             why = self._blockers(session, known).of_executor(view, started)
             return view, charts.load_charts(session, executor_id, now_ms), why
@@ -197,8 +197,8 @@ class ExecutorPages:
         rows = dashboard.executors(session, known.app_ids)
         lists = apps.listed_by_name(session, known.app_ids)
         ids = {f"{row.app}/{row.address}": row.id for row in rows}
-        told = read_catalogues(session, rows)
-        return executor_views(rows, lists, self._services.now_ms(), told), ids
+        catalogues = read_catalogues(session, rows)
+        return executor_views(rows, lists, self._services.now_ms(), catalogues), ids
 
 
 def _order(form: ExecutorFilterForm) -> str:

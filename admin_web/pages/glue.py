@@ -104,9 +104,9 @@ class GluePages:
         """Show one version."""
         job, _app = self._find(job_id)
         read = self._services.database.read
-        found = read(lambda session: script_versions.version(session, job_id, version_id))
+        version = read(lambda session: script_versions.version(session, job_id, version_id))
         return render_template(
-            "pages/glue_version.html", job=job, version=found, saved_at=_saved_at
+            "pages/glue_version.html", job=job, version=version, saved_at=_saved_at
         )
 
     @route("/glue/<id:job_id>/compare", Right.VIEW)
@@ -122,15 +122,15 @@ class GluePages:
             return version(session, job_id, old_id), version(session, job_id, new_id)
 
         old, new = self._services.database.read(read)
-        found = difference(old.source or "", new.source or "")
+        difference_ = difference(old.source or "", new.source or "")
         is_wide = request.args.get("view") == "side"
         return render_template(
             "pages/glue_compare.html",
             job=job,
             old=old,
             new=new,
-            found=found,
-            pairs=list(side_by_side(found.lines)) if is_wide else [],
+            found=difference_,
+            pairs=list(side_by_side(difference_.lines)) if is_wide else [],
         )
 
     @route("/glue/<id:job_id>/restore", Right.EDIT_GLUE, methods=("POST",))

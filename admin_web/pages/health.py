@@ -25,13 +25,13 @@ class HealthPages:
     @route("/healthz", Right.ANYONE)
     def healthz(self) -> tuple[Response, int]:
         """Return 200 if database, broker and a scheduler are available, else 503."""
-        found = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
+        state = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
         try:
-            found["schedulers"] = self._is_scheduled()
+            state["schedulers"] = self._is_scheduled()
         except DatabaseUnavailable:
-            found["database"] = found["schedulers"] = False
-        is_well = all(found.values())
-        answer = {"status": "ok" if is_well else "failing", **found}
+            state["database"] = state["schedulers"] = False
+        is_well = all(state.values())
+        answer = {"status": "ok" if is_well else "failing", **state}
         return jsonify(answer), 200 if is_well else 503
 
     @route("/metrics", Right.ANYONE)
@@ -45,7 +45,7 @@ class HealthPages:
 
     def _is_scheduled(self) -> bool:
         now_ms = self._services.now_ms()
-        found = self._services.database.read(
+        registrations = self._services.database.read(
             lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
         )
-        return any(state(row, now_ms).is_online for row in found)
+        return any(state(row, now_ms).is_online for row in registrations)

@@ -72,12 +72,13 @@ class LedgerPages:
             after_id=id_argument("after") or 0,
             limit=LINES + 1,
         )
-        found = self._services.database.read(lambda session: ledger.jobs(session, wanted))
+        tallies = self._services.database.read(lambda session: ledger.jobs(session, wanted))
         after_ms, until_ms = self._bounds(form)
-        questions = [TallyKey(job.id, after_ms, until_ms) for job in found[:LINES]]
+        questions = [TallyKey(job.id, after_ms, until_ms) for job in tallies[:LINES]]
         answers = self._tallies.ask(questions)
         rows = [
-            (job, answers[question]) for job, question in zip(found[:LINES], questions, strict=True)
+            (job, answers[question])
+            for job, question in zip(tallies[:LINES], questions, strict=True)
         ]
         if exports.is_asked():
             return exports.answer(
@@ -87,7 +88,7 @@ class LedgerPages:
             "pages/ledger.html",
             form=form,
             rows=rows,
-            next=found[LINES - 1].id if len(found) > LINES else None,
+            next=tallies[LINES - 1].id if len(tallies) > LINES else None,
             is_pending=any(answer is None for answer in answers.values()),
             is_complete=all(answer and answer.tally for answer in answers.values()),
             totals=_totals(answers.values()),
@@ -114,8 +115,8 @@ def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
     """Return a job as a row of a file; its counts are None until they are computed."""
     job, answer = row
     tally = answer.tally if answer else None
-    told = {name: getattr(tally, name, None) for name in COUNTS}
-    return {"job_id": job.id, "app": job.app, "job": job.name} | told
+    counts = {name: getattr(tally, name, None) for name in COUNTS}
+    return {"job_id": job.id, "app": job.app, "job": job.name} | counts
 
 
 def _totals(answers: Iterable[CachedTally | None]) -> Counter[str]:

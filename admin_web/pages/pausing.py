@@ -147,8 +147,8 @@ class PausePages:
     def _app(self, app_id: int) -> App:
         if not visitor().actor.knows(app_id):
             abort(404)
-        found = self._services.database.read(lambda session: session.get(App, app_id))
-        return found or abort(404)
+        app = self._services.database.read(lambda session: session.get(App, app_id))
+        return app or abort(404)
 
     def _form(self) -> PauseForm:
         return PauseForm(request.form, now_ms=self._services.now_ms(), zone=self._times.zone())

@@ -123,9 +123,9 @@ class RunPages:
     def again(self, run_id: int) -> AnyResponse:
         """Run a run again for its due time; show the new run."""
         known = visitor()
-        told = request.form.getlist("children")
+        children = request.form.getlist("children")
         options = RerunOptions(
-            current="current" in request.form, children="yes" in told if told else None
+            current="current" in request.form, children="yes" in children if children else None
         )
         try:
             planned, _is_new = self._services.commands(known.actor).runs.rerun(
@@ -159,7 +159,7 @@ class RunPages:
         """Return a whole log as a text file."""
         return self._logs.download(visitor(), run_id)
 
-    def _list(self, asked: Asked, found: RunPage) -> str:
+    def _list(self, asked: Asked, run_page: RunPage) -> str:
         return render_template(
             "pages/runs.html",
             form=asked.form,
@@ -167,8 +167,8 @@ class RunPages:
             saved=self._services.database.read(
                 lambda session: preferences.filters(session, visitor().user_id, "runs")
             ),
-            found=found,
-            older="-".join(map(str, found.older)) if found.older else "",
+            found=run_page,
+            older="-".join(map(str, run_page.older)) if run_page.older else "",
             is_first=place_of(request.args.get("before")) is None,
             now_ms=self._services.now_ms(),
         )
@@ -176,16 +176,16 @@ class RunPages:
 
 def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
     run = recent.run(session, run_id, known.app_ids)
-    found = run_relations.relations(session, run, known.app_ids)
-    attempts = sorted({row.attempt for row in found.tick})
+    relations = run_relations.relations(session, run, known.app_ids)
+    attempts = sorted({row.attempt for row in relations.tick})
     shards: dict[int, dict[int, Any]] = {}
-    for row in found.tick:
+    for row in relations.tick:
         shards.setdefault(row.shard_index, {})[row.attempt] = row
-    is_cut = len(found.tick) >= run_relations.SHOWN
+    is_cut = len(relations.tick) >= run_relations.SHOWN
     return {
         "run": run,
         "triggered_by": _triggered_by(session, run),
-        "relations": found,
+        "relations": relations,
         "attempts": attempts,
         "shards": shards,
         "is_cut": is_cut,
@@ -256,18 +256,18 @@ def steps(run: DetailedRun, now_ms: int) -> list[Step]:
     if run.status == RunStatus.PLANNED and run.due_at > now_ms:
         times[0] = None
     last = max((number for number, at in enumerate(times) if at), default=-1)
-    found: list[Step] = []
+    run_steps: list[Step] = []
     known: int | None = None
     for number, (at, (_, word)) in enumerate(zip(times, _STEPS, strict=True)):
         if at:
             gap = max(0, at - known) if known is not None else None
-            found.append(Step(word=word, stage=Stage.DONE, at_ms=at, gap_ms=gap))
+            run_steps.append(Step(word=word, stage=Stage.DONE, at_ms=at, gap_ms=gap))
             known = at
         else:
             stage = _missing(number, last, is_over=run.status in FINAL)
             at_ms = run.due_at if number == 0 else None
-            found.append(Step(word=word, stage=stage, at_ms=at_ms))
-    return found
+            run_steps.append(Step(word=word, stage=stage, at_ms=at_ms))
+    return run_steps
 
 
 def shares(run: DetailedRun, now_ms: int) -> Shares | None:

@@ -39,8 +39,8 @@ class TokenPages:
     def index(self) -> str | Response:
         """Show the tokens by name, and the form of a new one."""
         if exports.is_asked():
-            found = self._services.database.read(lambda session: self._rows(session, visitor()))
-            return exports.views("tokens", TokenView, [view for _, view in found])
+            rows = self._services.database.read(lambda session: self._rows(session, visitor()))
+            return exports.views("tokens", TokenView, [view for _, view in rows])
         return self._page(self._form())
 
     @route("/tokens/add", Right.VIEW, methods=("POST",))

@@ -110,11 +110,11 @@ class Skipped:
 
 def skipped(skips: Iterable[SkipLine], window: Window) -> list[Skipped]:
     """Return the skips of a row from left to right."""
-    found = []
+    bars = []
     for skip in sorted(skips, key=lambda skip: skip.from_at):
         first, last = window.place(skip.from_at), window.place(skip.to_at)
-        found.append(Skipped(skip=skip, x=min(first, WIDTH - STEP), width=max(last - first, STEP)))
-    return found
+        bars.append(Skipped(skip=skip, x=min(first, WIDTH - STEP), width=max(last - first, STEP)))
+    return bars
 
 
 def span(run: SpanRun, now_ms: int) -> Span:
@@ -127,15 +127,15 @@ def span(run: SpanRun, now_ms: int) -> Span:
 
 def overlapping(spans: Sequence[Span]) -> set[int]:
     """Return the ids of a job's runs that began before a run of an earlier tick was over."""
-    found: set[int] = set()
+    ids: set[int] = set()
     latest: Span | None = None
     for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
         is_later = latest is not None and single.run.scheduled_at != latest.run.scheduled_at
         if latest is not None and is_later and single.start_ms < latest.end_ms:
-            found.add(single.run.id)
+            ids.add(single.run.id)
         if latest is None or single.end_ms > latest.end_ms:
             latest = single
-    return found
+    return ids
 
 
 def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:

@@ -80,13 +80,13 @@ class TimelinePages:
             return render_template("pages/timeline.html", form=form, found=None), 422
         mine = {apps[form.app.data]} if form.app.data else known.app_ids
         window, grouping = self._window(form), Grouping(form.rows.data)
-        found = self._services.database.read(
+        timeline = self._services.database.read(
             lambda s: TimelineReader(s, window, self._services.timezone).read(mine, grouping)
         )
         return render_template(
             "pages/timeline.html",
             form=form,
-            found=found,
+            found=timeline,
             width=WIDTH,
             lines=list(self._lines(window, ZOOMS[form.zoom.data])),
             middle_ms=_middle_ms(),

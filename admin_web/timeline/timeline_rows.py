@@ -216,7 +216,7 @@ class TimelineReader:
         return list(dict.fromkeys((*sorted(urgency, key=urgency.__getitem__), *due)))
 
     def _of_jobs(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
-        found = job_spans.of_jobs(
+        spans = job_spans.of_jobs(
             self.session,
             job_ids,
             from_ms=self.window.from_ms - EARLIER_MS,
@@ -224,13 +224,13 @@ class TimelineReader:
             limit=self.limits.of_job,
         )
         ticks = defaultdict(list)
-        for run in found:
+        for run in spans:
             ticks[run.job_id].append(run.scheduled_at)
         since = {
             job_id: min(mine) for job_id, mine in ticks.items() if len(mine) >= self.limits.of_job
         }
         runs: dict[int, dict[int, SpanRun]] = {job_id: {} for job_id in job_ids}
-        for run in (*found, *seen.runs):
+        for run in (*spans, *seen.runs):
             if run.job_id in runs:
                 runs[run.job_id][run.id] = run
         jobs = job_spans.jobs_by_ids(self.session, job_ids)
@@ -257,11 +257,11 @@ class TimelineReader:
         self,
         job_id: int,
         job: SpanJob | None,
-        found: Sample,
+        sample: Sample,
         skipped: Sequence[SkipLine],
     ) -> Row:
         window = self.window
-        spans = [bars.span(run, window.now_ms) for run in found.runs]
+        spans = [bars.span(run, window.now_ms) for run in sample.runs]
         lower = bars.overlapping(spans)
         upcoming = self._upcoming(job) if job is not None else ()
         ticks = list(islice(upcoming, ROW_TICKS + 1))
@@ -276,7 +276,7 @@ class TimelineReader:
             marks=self._marks(ticks[:ROW_TICKS]),
             skips=bars.skipped(skipped, window),
             tally=Tally.of(spans, window, lower, overdue=overdue, skips=skipped),
-            unread=window.place(found.complete_from_ms) if found.complete_from_ms else 0,
+            unread=window.place(sample.complete_from_ms) if sample.complete_from_ms else 0,
             has_more_ticks=len(ticks) > ROW_TICKS,
         )
 
@@ -321,11 +321,11 @@ class TimelineReader:
         self,
         app_id: int,
         name: str,
-        found: Sample,
+        sample: Sample,
         jobs: Mapping[int, SpanJob],
         skipped: Sequence[SkipLine],
     ) -> Row:
-        spans = [bars.span(run, self.window.now_ms) for run in found.runs]
+        spans = [bars.span(run, self.window.now_ms) for run in sample.runs]
         mine = [job for job in jobs.values() if job.app_id == app_id]
         first = (self._upcoming(job) for job in mine[:APP_JOBS])
         ticks = list(islice((tick for tick, _ in groupby(merge(*first))), ROW_TICKS + 1))
@@ -341,7 +341,7 @@ class TimelineReader:
             marks=self._marks(ticks[:ROW_TICKS]),
             skips=bars.skipped(skipped[:ROW_SKIPS], self.window),
             tally=Tally.of(spans, self.window, lower, overdue=overdue, skips=skipped),
-            unread=self.window.place(found.complete_from_ms) if found.complete_from_ms else 0,
+            unread=self.window.place(sample.complete_from_ms) if sample.complete_from_ms else 0,
             has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
         )
 

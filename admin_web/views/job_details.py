@@ -118,11 +118,11 @@ def _distances(start: int, links: Iterable[tuple[int, int]]) -> dict[int, int]:
     children: dict[int, list[int]] = defaultdict(list)
     for parent, child in links:
         children[parent].append(child)
-    found, edge = {start: 0}, {start}
+    distances, edge = {start: 0}, {start}
     for steps in range(1, len(children) + 1):
         edge = {child for parent in edge for child in children[parent]} - {start}
-        found |= dict.fromkeys(edge, steps)
-    return found
+        distances |= dict.fromkeys(edge, steps)
+    return distances
 
 
 def _boxed(job_ids: Sequence[int], names: dict[int, str], job_id: int) -> list[tuple[int, str]]:
@@ -167,7 +167,7 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
     Of a secret the visitor may not see, only that it is set.
     """
     form = JobForm()
-    found = [
+    settings = [
         Setting(
             str(form[name].label.text),
             _shown(field, getattr(spec, field.name), may_see_secrets=may_see_secrets),
@@ -176,7 +176,7 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
         for name, field in FORM_FIELDS.items()
         if name not in _ELSEWHERE
     ]
-    return [setting for setting in found if setting.value]
+    return [setting for setting in settings if setting.value]
 
 
 def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
@@ -253,8 +253,8 @@ class JobDetails:
     @property
     def median_ms(self) -> int | None:
         """The median of these durations; None if there are none."""
-        found = sorted(run.lasted_ms for run in self.ended if run.lasted_ms is not None)
-        return found[len(found) // 2] if found else None
+        durations = sorted(run.lasted_ms for run in self.ended if run.lasted_ms is not None)
+        return durations[len(durations) // 2] if durations else None
 
 
 def read_details(
@@ -300,5 +300,7 @@ def _blockers(
     session: Session, services: ConsoleServices, app_id: int, spec: JobSpec
 ) -> list[Reason]:
     times = LocalTimes(services.cluster_zone, services.now_ms)
-    found = blockers.read(session, [app_id], now_ms=services.now_ms(), tell_time=times.format)
-    return found.of_job(spec.app, blockers.need_of(spec))
+    job_blockers = blockers.read(
+        session, [app_id], now_ms=services.now_ms(), tell_time=times.format
+    )
+    return job_blockers.of_job(spec.app, blockers.need_of(spec))

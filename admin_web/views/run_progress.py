@@ -28,15 +28,15 @@ def run_progress(run: DetailedRun, now_ms: int) -> RunProgress | None:
     if run.status != RunStatus.RUNNING or not run.progress:
         return None
     try:
-        told = msgspec.json.decode(run.progress, type=Progress)
+        progress = msgspec.json.decode(run.progress, type=Progress)
     except msgspec.MsgspecError:  # the row was changed by hand
         return None
-    share = min(told.done / told.total, 1.0) if told.total else None
+    share = min(progress.done / progress.total, 1.0) if progress.total else None
     ran_ms = now_ms - run.started_at if run.started_at else 0
     return RunProgress(
         percent=None if share is None else int(100 * share),
-        done=f"{told.done:,.10g}",
-        total=f"{told.total:,.10g}" if told.total else "",
+        done=f"{progress.done:,.10g}",
+        total=f"{progress.total:,.10g}" if progress.total else "",
         left_ms=int(ran_ms / share) - ran_ms if share and ran_ms > 0 else None,
-        text=told.text,
+        text=progress.text,
     )

@@ -90,8 +90,8 @@ class TallyCache:
         """Return what is cached; missing and stale tallies are computed for a later call."""
         now_ms = self._now_ms()
         with self._lock:
-            found = {key: self._known.get(key) for key in keys}
-            for key, cached in found.items():
+            answers = {key: self._known.get(key) for key in keys}
+            for key, cached in answers.items():
                 if cached is None or now_ms - cached.at_ms > FRESH_MS:
                     self._waiting.setdefault(key)
             while len(self._waiting) > self._waiting_limit:
@@ -99,7 +99,7 @@ class TallyCache:
             if self._waiting and not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._work, name="tally cache", daemon=True).start()
-        return found
+        return answers
 
     def _work(self) -> None:
         while (key := self._next()) is not None:

@@ -72,17 +72,17 @@ class Startup:
 
     def _tell_catalogue(self) -> None:
         """Tell all schedulers what can be run here; once, however many of them ask."""
-        told, now = self._roles.slots.catalogue, self._clock.monotonic()
-        if told is None:
+        catalogue, now = self._roles.slots.catalogue, self._clock.monotonic()
+        if catalogue is None:
             return
-        if told.fingerprint == self._told and now - self._told_at < TELL_AGAIN_SECONDS:
+        if catalogue.fingerprint == self._told and now - self._told_at < TELL_AGAIN_SECONDS:
             return
-        self._told, self._told_at = told.fingerprint, now
+        self._told, self._told_at = catalogue.fingerprint, now
         answer = CatalogueAnswer(
             app=self._identity.app,
             address=self._identity.address,
             boot_id=self._identity.boot_id,
-            contents=msgspec.Raw(told.contents),
+            contents=msgspec.Raw(catalogue.contents),
         )
         self._roles.sender.send(answer, key=HEARTBEAT_KEY, valid_seconds=CATALOGUE_SECONDS)
 

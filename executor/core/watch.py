@@ -36,14 +36,14 @@ class Watch:
 
     def check_ailments(self) -> None:
         """Check whether something keeps the executor from working, or soon will."""
-        found = self._roles.readiness.ailments()
-        if found == self.ailments:
+        ailments = self._roles.readiness.ailments()
+        if ailments == self.ailments:
             return
-        self.ailments = found
+        self.ailments = ailments
         self._roles.heartbeats.beat_now()
-        if found:
+        if ailments:
             self._log.warning(
-                "executor_impaired", ailments=[str(ailment).lower() for ailment in found]
+                "executor_impaired", ailments=[str(ailment).lower() for ailment in ailments]
             )
         else:
             self._log.info("executor_recovered")
@@ -90,14 +90,14 @@ class HeartbeatComposer:
 
     def compose(self) -> Heartbeat:
         """Return the current heartbeat."""
-        told = self._roles.slots.catalogue
+        catalogue = self._roles.slots.catalogue
         return Heartbeat(
             app=self._identity.app,
             address=self._identity.address,
             boot_id=self._identity.boot_id,
             started_at_ms=self._started_at_ms,
             load=self._load(),
-            catalogue=told.fingerprint if told else "",
+            catalogue=catalogue.fingerprint if catalogue else "",
             draining=self._roles.readiness.refusal is not None,
             ailments=self._watch.ailments,
             returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,

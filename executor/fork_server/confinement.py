@@ -112,11 +112,11 @@ _NO_LIMITS = JobLimits()
 
 
 def _parse_item(item: str) -> tuple[str, int]:
-    found = _ITEM.fullmatch(item)
+    match = _ITEM.fullmatch(item)
     known = [each.name for each in fields(JobLimits)]
-    if not found or found[1] not in known:
+    if not match or match[1] not in known:
         raise ValueError(f"cannot read {item[:100]!r}; the limits are {', '.join(known)}")
-    name, amount = found[1], int(found[2]) * _UNITS[found[3]]
+    name, amount = match[1], int(match[2]) * _UNITS[match[3]]
     if amount < _MINIMUMS[name]:
         raise ValueError(f"{name} is at least {_MINIMUMS[name]}")
     return name, amount

@@ -99,13 +99,13 @@ def main_of_spare(setup: JobSetup, link: socket.socket) -> NoReturn:
 def _await_assignment(setup: JobSetup, link: socket.socket) -> Assignment | None:
     try:
         setup.termination.phase = Phase.WAITING
-        found = None if setup.termination.is_requested else await_order(link)
+        assignment = None if setup.termination.is_requested else await_order(link)
         setup.termination.phase = Phase.BETWEEN
     except (WaitInterrupted, OSError):
         return None
-    if found is None:
+    if assignment is None:
         return None
-    order, files = found
+    order, files = assignment
     handler = None if order.handler is None else setup.handlers[order.handler]
     return Assignment(handler, *files) if files else None
 

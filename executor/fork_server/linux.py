@@ -138,12 +138,12 @@ def has_living_child() -> bool:
     """Return whether this process has a live child; reaps dead ones on the way."""
     while True:
         try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return False
-        if found is None:
+        if ended is None:
             return True
-        os.waitid(os.P_PID, found.si_pid, os.WEXITED)
+        os.waitid(os.P_PID, ended.si_pid, os.WEXITED)
 
 
 def children_of(parent: int) -> list[ProcessRow]:

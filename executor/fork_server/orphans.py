@@ -49,7 +49,7 @@ class Orphans:
         self._next_look_at = now + _POLL_SECONDS
         pids = [pid for pid in self._child_pids(self._own_pid) if pid not in self.known]
         rows = map(linux.process_row, pids)
-        found = [row for row in rows if row is not None and row.parent == self._own_pid]
-        if not found:
+        orphans = [row for row in rows if row is not None and row.parent == self._own_pid]
+        if not orphans:
             self._next_look_at = now + len(self.known) // _CHILDREN_PER_MS / 1000
-        return found
+        return orphans

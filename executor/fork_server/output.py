@@ -205,8 +205,8 @@ class Output:
     def _is_in_place(self) -> bool:
         """Whether the log is still where the run began it, so that it may be renamed."""
         try:
-            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - see above
-            return os.path.samestat(found, os.fstat(self._file))
+            stats = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - see above
+            return os.path.samestat(stats, os.fstat(self._file))
         except OSError:
             return False
 

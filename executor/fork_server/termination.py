@@ -52,21 +52,21 @@ def end_marked(folder: Path) -> list[str]:
     entry = f"{MARK}={folder}".encode()
     names: dict[int, str] = {}
     deadline = time.monotonic() + _END_SECONDS
-    while (found := _carriers(entry)) and time.monotonic() < deadline:
-        names |= found
-        for pid in found:
+    while (living := _carriers(entry)) and time.monotonic() < deadline:
+        names |= living
+        for pid in living:
             _kill(os.kill, pid)
         time.sleep(_POLL_SECONDS)
     return sorted(names.values())
 
 
 def _carriers(entry: bytes) -> dict[int, str]:
-    found = {}
+    carriers = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if entry in path.read_bytes().split(b"\0"):
-                found[int(path.parent.name)] = (path.parent / "comm").read_text().strip()
-    return found
+                carriers[int(path.parent.name)] = (path.parent / "comm").read_text().strip()
+    return carriers
 
 
 def is_helper(pid: int) -> bool:

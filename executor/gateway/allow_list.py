@@ -200,10 +200,10 @@ def _may_hold_name(item: _Item, remote: RemoteUrl) -> bool:
 
 
 def _item(text: str) -> _Item:
-    found = _ITEM.fullmatch(text)
-    if found is None:
+    match = _ITEM.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text[:100]!r} is neither a network, an address nor a host's name")
-    host, port = found["host"].replace("[", "").replace("]", ""), found["port"]
+    host, port = match["host"].replace("[", "").replace("]", ""), match["port"]
     if port is not None and not 1 <= int(port) <= _MAX_PORT:
         raise ValueError(f"{text[:100]!r} has no port from 1 to {_MAX_PORT}")
     try:

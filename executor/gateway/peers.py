@@ -163,7 +163,9 @@ class Peers:
         """Return the URL of one that takes executors over; empty if there is none."""
         app = next(iter(self._tokens))
         answers = await self._ask_all("handover", app, b"")
-        return next((url for url, found in zip(self._urls, answers, strict=True) if found), "")
+        return next(
+            (url for url, is_holder in zip(self._urls, answers, strict=True) if is_holder), ""
+        )
 
     async def hand_over(self, url: str, handover: Handover) -> bool | None:
         """Hand an executor over to one of them; return None if it may have arrived."""

@@ -131,10 +131,12 @@ def read_registration(body: bytes) -> Registration:
         BadRequest: it is malformed.
 
     """
-    found: Registration = _decode(body, Registration)
-    if found.registry_group != "EXECUTOR":
-        raise BadRequest(f"expected registryGroup EXECUTOR, got: {_shown(found.registry_group)}")
-    return found
+    registration: Registration = _decode(body, Registration)
+    if registration.registry_group != "EXECUTOR":
+        raise BadRequest(
+            f"expected registryGroup EXECUTOR, got: {_shown(registration.registry_group)}"
+        )
+    return registration
 
 
 def read_results(body: bytes) -> list[RemoteResult]:
@@ -144,8 +146,8 @@ def read_results(body: bytes) -> list[RemoteResult]:
         BadRequest: it is malformed.
 
     """
-    found = _decode(body, list[_CallbackItem] | _CallbackList)
-    items: Sequence[_CallbackItem] = found if isinstance(found, list) else found.callback_list
+    results = _decode(body, list[_CallbackItem] | _CallbackList)
+    items: Sequence[_CallbackItem] = results if isinstance(results, list) else results.callback_list
     if len(items) > RESULTS_LIMIT:
         raise BadRequest(f"expected up to {RESULTS_LIMIT:,} results, got: {len(items):,}")
     try:
@@ -187,15 +189,15 @@ def read_answer(body: bytes) -> Answer:
 
     """
     try:
-        found = msgspec.json.decode(body)
-        if isinstance(found, list):
+        answer = msgspec.json.decode(body)
+        if isinstance(answer, list):
             return _refusal(body)
-        if isinstance(found, dict) and type(found.get("code")) is int:
-            content = found.get("content")
+        if isinstance(answer, dict) and type(answer.get("code")) is int:
+            content = answer.get("content")
             return Answer(
-                found["code"],
-                as_text(found.get("msg")),
-                found.get("data") if content is None else content,
+                answer["code"],
+                as_text(answer.get("msg")),
+                answer.get("data") if content is None else content,
             )
     except _UNREADABLE:
         pass
@@ -212,10 +214,10 @@ def read_cut_log(body: bytes) -> Answer:
         CallFailed: there are none.
 
     """
-    found = _LOG_CONTENT.search(body)
-    if found is None:
+    match = _LOG_CONTENT.search(body)
+    if match is None:
         raise CallFailed("its answer is too large, and no log")
-    text = body[found.end() :]
+    text = body[match.end() :]
     end = _end_of_lines(text)
     for cut in range(1 if end else _ESCAPE_BYTES):  # an escape may be cut in two
         try:
@@ -314,8 +316,8 @@ def _decode_loosely(body: bytes, kind: Any) -> Any:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        found = json.loads(body, parse_constant=str)
-        sound = json.dumps(found, ensure_ascii=False).encode(errors="replace")
+        decoded = json.loads(body, parse_constant=str)
+        sound = json.dumps(decoded, ensure_ascii=False).encode(errors="replace")
         return msgspec.json.decode(sound, type=kind)
 
 

@@ -181,10 +181,10 @@ class _CheckingResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Return the addresses to dial; raises OSError, which counts as a failed connection."""
-        found = await asyncio.get_running_loop().getaddrinfo(
+        looked_up_all = await asyncio.get_running_loop().getaddrinfo(
             host, port, family=family, type=socket.SOCK_STREAM
         )
-        addresses = [str(address[4][0]) for address in found]
+        addresses = [str(address[4][0]) for address in looked_up_all]
         try:
             for address in addresses:
                 self._allowed.admit(self._url, address)
@@ -199,7 +199,7 @@ class _CheckingResolver(AbstractResolver):
                 proto=looked_up[2],
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for looked_up, address in zip(found, addresses, strict=True)
+            for looked_up, address in zip(looked_up_all, addresses, strict=True)
         ]
 
     async def close(self) -> None:

@@ -87,8 +87,8 @@ def seconds_of(delay: Any, what: str) -> float:
         ValueError: it is none, or longer than MAX_SECONDS.
 
     """
-    found = _DURATION.fullmatch(delay) if isinstance(delay, str) else None
-    seconds = int(found[1]) * _UNITS[found[2]] if found else delay
+    match = _DURATION.fullmatch(delay) if isinstance(delay, str) else None
+    seconds = int(match[1]) * _UNITS[match[2]] if match else delay
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= MAX_SECONDS:
         raise ValueError(

@@ -55,14 +55,14 @@ class FinishedIds:
         That is 0 if nothing was dropped, and later than `at_ms` if there were too many blocks.
         """
         touched = self._touched_at_ms
-        gone = [block for block, then in touched.items() if then < at_ms]
-        horizon = at_ms if gone else 0
-        surplus = len(touched) - len(gone) - self._limit
+        old_blocks = [block for block, then in touched.items() if then < at_ms]
+        horizon = at_ms if old_blocks else 0
+        surplus = len(touched) - len(old_blocks) - self._limit
         if surplus > 0:
             oldest = sorted((then, block) for block, then in touched.items() if then >= at_ms)
-            gone += [block for _, block in oldest[:surplus]]
+            old_blocks += [block for _, block in oldest[:surplus]]
             horizon = oldest[surplus - 1][0] + 1
-        for block in gone:
+        for block in old_blocks:
             del self._bits[block], touched[block]
         return horizon
 

@@ -65,13 +65,13 @@ class Readiness:
 
     def ailments(self) -> tuple[Ailment, ...]:
         """Return the problems that heartbeats report."""
-        found = {
+        ailments = {
             Ailment.JOURNAL: self._is_journal_failing,
             Ailment.DISK: self._disks.is_short(),
             Ailment.CONTACT: not self._contact.is_held(self._clock.monotonic()),
             Ailment.REPORTS: self._outbox.is_full,
         }
-        return tuple(ailment for ailment, is_so in found.items() if is_so)
+        return tuple(ailment for ailment, is_so in ailments.items() if is_so)
 
     @property
     def _is_journal_failing(self) -> bool:

@@ -75,13 +75,13 @@ def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: i
     """
     sizes, instants, is_full = _read(path)
     after_the_notes = last_change_ms if sizes and not is_full else 0
-    found: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
     for line, offset in enumerate(offsets, from_line):
         at = bisect_right(sizes, offset)
         at_ms = instants[at] if at < len(instants) else after_the_notes
-        if not found or found[-1][1] != at_ms:
-            found.append((line, at_ms))
-    return tuple(found)
+        if not times or times[-1][1] != at_ms:
+            times.append((line, at_ms))
+    return tuple(times)
 
 
 def _read(path: str) -> tuple[list[int], list[int], bool]:

@@ -50,24 +50,24 @@ def find(
     continues with the next line.
     """
     wanted = words.encode().lower()
-    found: list[int] = []
+    positions: list[int] = []
     line, looked = from_line, 0
     carried = b""
     while piece := file.readline(_PIECE_BYTES):
         looked += len(piece)
         # Words may lie where a very long line was cut into pieces.
-        if wanted in (carried + piece).lower() and found[-1:] != [line]:
-            found.append(line)
+        if wanted in (carried + piece).lower() and positions[-1:] != [line]:
+            positions.append(line)
         carried = b""
         if not piece.endswith(b"\n"):
             carried = piece[-len(wanted) :]
             continue
         line += 1
-        if looked >= most_bytes or len(found) >= most_found:
+        if looked >= most_bytes or len(positions) >= most_found:
             is_end = not file.peek(1)
-            return FoundLines(lines=tuple(found), to_line=line - 1, is_end=is_end)
+            return FoundLines(lines=tuple(positions), to_line=line - 1, is_end=is_end)
     last = line if carried else line - 1
-    return FoundLines(lines=tuple(found), to_line=last, is_end=True)
+    return FoundLines(lines=tuple(positions), to_line=last, is_end=True)
 
 
 #: Most bytes of text in one answer, and in one line; longer lines are cut and marked.
@@ -113,8 +113,8 @@ def _count_lines(file: io.BufferedReader, most: int = sys.maxsize) -> tuple[int,
     """
     count = end = size = 0
     while data := file.read(min(most - size, _READ_BYTES)):
-        if found := data.count(b"\n"):
-            count, end = count + found, size + data.rindex(b"\n") + 1
+        if newlines := data.count(b"\n"):
+            count, end = count + newlines, size + data.rindex(b"\n") + 1
         size += len(data)
     file.seek(0)
     return count, end, size
@@ -127,14 +127,14 @@ def skip(file: io.BufferedReader, count: int) -> bool:
         data = file.read(_READ_BYTES)
         if not data:
             return False
-        found = data.count(b"\n")
-        if found >= count:
+        newlines = data.count(b"\n")
+        if newlines >= count:
             end = -1
             for _ in range(count):
                 end = data.index(b"\n", end + 1)
             file.seek(at + end + 1)
             return True
-        count -= found
+        count -= newlines
     return True
 
 

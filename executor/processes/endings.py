@@ -133,9 +133,9 @@ def _exit_notes(exit_: Exit | None) -> list[Words]:
     return [Why.SIGNAL_AT_EXIT(signal=describe_signal(-exit_.code))]
 
 
-def _log_notes(result: Result | None, found: Words) -> list[Words]:
-    told = "" if result is None else from_json(result.log_why) or result.log_error
-    note = told or found
+def _log_notes(result: Result | None, words: Words) -> list[Words]:
+    log_why = "" if result is None else from_json(result.log_why) or result.log_error
+    note = log_why or words
     return [note] if note else []
 
 

@@ -208,10 +208,10 @@ class Pool:
 
     def remove_all(self) -> list[JobProcess]:
         """Remove every process; return them."""
-        gone = self.all
-        for process in gone:
+        removed = self.all
+        for process in removed:
             self.remove(process)
-        return gone
+        return removed
 
     def place_waiting(self) -> Iterator[tuple[SlotRun, SlotEvent]]:
         """Fork processes for waiting runs while there is room; yield each with what it got."""

@@ -248,11 +248,11 @@ class Slots(SlotPool):
         self._events.ready()
 
     def _tell(self) -> Told:
-        found, missing = self._scripts.languages()
+        languages, missing = self._scripts.languages()
         version = self._options.code_version or commit_of(self._supervisor.folder)
         handlers = self._supervisor.handlers
         return Told(
-            Catalogue(handlers=handlers, languages=found, missing=missing, code_version=version)
+            Catalogue(handlers=handlers, languages=languages, missing=missing, code_version=version)
         )
 
     # -- upkeep -------------------------------------------------------------------------------

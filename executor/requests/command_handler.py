@@ -127,7 +127,7 @@ class CommandHandler:
         )
 
     def _search_log(self, question: ReadLog) -> LogChunk:
-        found = self._run_logs.search(
+        matches = self._run_logs.search(
             question.run_id, question.scheduled_day, question.find, question.from_line
         )
         return LogChunk(
@@ -136,8 +136,8 @@ class CommandHandler:
             boot_id=self._identity.boot_id,
             run_id=question.run_id,
             from_line=question.from_line,
-            to_line=found.to_line,
+            to_line=matches.to_line,
             text="",
-            is_end=found.is_end,
-            found=found.lines,
+            is_end=matches.is_end,
+            found=matches.lines,
         )

@@ -177,7 +177,7 @@ def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, i
 
 
 def _judge(
-    tick: Tick, runs: list[TickRun], found: _FirstRuns, since_ms: int, *, is_repeated: bool
+    tick: Tick, runs: list[TickRun], first_runs: _FirstRuns, since_ms: int, *, is_repeated: bool
 ) -> None:
     """Note whether the children of a tick must have run, ignoring its re-runs."""
     first, end = runs[0], tick_end(tick, runs)
@@ -185,10 +185,10 @@ def _judge(
         return
     if end is None or not end.succeeded:
         if not is_repeated:
-            found.forbidden[first.id] = tick.scheduled_at
+            first_runs.forbidden[first.id] = tick.scheduled_at
     # Of several shards, one that ran again may have ended after the others.
     elif end.finished_at > since_ms and not (is_repeated and first.shard_total > 1):
-        found.required[first.id,] = tick.scheduled_at
+        first_runs.required[first.id,] = tick.scheduled_at
 
 
 def _heads_of_mended(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:

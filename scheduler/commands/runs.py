@@ -99,10 +99,10 @@ class RunCommands:
         trigger = Trigger(param=param, addresses=addresses, when=when)
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.take_one()
-        found = self._trigger(
+        run_ids = self._trigger(
             job_id, [trigger], run_id, kind=kind, once=once, traceparent=traceparent
         )
-        return found, found == run_id
+        return run_ids, run_ids == run_id
 
     def trigger_all(
         self,
@@ -126,10 +126,10 @@ class RunCommands:
         """
         number = len(triggers)
         first = self._context.database.write(partial(take_block, size=number))
-        found = self._trigger(
+        run_ids = self._trigger(
             job_id, triggers, first, kind=kind, once=once, traceparent=traceparent, place="runs"
         )
-        return list(range(found, found + number)), found == first
+        return list(range(run_ids, run_ids + number)), run_ids == first
 
     def _trigger(
         self,

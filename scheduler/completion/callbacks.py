@@ -249,20 +249,20 @@ class Callbacks:
 
     def _note(self, message: Progressed) -> None:
         app_id = self._context.app_names.id_of(message.app)
-        told = self._progress[SentTo(app_id, message.address, message.boot_id)]
-        told.update((run_id, encode(run).decode()) for run_id, run in message.runs.items())
+        texts = self._progress[SentTo(app_id, message.address, message.boot_id)]
+        texts.update((run_id, encode(run).decode()) for run_id, run in message.runs.items())
 
     def _store_progress(self) -> None:
         """Store how far runs are, all of them in one transaction; the next message makes up for it.
 
         It comes after the reports, because a run may have started with one of them.
         """
-        told, self._progress = self._progress, defaultdict(dict)
-        if not told:
+        reports, self._progress = self._progress, defaultdict(dict)
+        if not reports:
             return
 
         def unit(session: Session) -> None:
-            for who, runs in told.items():
+            for who, runs in reports.items():
                 progress.note(session, who, runs)
 
         try:

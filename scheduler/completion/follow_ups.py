@@ -227,8 +227,8 @@ def _tick_ends(session: Session, last_attempts: Sequence[LastAttempt]) -> list[T
     if sharded:
         transitions.lock(session, ticks.first_run_ids(session, sharded))
     reruns = {tick_of(last.run) for last in last_attempts if last.run.rerun_of is not None}
-    found = ticks.attempts(session, others, reruns)
-    judged = (tick_end(tick, rows) for tick, rows in found.items())
+    attempts = ticks.attempts(session, others, reruns)
+    judged = (tick_end(tick, rows) for tick, rows in attempts.items())
     return [_end_alone(last) for last in alone] + [end for end in judged if end]
 
 

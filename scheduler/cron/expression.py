@@ -148,20 +148,20 @@ class Pattern:
         """Return the first that is not before this wall second; None if none is left."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
-        found = self.days.first_from(day if rank < len(self.times) else day + 1)
-        if found is None:
+        day_from = self.days.first_from(day if rank < len(self.times) else day + 1)
+        if day_from is None:
             return None
-        return found * DAY_SECONDS + self.times.pick(rank if found == day else 0)
+        return day_from * DAY_SECONDS + self.times.pick(rank if day_from == day else 0)
 
     def last_before(self, wall: int) -> int | None:
         """Return the last before this wall second; None when there is none."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
-        found = self.days.last_before(day + 1 if rank else day)
-        if found is None:
+        day_before = self.days.last_before(day + 1 if rank else day)
+        if day_before is None:
             return None
-        return found * DAY_SECONDS + self.times.pick(
-            (rank if found == day else len(self.times)) - 1
+        return day_before * DAY_SECONDS + self.times.pick(
+            (rank if day_before == day else len(self.times)) - 1
         )
 
     def count(self, start: int, end: int) -> int:
@@ -309,8 +309,8 @@ def _expand(field: Field, text: str) -> tuple[int, ...]:
     spelt = ["*"] * len(_CRONITERS_ORDER)
     spelt[place] = _spell(field, spans(field, text))
     expanded, _ = croniter.expand(" ".join(spelt))
-    found = expanded[place]
-    return tuple(range(field.low, field.high + 1) if found == ["*"] else map(int, found))
+    values = expanded[place]
+    return tuple(range(field.low, field.high + 1) if values == ["*"] else map(int, values))
 
 
 def _spell(field: Field, walks: Iterable[Span]) -> str:

@@ -99,17 +99,23 @@ class _Part:
     @property
     def singles(self) -> list[int]:
         """The numbers, when each of them is named; none otherwise."""
-        found = self.spans
+        field_spans = self.spans
         return (
-            [span.first for span in found] if all(span.first == span.last for span in found) else []
+            [span.first for span in field_spans]
+            if all(span.first == span.last for span in field_spans)
+            else []
         )
 
     @property
     def step(self) -> Span | None:
         """The walk, when the whole field is one in steps to its end."""
-        found = self.spans
-        is_step = len(found) == 1 and found[0].step > 1 and found[0].last == self.field.high
-        return found[0] if is_step else None
+        field_spans = self.spans
+        is_step = (
+            len(field_spans) == 1
+            and field_spans[0].step > 1
+            and field_spans[0].last == self.field.high
+        )
+        return field_spans[0] if is_step else None
 
 
 def _times(language: Language, second: _Part, minute: _Part, hour: _Part) -> str:

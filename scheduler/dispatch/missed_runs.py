@@ -175,15 +175,17 @@ class MissedRuns:
         spans = [*due_times(downtimes), *held.missed]
         if not spans and not held.is_any_over:
             return IDLE_SECONDS
-        found = self.context.database.read(lambda session: due_runs.missed_jobs(session, spans))
-        for job_ids in chunks(found, BATCH):
+        missed_ids = self.context.database.read(
+            lambda session: due_runs.missed_jobs(session, spans)
+        )
+        for job_ids in chunks(missed_ids, BATCH):
             self._decide(job_ids, spans, held)
-        if not found:
+        if not missed_ids:
             self._settle(
                 [downtime for downtime in downtimes if now_ms - downtime.to_ms > LINGER_MS]
             )
             self._settle_pauses(held.over_before(now_ms - LINGER_MS))
-        return WAITING_SECONDS if found else IDLE_SECONDS
+        return WAITING_SECONDS if missed_ids else IDLE_SECONDS
 
     def _downtimes(self) -> Sequence[Downtime]:
         """Return the unsettled downtimes; a scheduler that can send has already read them."""
@@ -206,7 +208,7 @@ class MissedRuns:
             self._write(session, verdicts, now_ms)
             return verdicts
 
-        verdicts = self.context.write_runs(unit, has_planned=lambda found: found.fired)
+        verdicts = self.context.write_runs(unit, has_planned=lambda verdicts_: verdicts_.fired)
         self.context.metrics.add(verdicts.ended)
         self.context.metrics.skip(Counter(row.app_id for row, _ in verdicts.cancelled))
         if verdicts.released:
@@ -221,12 +223,12 @@ class MissedRuns:
         verdicts.ended = self.completion.end(session, ends).ended
         skips = [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
         history.record_skips(session, skips)
-        told = [
+        recorded = [
             skip
             for skip, (_, reason) in zip(skips, verdicts.cancelled, strict=True)
             if reason == _SKIPPED[MissedBy.SCHEDULERS]
         ]
-        missed.add_alarms(session, told, self.alarm_defaults, now_ms=now_ms)
+        missed.add_alarms(session, recorded, self.alarm_defaults, now_ms=now_ms)
         planned_runs.misfire(session, verdicts.fired, now_ms=now_ms)
         planned_runs.release(session, verdicts.released, now_ms=now_ms)
 

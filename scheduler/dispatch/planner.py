@@ -220,8 +220,8 @@ class Planner:
                 batch.watermarks[job.id] = job.last_tick_at
         else:
             batch.skips += skips
-            told = zip(skips, plan.skips, strict=True)
-            batch.told += [skip for skip, decided in told if decided.is_told]
+            pairs = zip(skips, plan.skips, strict=True)
+            batch.told += [skip for skip, decided in pairs if decided.is_told]
         _advance(job, plan, batch)
 
     def _write_stops(

@@ -107,7 +107,7 @@ class RunSender:
         rows = transitions.claim_to_send(
             session, list(run_ids), app_id=facts.app_id, now_ms=self.context.now_ms()
         )
-        found = {
+        jobs_to_run = {
             job_id: job if job.route else job._replace(route=facts.route)
             for job_id, job in jobs.for_runs(session, {row.job_id for row in rows}).items()
         }
@@ -115,14 +115,16 @@ class RunSender:
         rows = _in_time(session, rows, facts)
         facts = replace(
             facts,
-            memories=self._recall(session, found.values(), facts.app) if rows else {},
+            memories=self._recall(session, jobs_to_run.values(), facts.app) if rows else {},
             scripts=self.scripts.read(session, [row.script_version for row in rows]),
         )
-        return _Claim(rows, found, facts)
+        return _Claim(rows, jobs_to_run, facts)
 
-    def _recall(self, session: Session, found: Iterable[JobToRun], app: str) -> dict[int, Memory]:
+    def _recall(
+        self, session: Session, jobs_to_run: Iterable[JobToRun], app: str
+    ) -> dict[int, Memory]:
         """Return what the routes of these jobs remember, locked until the transaction ends."""
-        wanted = {job.id for job in found if self.resolver.needs_memory(job)}
+        wanted = {job.id for job in jobs_to_run if self.resolver.needs_memory(job)}
         memories: dict[int, Memory] = dict(route_memory.lock(session, wanted)) if wanted else {}
         remembered = [run_id for memory in memories.values() for run_id in underway(memory)]
         if remembered:

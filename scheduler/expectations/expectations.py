@@ -25,8 +25,8 @@ def seconds_of(text: str) -> int | None:
     """
     if _SECONDS.fullmatch(text):
         seconds = int(text)
-    elif text and (found := _DURATION.fullmatch(text)):
-        parts = zip(found.groups(), _UNITS.values(), strict=True)
+    elif text and (match := _DURATION.fullmatch(text)):
+        parts = zip(match.groups(), _UNITS.values(), strict=True)
         seconds = sum(int(count) * unit for count, unit in parts if count)
     else:
         return None
@@ -154,17 +154,17 @@ class Expectations:
 
 def time_of(text: str) -> time | None:
     """Return a time of day, HH:MM or HH:MM:SS; None if it is no such time."""
-    found = _TIME.fullmatch(text)
-    if not found:
+    match = _TIME.fullmatch(text)
+    if not match:
         return None
-    hour, minute, second = (int(part or 0) for part in found.groups())
+    hour, minute, second = (int(part or 0) for part in match.groups())
     return time(hour, minute, second)
 
 
 def usual_factor(text: str) -> float | None:
     """Return the factor of a text like `3 x usual`, over 1; None if the text is not like that."""
-    found = _USUAL_FACTOR.fullmatch(text)
-    factor = float(found[1]) if found else 0.0
+    match = _USUAL_FACTOR.fullmatch(text)
+    factor = float(match[1]) if match else 0.0
     return factor if factor > 1 else None
 
 

@@ -133,15 +133,15 @@ class GiveBack:
                 if origin.target_id in stored and stored[origin.target_id].is_enabled
             ]
 
-        found = self._context.database.read(started)
-        return found if is_preview else [self._stop(job) for job in found]
+        outcomes = self._context.database.read(started)
+        return outcomes if is_preview else [self._stop(job) for job in outcomes]
 
-    def _stop(self, found: Outcome) -> Outcome:
+    def _stop(self, outcome: Outcome) -> Outcome:
         def unit(session: Session) -> Outcome:
-            job, now_ms = jobs.lock(session, found.target_id), self._context.now_ms()
+            job, now_ms = jobs.lock(session, outcome.target_id), self._context.now_ms()
             if self._schedules.stop(session, job, now_ms):
                 self._context.note_job(session, Action.JOB_STOP, job, now_ms)
-            return found
+            return outcome
 
         return self._context.write(Right.ADMINISTER, unit)
 

@@ -195,8 +195,8 @@ def link(
     for family, places in zip(families, wanted, strict=True):
         before = stored.get(family.job_id, ())
         hidden = _hidden(before, names, visible) if app_ids is not None else []
-        found = _child_ids(family, places, ids, visible)
-        after = tuple(dict.fromkeys([*found, *hidden]))
+        child_ids = _child_ids(family, places, ids, visible)
+        after = tuple(dict.fromkeys([*child_ids, *hidden]))
         words = None if before == after else _words(family, before, after, hidden, names)
         links.append(Link(family.job_id, before, after, words))
     return links
@@ -230,8 +230,8 @@ def refuse_circles(known: KnownJobs, job_ids: Iterable[int]) -> None:
         if circle:
             names = known.names({start, *circle})
             app, job = names[start]
-            told = {job_id: _name_from(app, names[job_id]) for job_id in circle}
-            path = " -> ".join(told[job_id] for job_id in circle)
+            names_in = {job_id: _name_from(app, names[job_id]) for job_id in circle}
+            path = " -> ".join(names_in[job_id] for job_id in circle)
             raise Problem(Code.CIRCLE, "children", app=app, job=job, path=path)
 
 
@@ -299,7 +299,7 @@ def _words(
     """Say what changes, without what is hidden."""
     if len(after) > CHILDREN:
         raise _problem(family, Code.CHILDREN_TOO_MANY, most=CHILDREN, got=len(after))
-    told = [
+    words = [
         ", ".join(
             _name_from(family.app, names[job_id]) if job_id in names else str(job_id)
             for job_id in ids
@@ -307,7 +307,7 @@ def _words(
         )
         for ids in (before, after)
     ]
-    return f"children: {told[0] or 'none'} -> {told[1] or 'none'}"
+    return f"children: {words[0] or 'none'} -> {words[1] or 'none'}"
 
 
 def _name_from(app: str, name: Name) -> str:

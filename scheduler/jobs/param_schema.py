@@ -41,8 +41,8 @@ class _Check:
         self._steps = 0
 
     def of(self, value: Any) -> Iterator[Problem]:
-        found = self._problems(self._root, value, "param", 0)
-        for _, problem in zip(range(MAX_PROBLEMS), found, strict=False):
+        problems = self._problems(self._root, value, "param", 0)
+        for _, problem in zip(range(MAX_PROBLEMS), problems, strict=False):
             yield problem
 
     def _problems(self, schema: Any, value: Any, place: str, depth: int) -> Iterator[Problem]:
@@ -68,7 +68,7 @@ class _Check:
         tried = [[*self._problems(choice, value, place, depth + 1)] for choice in choices]
         if all(tried):
             kinds = [kind for choice in choices for kind in self._kinds(choice)]
-            nearer = [found for found in tried if not _is_kind(found[0], place)]
+            nearer = [problems_ for problems_ in tried if not _is_kind(problems_[0], place)]
             if nearer:
                 yield from min(nearer, key=len)
             else:
@@ -108,11 +108,11 @@ class _Check:
 
     def target(self, reference: Any) -> Any:
         """Return the schema that a reference such as `#/$defs/Params` names."""
-        found: Any = self._root
+        target_: Any = self._root
         for part in str(reference).removeprefix("#").split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
+            target_ = target_.get(name) if isinstance(target_, Mapping) else None
+        return target_
 
 
 def resolved(schema: Schema, part: Any) -> Schema:

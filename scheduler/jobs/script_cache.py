@@ -94,13 +94,13 @@ def _language_name(script_type: str) -> str:
 def few_scripts(rows: Sequence[RoutedRun]) -> list[RoutedRun]:
     """Return the runs, but of scripts' runs only the first READ_LIMIT."""
     left = READ_LIMIT
-    few = []
+    chunk = []
     for row in rows:
         if row.script_version is not None:
             left -= 1
         if row.script_version is None or left >= 0:
-            few.append(row)
-    return few
+            chunk.append(row)
+    return chunk
 
 
 class Scripts:
@@ -119,10 +119,12 @@ class Scripts:
         """
         wanted = dict.fromkeys(version for version in versions if version is not None)
         with self._lock:
-            found = {version: self._recall(version) for version in wanted if version in self._by_id}
-        unread = [version for version in wanted if version not in found][:READ_LIMIT]
+            scripts = {
+                version: self._recall(version) for version in wanted if version in self._by_id
+            }
+        unread = [version for version in wanted if version not in scripts][:READ_LIMIT]
         if not unread:
-            return found
+            return scripts
         read = {
             version: Script(_language_name(type_), source)
             for version, (type_, source) in script_versions.sources(session, unread).items()
@@ -130,7 +132,7 @@ class Scripts:
         with self._lock:
             for version, script in read.items():
                 self._keep(version, script)
-        return found | {version: read.get(version) for version in unread}
+        return scripts | {version: read.get(version) for version in unread}
 
     def _recall(self, version: int) -> Script | None:
         self._by_id.move_to_end(version)

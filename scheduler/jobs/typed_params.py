@@ -32,15 +32,15 @@ class HandlerSchemas(NamedTuple):
         """Return why nobody accepts a param; nothing if somebody does, or may."""
         if not self.is_complete:
             return []
-        found = [param_problems(msgspec.json.decode(schema), param) for schema in self.schemas]
-        return min(found, key=len, default=[])
+        by_schema = [param_problems(msgspec.json.decode(schema), param) for schema in self.schemas]
+        return min(by_schema, key=len, default=[])
 
 
 class TypedParams:
     """The params of the handlers of some apps, as the executors that are online tell them."""
 
-    def __init__(self, told: Mapping[str, Collection["_Told | None"]]) -> None:
-        self._told = told
+    def __init__(self, catalogues_of: Mapping[str, Collection["_Told | None"]]) -> None:
+        self._told = catalogues_of
 
     @classmethod
     def read(cls, session: Session, apps: Collection[str], now_ms: int) -> "TypedParams":
@@ -60,11 +60,11 @@ class TypedParams:
         """Return what is told of a handler."""
         schemas: dict[str, None] = {}
         is_complete = True
-        for told in self._told.get(app, ()):
-            if told is None or (handler not in told.schemas and told.has_more):
+        for typed in self._told.get(app, ()):
+            if typed is None or (handler not in typed.schemas and typed.has_more):
                 is_complete = False  # it may have the handler, and accept anything
-            elif handler in told.schemas:
-                schema = told.schemas[handler]
+            elif handler in typed.schemas:
+                schema = typed.schemas[handler]
                 is_complete = is_complete and bool(schema)
                 schemas |= {schema: None} if schema else {}
         return HandlerSchemas(tuple(schemas), is_complete)
@@ -84,7 +84,9 @@ class _Told(NamedTuple):
 @lru_cache(maxsize=REMEMBERED)
 def _read(contents: str) -> _Told | None:
     try:
-        told = catalogue_of(contents.encode())
+        catalogue = catalogue_of(contents.encode())
     except Malformed:  # a later version of Warren may have written it
         return None
-    return _Told({handler.name: handler.schema for handler in told.handlers}, told.has_more)
+    return _Told(
+        {handler.name: handler.schema for handler in catalogue.handlers}, catalogue.has_more
+    )

@@ -39,13 +39,13 @@ class ZoneChange:
         """
         if self._is_checked:
             return
-        found = self._database.read(
+        affected = self._database.read(
             lambda session: history.in_other_zones(session, self._timezone, kinds=ZONED_KINDS)
         )
-        for job_ids in chunks(found):
+        for job_ids in chunks(affected):
             self._make_due(job_ids, at_ms)
-        if found:
-            log.warning("timezone_changed", timezone=self._timezone, jobs=len(found))
+        if affected:
+            log.warning("timezone_changed", timezone=self._timezone, jobs=len(affected))
         self._is_checked = True
 
     def of(self, session: Session, jobs: Sequence[JobToPlan]) -> dict[int, str]:

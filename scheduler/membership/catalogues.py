@@ -180,13 +180,13 @@ class Abilities:
 
     def lacking(self, need: Need) -> frozenset[str]:
         """Return the addresses without what a run needs, or of which that is not known yet."""
-        found = self._lacking.get(need)
-        if found is None:
+        addresses = self._lacking.get(need)
+        if addresses is None:
             if len(self._lacking) >= NEEDS_KEPT:
                 self._lacking.clear()
-            found = self._lacking[need] = frozenset(
+            addresses = self._lacking[need] = frozenset(
                 address
                 for address, known in self._known.items()
                 if known is None or not known.has(need)
             )
-        return found
+        return addresses

@@ -160,12 +160,12 @@ class Roster:
     def routable(self, app: str) -> dict[str, str]:
         """Return the boot id by address of an app's executors that take triggers, by address."""
         with self._lock:
-            found = {
+            routable = {
                 member.address: member.boot_id
                 for member in self._members.values()
                 if member.app == app and self._takes_triggers(member)
             }
-        return dict(sorted(found.items()))
+        return dict(sorted(routable.items()))
 
     def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
         """Return health problems by address, of the app's executors that take triggers."""

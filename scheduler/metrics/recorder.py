@@ -82,8 +82,8 @@ class MetricsRecorder:
     def _search(self, now_ms: int) -> None:
         """Look for the last success of jobs that were not chosen before."""
         if wanted := sorted(self._chosen - self._searched):
-            found = self._database.read(
+            successes = self._database.read(
                 lambda session: job_successes.found_in_runs(session, wanted, now_ms=now_ms)
             )
-            self._successes = found | self._successes
+            self._successes = successes | self._successes
             self._searched.update(wanted)

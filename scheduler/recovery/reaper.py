@@ -236,8 +236,8 @@ class Reaper:
         def settle(deliveries: Sequence[Delivery]) -> None:
             self._end(self._unread(deliveries, app, address, now_ms))
 
-        while found := self._admin.drain(queue, BATCH, settle):
-            total += found
+        while drained := self._admin.drain(queue, BATCH, settle):
+            total += drained
         return total
 
     def _unread(
@@ -284,13 +284,13 @@ class Reaper:
         except BadMessage as error:
             self._reject(delivery, error)
             return []
-        found: list[Trigger] = []
+        triggers: list[Trigger] = []
         for trigger, _size in unpacked(message, 0):
             if isinstance(trigger, Trigger):
-                found.append(trigger)
+                triggers.append(trigger)
             else:
                 self._reject(delivery, trigger)
-        return found
+        return triggers
 
     def _reject(self, delivery: Delivery, error: BadMessage) -> None:
         self._context.counters.count("messages_rejected")

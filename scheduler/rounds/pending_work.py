@@ -62,11 +62,11 @@ class PendingWork:
     def run_round(self, now_ms: int) -> float:
         """Look, and wake the roles for which work has appeared."""
         began_at = self.clock()
-        found = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
-        self.latest = WorkSnapshot(began_at, found)
-        self._on_look(found, began_at, now_ms)
+        pending = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
+        self.latest = WorkSnapshot(began_at, pending)
+        self._on_look(pending, began_at, now_ms)
         for role in self._roles:
-            role.hear(found, now_ms)
+            role.hear(pending, now_ms)
         return POLL_SECONDS
 
     def may_have_pauses(self) -> bool:
@@ -143,9 +143,9 @@ class RestingRole:
             self._owes_round = True
             raise
 
-    def hear(self, found: Pending, now_ms: int) -> None:
+    def hear(self, pending: Pending, now_ms: int) -> None:
         """Wake the role when work appears; while there is work, the role paces itself."""
-        had_work, self._had_work = self._had_work, self._wants(found, now_ms)
+        had_work, self._had_work = self._had_work, self._wants(pending, now_ms)
         if self._had_work:
             self._owes_round = True
         if self._had_work and not had_work:

@@ -168,16 +168,16 @@ class ProbeAnswers:
     ) -> RouteRequest:
         """Return the request of a run due at `due_at` with the known answers its route needs."""
         probe, job_id = router.probe or Probe.BEAT, request.job_id
-        found: dict[str, ProbeAnswer] = {}
+        answers: dict[str, ProbeAnswer] = {}
         for address in request.candidates if router.probe else ():
             boot = among.boot(address)
             answer = self.answer(probe, boot, job_id, now, due_at=due_at, among=among)
             if answer is None:
                 break
-            found[address] = answer
+            answers[address] = answer
             if answer.ok and router.takes_first_ok:
                 break
-        return request.with_probes(found)
+        return request.with_probes(answers)
 
     def answer(
         self,

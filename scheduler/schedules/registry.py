@@ -311,8 +311,8 @@ def next_fire(job: ListedJob | Job, *, now_ms: int, timezone: str) -> int | None
     if not job.is_enabled:
         return None
     try:
-        found = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
+        fires = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
     except Problem:
         # The schedule was broken in the database: the scheduler will stop the job.
         return None
-    return found[0] if found else None
+    return fires[0] if fires else None

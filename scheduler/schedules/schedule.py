@@ -101,13 +101,13 @@ class Schedule(ABC):
 
     def ticks(self, after_ms: int, until_ms: int, anchor_ms: int, limit: int) -> list[int]:
         """List the first `limit` ticks after `after_ms` and not after `until_ms`."""
-        found: list[int] = []
-        while len(found) < limit:
-            tick = self.next_after(found[-1] if found else after_ms, anchor_ms)
+        due_times: list[int] = []
+        while len(due_times) < limit:
+            tick = self.next_after(due_times[-1] if due_times else after_ms, anchor_ms)
             if tick is None or tick > until_ms:
                 break
-            found.append(tick)
-        return found
+            due_times.append(tick)
+        return due_times
 
     def start(self, now_ms: int) -> tuple[int, int | None]:
         """Return the watermark and the first tick of a job that starts now; None = never."""

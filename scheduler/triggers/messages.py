@@ -71,12 +71,12 @@ class TriggerMessages:
 
     def _by_boot(self, triggers: Iterable[RoutedTrigger]) -> Iterator[list[RoutedTrigger]]:
         """Yield the triggers that may share a message, in the order of the first of each."""
-        found: dict[tuple[str, str, str, int], list[RoutedTrigger]] = defaultdict(list)
+        by_boot: dict[tuple[str, str, str, int], list[RoutedTrigger]] = defaultdict(list)
         for routed in triggers:
             trigger = routed.trigger
             alone = trigger.run_id if trigger.resent else 0
-            found[routed.app, routed.address, trigger.boot_id, alone].append(routed)
-        yield from found.values()
+            by_boot[routed.app, routed.address, trigger.boot_id, alone].append(routed)
+        yield from by_boot.values()
 
     def _packs(self, alike: Sequence[RoutedTrigger]) -> Iterator[Pack]:
         first = alike[0]

@@ -57,56 +57,56 @@ class Blockers:
 
         `started` are the started jobs of its app, if the caller has read them.
         """
-        found = [*self.of_cluster(), *self.of_executor_itself(executor_view, started)]
+        reasons = [*self.of_cluster(), *self.of_executor_itself(executor_view, started)]
         if (
             executor_view.is_online
             and executor_view.slots
             and executor_view.running >= executor_view.slots
         ):
-            found.append(Why.SLOTS_TAKEN(slots=executor_view.slots))
-        return found
+            reasons.append(Why.SLOTS_TAKEN(slots=executor_view.slots))
+        return reasons
 
     def of_executor_itself(
         self, executor_view: ExecutorView, started: Sequence[RoutedJob] | None = None
     ) -> list[Reason]:
         """Return the reasons that concern this executor alone, without taken slots."""
-        found = self._of_app(executor_view.app)
+        reasons = self._of_app(executor_view.app)
         if state := _state(executor_view, self.tell_time):
-            return [*found, state]
+            return [*reasons, state]
         if executor_view.listed is False:
-            found.append(Why.NOT_LISTED(app=executor_view.app))
+            reasons.append(Why.NOT_LISTED(app=executor_view.app))
         if executor_view.app not in self.started_apps:
-            found.append(Why.NO_STARTED_JOB(app=executor_view.app))
-        found += self._of_health(executor_view)
-        if not found and started is not None:
-            found += self._of_routes(executor_view, started)
-        return found
+            reasons.append(Why.NO_STARTED_JOB(app=executor_view.app))
+        reasons += self._of_health(executor_view)
+        if not reasons and started is not None:
+            reasons += self._of_routes(executor_view, started)
+        return reasons
 
     def of_job(self, app: str, need: Need | None = None) -> list[Reason]:
         """Return why runs of an app's jobs are not sent, or wait where they were sent.
 
         `need` is what a job's runs need of their executor; None = any executor will do.
         """
-        found, online = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
+        reasons, online = [*self.of_cluster(), *self._of_app(app)], self._routable(app)
         live = [executor for executor in online if need is None or _may_have(executor, need)]
         if not online:
-            found.append(self._of_absence(app))
+            reasons.append(self._of_absence(app))
         elif not live and need is not None:
-            found.append(_of_lack(app, need))
+            reasons.append(_of_lack(app, need))
         elif all(map(_stopping, live)):
-            found += [
+            reasons += [
                 Why.AILING(address=executor.address, ailments=_ailments(executor))
                 for executor in live[:10]
             ]
         elif all(executor.slots and executor.running >= executor.slots for executor in live):
             slots = sum(executor.slots for executor in live)
-            found.append(Why.APP_SLOTS_TAKEN(app=app, slots=slots))
-        return found
+            reasons.append(Why.APP_SLOTS_TAKEN(app=app, slots=slots))
+        return reasons
 
     def of_cluster(self) -> list[Reason]:
         """Return why nothing at all is sent."""
-        found = [] if self.has_scheduler else [Why.NO_SCHEDULER_ONLINE()]
-        return found + [self._of_pause(pause) for pause in self.pauses if pause.app is None]
+        reasons = [] if self.has_scheduler else [Why.NO_SCHEDULER_ONLINE()]
+        return reasons + [self._of_pause(pause) for pause in self.pauses if pause.app is None]
 
     def _of_app(self, app: str) -> list[Reason]:
         return [self._of_pause(pause) for pause in self.pauses if pause.app == app]
@@ -114,14 +114,14 @@ class Blockers:
     def _of_pause(self, shown_pause: ShownPause) -> Reason:
         until = self.tell_time(shown_pause.until_at) if shown_pause.until_at else None
         if shown_pause.app is None:
-            told = Why.PAUSED_UNTIL(until=until) if until else Why.PAUSED()
+            reason = Why.PAUSED_UNTIL(until=until) if until else Why.PAUSED()
         else:
-            told = (
+            reason = (
                 Why.APP_PAUSED_UNTIL(app=shown_pause.app, until=until)
                 if until
                 else Why.APP_PAUSED(app=shown_pause.app)
             )
-        return Why.NOTED(words=told, notes=shown_pause.reason) if shown_pause.reason else told
+        return Why.NOTED(words=reason, notes=shown_pause.reason) if shown_pause.reason else reason
 
     def _of_health(self, executor_view: ExecutorView) -> list[Reason]:
         others = [
@@ -191,9 +191,9 @@ def read(
     )
 
 
-def blocker_json(found: Iterable[Reason]) -> list[dict[str, str]]:
+def blocker_json(reasons: Iterable[Reason]) -> list[dict[str, str]]:
     """Return reasons as JSON has them: a code for programs and a sentence for people."""
-    return [{"code": _code(reason), "message": str(reason)} for reason in found]
+    return [{"code": _code(reason), "message": str(reason)} for reason in reasons]
 
 
 def _code(reason: Reason) -> str:

@@ -50,10 +50,10 @@ class HandlerCheck:
             for row in presence.listing(session, presence.EXECUTOR, only)
             if row.app in apps and state(row, now_ms).is_online
         ]
-        told = read_catalogues(session, rows)
+        catalogues = read_catalogues(session, rows)
         online: dict[str, list[OnlineExecutor]] = defaultdict(list)
         for row in rows:
-            online[row.app].append(OnlineExecutor(row.address, told.get(row.catalogue or "")))
+            online[row.app].append(OnlineExecutor(row.address, catalogues.get(row.catalogue or "")))
         return cls(online)
 
     def of(self, spec: JobSpec) -> Reason | None:
@@ -84,9 +84,9 @@ class HandlerCheck:
 
     def _known(self, app: str) -> frozenset[str]:
         if app not in self._names:
-            told = [executor.told for executor in self._online[app] if executor.told]
+            catalogues = [executor.told for executor in self._online[app] if executor.told]
             self._names[app] = frozenset(
-                executor.name for each in told for executor in each.handlers
+                executor.name for each in catalogues for executor in each.handlers
             )
         return self._names[app]
 
@@ -105,12 +105,14 @@ def file_warnings(
     Warnings about jobs that are not `changed` were given when those changed, and are not repeated.
     """
     check = HandlerCheck.read(session, {spec.app for spec in specs}, now_ms)
-    found = []
+    warnings = []
     for spec in specs:
         name, handler = f"{spec.app}/{spec.name}", check.of(spec)
-        found += [(name, str(handler))] if handler else []
-        found += [(name, words) for words in own_warnings(spec, now_ms)] if name in changed else []
-    return found
+        warnings += [(name, str(handler))] if handler else []
+        warnings += (
+            [(name, words) for words in own_warnings(spec, now_ms)] if name in changed else []
+        )
+    return warnings
 
 
 def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
@@ -123,19 +125,19 @@ def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
 
 def own_warnings(spec: JobSpec, now_ms: int) -> list[str]:
     """Return what is suspicious about a job itself, whoever runs it."""
-    found = []
+    warnings = []
     if hint := registry.hint(spec.schedule_kind, spec.schedule_value):
-        found.append(hint)
+        warnings.append(hint)
     if spec.expect.needs_usual:
-        found.append(
+        warnings.append(
             f"longest '{spec.expect.longest}' is watched once the job has {MIN_SUCCESSES} successes"
         )
     if pause := _longer_pause(spec, now_ms):
-        found.append(
+        warnings.append(
             f"success_every '{spec.expect.success_every}' is shorter than a pause of the schedule, "
             f"{shown(pause // 1_000)}: each such pause opens an incident"
         )
-    return found
+    return warnings
 
 
 def _longer_pause(spec: JobSpec, now_ms: int) -> int | None:

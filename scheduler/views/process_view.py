@@ -98,11 +98,11 @@ class NodeView(NamedTuple):
 def read_catalogues(session: Session, rows: Iterable[Registration]) -> dict[str, Catalogue]:
     """Return what executors can run, by the fingerprint that the registry has of each."""
     stored = catalogues.read(session, {row.catalogue for row in rows if row.catalogue})
-    found = {}
+    by_fingerprint = {}
     for fingerprint, contents in stored.items():
         with suppress(Malformed):  # a page shows the rest
-            found[fingerprint] = catalogue_of(contents.encode())
-    return found
+            by_fingerprint[fingerprint] = catalogue_of(contents.encode())
+    return by_fingerprint
 
 
 def executor_views(
@@ -131,7 +131,7 @@ def executor_view(
 ) -> ExecutorView:
     """Return the view of an executor."""
     load, listed = stored_load(row), lists.get(row.app)
-    told = known.get(row.catalogue or "")
+    catalogue = known.get(row.catalogue or "")
     return ExecutorView(
         app=row.app,
         address=row.address,
@@ -147,10 +147,10 @@ def executor_view(
         waiting=_number(load, "waiting"),
         cpu_percent=_number(load, "cpu_percent"),
         memory_percent=_number(load, "memory_percent"),
-        handlers=tuple(handler.name for handler in told.handlers) if told else (),
-        languages=told.languages if told else (),
-        code_version=told.code_version if told else "",
-        catalogue=told,
+        handlers=tuple(handler.name for handler in catalogue.handlers) if catalogue else (),
+        languages=catalogue.languages if catalogue else (),
+        code_version=catalogue.code_version if catalogue else "",
+        catalogue=catalogue,
     )
 
 

@@ -161,5 +161,5 @@ PAGES_ONLY = frozenset(
 
 def run_json(run: DetailedRun) -> dict[str, Any]:
     """Return a run as a JSON object; a deleted job's run has no `job`."""
-    told = {"result": result_value(run.result), "progress": result_value(run.progress)}
-    return to_json(run, without=PAGES_ONLY) | told
+    values = {"result": result_value(run.result), "progress": result_value(run.progress)}
+    return to_json(run, without=PAGES_ONLY) | values

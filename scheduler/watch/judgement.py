@@ -60,7 +60,7 @@ def due_times(
     of_due: dict[int, list[WatchedRun]] = defaultdict(list)
     for run in runs:
         of_due[run.scheduled_at].append(run)
-    found = {
+    by_due = {
         due_at: _due_time(due_at, those)
         for due_at, those in of_due.items()
         if any(run.origin_id == 0 and run.status != RunStatus.CANCELLED for run in those)
@@ -70,8 +70,8 @@ def due_times(
     if after_ms < next_tick_ms < PARKED_MS:
         further.add(next_tick_ms)
     for due_at in further:
-        found.setdefault(due_at, DueTime(due_at))
-    return [found[due_at] for due_at in sorted(found)]
+        by_due.setdefault(due_at, DueTime(due_at))
+    return [by_due[due_at] for due_at in sorted(by_due)]
 
 
 def _due_time(due_at: int, runs: Sequence[WatchedRun]) -> DueTime:

@@ -77,23 +77,23 @@ class Look:
 
     def findings(self) -> Findings:
         """Return what is broken, what is over, and when to look next."""
-        job, found = self._job, self._found
+        job, findings = self._job, self._found
         if not self._expect or job.app_id is None:
             self._close_all(ClosedBy.DELETED if job.app_id is None else ClosedBy.DROPPED)
-            found.forget = True
-            return found
+            findings.forget = True
+            return findings
         if has_schedule(job.schedule_kind or "") and job.is_enabled != 1:
             self._close_all(ClosedBy.STOPPED)
-            found.columns = {"next_look_at": PARKED_MS, "longest_ms": 0}
-            return found
+            findings.columns = {"next_look_at": PARKED_MS, "longest_ms": 0}
+            return findings
         for rule, incident in self._open.items():
             if rule is not Rule.WAITING and not getattr(self._expect, rule):
-                found.closing[incident] = ClosedBy.DROPPED
+                findings.closing[incident] = ClosedBy.DROPPED
         self._due_times()
         self._success()
         self._longest()
-        found.columns["next_look_at"] = self._next_look()
-        return found
+        findings.columns["next_look_at"] = self._next_look()
+        return findings
 
     def _close_all(self, why: ClosedBy) -> None:
         for rule, incident in self._open.items():

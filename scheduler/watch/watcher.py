@@ -124,13 +124,13 @@ class Watcher:
                 timezone=self._timezone,
                 now_ms=now_ms,
             )
-            found = look.findings()
-            broken += _broken(job, found)
-            closing |= found.closing
-            if found.forget:
+            findings = look.findings()
+            broken += _broken(job, findings)
+            closing |= findings.closing
+            if findings.forget:
                 watches.forget(session, job.job_id)
             else:
-                watches.settle(session, job, **found.columns)
+                watches.settle(session, job, **findings.columns)
         self._tell(session, broken, closing, now_ms)
 
     def _watch_all(self, now_ms: int) -> None:
@@ -250,7 +250,7 @@ class Watcher:
     def _alarm(
         self, session: Session, job: JobRecipients, news: IncidentNews, key: str, now_ms: int
     ) -> None:
-        found = alarms_to(
+        new_alarms = alarms_to(
             job_targets(job, self._defaults),
             news,
             f"incident:{news.incident_id}:{key}",
@@ -258,7 +258,7 @@ class Watcher:
             app_id=job.app_id,
             job_id=job.id,
         )
-        alarms.add(session, found)
+        alarms.add(session, new_alarms)
 
 
 def _held(known: Iterable[PauseRow], app_id: int) -> list[PauseRow]:
@@ -269,11 +269,11 @@ def _is_paused(known: Iterable[PauseRow], app_id: int, now_ms: int) -> bool:
     return any(downtime.is_in_force(now_ms) for downtime in _held(known, app_id))
 
 
-def _broken(job: WatchedJob, found: Findings) -> list[Broken]:
+def _broken(job: WatchedJob, findings: Findings) -> list[Broken]:
     rules = Expectations.from_json(job.expect).rules()
     return [
         Broken(job.job_id, job.app_id or 0, rule, due_at, rules[rule])
-        for rule, due_at in found.opening.items()
+        for rule, due_at in findings.opening.items()
     ]
 
 

@@ -125,13 +125,13 @@ def count_undelivered(session: Session, app_ids: Collection[int] | None, now_ms:
     Webhook calls at the end of runs count too.
     """
     wanted = AlarmFilter(limit=MAX_COUNTED, state=AlarmState.UNDELIVERED, app_ids=app_ids)
-    found = (
+    undelivered = (
         select(Alarm.id)
         .where(*_conditions(wanted, now_ms), Alarm.subject_key.not_like(f"{TEST}%"))
         .limit(MAX_COUNTED)
         .subquery()
     )
-    return session.execute(select(func.count()).select_from(found)).scalar_one()
+    return session.execute(select(func.count()).select_from(undelivered)).scalar_one()
 
 
 def count_tests(session: Session, *, since_ms: int) -> int:
@@ -164,8 +164,8 @@ def send_again(session: Session, alarms: Iterable[Alarm], *, now_ms: int) -> Non
 def dismiss(session: Session, alarms: Iterable[Alarm], *, now_ms: int) -> None:
     """Stop sending these alarms, and stop counting them as undelivered."""
     for chunk in chunks(sorted(alarm.id for alarm in alarms)):
-        gone = update(Alarm).where(Alarm.id.in_(chunk))
-        modify(session, gone.values(status=AlarmStatus.DISMISSED, next_try_at=now_ms))
+        statement = update(Alarm).where(Alarm.id.in_(chunk))
+        modify(session, statement.values(status=AlarmStatus.DISMISSED, next_try_at=now_ms))
 
 
 def reopen_runs(session: Session, run_ids: Iterable[int]) -> None:
@@ -201,12 +201,12 @@ def _conditions(wanted: AlarmFilter, now_ms: int) -> list[ColumnElement[bool]]:
         (Alarm.id.__eq__, wanted.alarm_id),
         (Alarm.id.__lt__, wanted.before_id),
     )
-    found = [condition(value) for condition, value in limits if value is not None]
+    conditions = [condition(value) for condition, value in limits if value is not None]
     if wanted.job_name is not None:
         named = select(Job.id).where(Job.name == wanted.job_name)
-        found.append(Alarm.job_id.in_(named))
+        conditions.append(Alarm.job_id.in_(named))
     if wanted.state is AlarmState.UNDELIVERED:
-        found.append(is_undelivered(now_ms))
+        conditions.append(is_undelivered(now_ms))
     elif wanted.state is AlarmState.WAITING:
-        found.append(not_(is_undelivered(now_ms)))
-    return found
+        conditions.append(not_(is_undelivered(now_ms)))
+    return conditions

@@ -79,8 +79,8 @@ def open_one(
 ) -> int | None:
     """Open an incident and return its id; None if there was one of this due time already."""
     key = {"job_id": job_id, "rule": rule, "due_at": due_at}
-    found = select(Incident.id).filter_by(**key)
-    if session.execute(found).first() is not None:
+    existing = select(Incident.id).filter_by(**key)
+    if session.execute(existing).first() is not None:
         return None
     row = {
         **key,
@@ -91,7 +91,7 @@ def open_one(
         "remind_at": remind_ms,
     }
     insert_or_ignore(session, Incident, [row])
-    return session.execute(found).scalar_one()
+    return session.execute(existing).scalar_one()
 
 
 def close(session: Session, incident_id: int, why: ClosedBy, now_ms: int) -> bool:
@@ -146,8 +146,8 @@ def listing(
 
 def find(session: Session, incident_id: int) -> ListedIncident | None:
     """Return an incident; None if there is none with this id."""
-    found = fetch(session, ListedIncident, _listed().where(Incident.id == incident_id))
-    return found[0] if found else None
+    rows = fetch(session, ListedIncident, _listed().where(Incident.id == incident_id))
+    return rows[0] if rows else None
 
 
 def _listed() -> Query:

@@ -103,8 +103,8 @@ def with_children(session: Session) -> set[int]:
 def copied(session: Session) -> dict[int, tuple[int, ...]]:
     """Return the children of all jobs that have none but in `child_ids`. Reads all jobs."""
     has_rows = select(JobChild.job_id).where(JobChild.job_id == Job.id).exists()
-    found = select(Job.id, Job.child_ids).where(Job.child_ids != "", ~has_rows)
-    return {job_id: ids(text) for job_id, text in session.execute(found)}
+    uncopied = select(Job.id, Job.child_ids).where(Job.child_ids != "", ~has_rows)
+    return {job_id: ids(text) for job_id, text in session.execute(uncopied)}
 
 
 def parent_ids(

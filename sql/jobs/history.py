@@ -182,14 +182,14 @@ def zones(session: Session, job_ids: Iterable[int]) -> dict[int, str]:
 
 def in_other_zones(session: Session, timezone: str, *, kinds: Collection[str]) -> list[int]:
     """Return the enabled jobs of these kinds that have no zone and were recorded with another."""
-    found = (
+    query = (
         _newest()
         .with_only_columns(Job.id)
         .join(Job, Job.id == History.job_id)
         .where(Job.is_enabled == 1, Job.schedule_kind.in_(kinds), HAS_NO_ZONE)
         .where(History.timezone != timezone)
     )
-    return list(session.execute(found.order_by(Job.id)).scalars())
+    return list(session.execute(query.order_by(Job.id)).scalars())
 
 
 def _newest(*of: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:

@@ -65,9 +65,9 @@ def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> E
     if run_search.is_along_partitions(wanted) and not run_search.has_rest(wanted):
         ids, is_all = _newest(session, run_search.selection(wanted), most)
         return _merged(session, [_grouped(session).join(ids, ids.c.id == Run.id)], is_all=is_all)
-    found = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
-    parts = [_grouped(session).where(Run.id.in_(ids)) for ids in chunks(found.run_ids)]
-    return _merged(session, parts, is_all=found.is_all)
+    swept = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
+    parts = [_grouped(session).where(Run.id.in_(ids)) for ids in chunks(swept.run_ids)]
+    return _merged(session, parts, is_all=swept.is_all)
 
 
 def _newest(session: Session, wanted: RunSelection, most: int) -> _Selected:

@@ -158,15 +158,15 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
         until_ms=wanted.until_ms,
     )
     if wanted.tick_of is not None:
-        found = [run for run in tick(session, wanted.tick_of) if _is_wanted(run, wanted, search)]
+        matching = [run for run in tick(session, wanted.tick_of) if _is_wanted(run, wanted, search)]
     else:
         swept = run_search.sweep(session, search, most=wanted.limit, looked_at=sys.maxsize)
-        found = [
+        matching = [
             run
             for part in chunks(swept.run_ids)
             for run in fetch(session, DetailedRun, _runs().where(Run.id.in_(part)))
         ]
-    return sorted(found, key=lambda run: (run.due_at, run.id), reverse=True)[: wanted.limit]
+    return sorted(matching, key=lambda run: (run.due_at, run.id), reverse=True)[: wanted.limit]
 
 
 def _statuses(wanted: RunFilter) -> frozenset[RunStatus]:

@@ -54,7 +54,7 @@ def found_in_runs(
     session: Session, job_ids: Iterable[int], *, now_ms: int, most: int = NEWEST_RUNS
 ) -> dict[int, int]:
     """Return the last success of jobs by id, if it is among their newest runs."""
-    found: dict[int, int] = {}
+    by_job: dict[int, int] = {}
     for chunk in chunks(job_ids, _CHUNK):
         newest = union_all(*(select(_newest(job_id, now_ms, most)) for job_id in chunk)).subquery()
         last = (
@@ -62,8 +62,8 @@ def found_in_runs(
             .where(newest.c.status == RunStatus.SUCCEEDED)
             .group_by(newest.c.job_id)
         )
-        found |= {job_id: at_ms for job_id, at_ms in session.execute(last) if at_ms is not None}
-    return found
+        by_job |= {job_id: at_ms for job_id, at_ms in session.execute(last) if at_ms is not None}
+    return by_job
 
 
 def keep(session: Session, successes: Mapping[int, int]) -> None:
@@ -71,8 +71,8 @@ def keep(session: Session, successes: Mapping[int, int]) -> None:
     known: dict[int, int] = {}
     for chunk in chunks(successes):
         stored = select(JobSuccess.job_id, JobSuccess.succeeded_at)
-        found = session.execute(stored.where(JobSuccess.job_id.in_(chunk)))
-        known |= dict(found.all())
+        result = session.execute(stored.where(JobSuccess.job_id.in_(chunk)))
+        known |= dict(result.all())
     rows = [
         {"job_id": job_id, "succeeded_at": at_ms}
         for job_id, at_ms in sorted(successes.items())

@@ -97,12 +97,12 @@ def count(session: Session, start: datetime, end: datetime) -> dict[int, Counts]
 
 def first_due(session: Session, start: datetime, end: datetime) -> datetime | None:
     """Return when the first run in [start, end) was due; None if there is none."""
-    found: datetime | None = session.execute(
+    due: datetime | None = session.execute(
         use_index(select(func.min(Run.due_second)), Run, BY_DUE_SECOND).where(
             Run.due_second >= start, Run.due_second < end
         )
     ).scalar_one()
-    return found
+    return due
 
 
 def between(session: Session, first: date, last: date) -> Sequence[DayReport]:
@@ -137,8 +137,8 @@ def of_days(
 
 def first_day(session: Session) -> date | None:
     """Return the first day that has a report."""
-    found: datetime | None = session.execute(select(func.min(DayReport.day))).scalar_one()
-    return found.date() if found else None
+    day: datetime | None = session.execute(select(func.min(DayReport.day))).scalar_one()
+    return day.date() if day else None
 
 
 def cleared(session: Session, day: date) -> Cleared:
@@ -200,14 +200,14 @@ def _cleared_of(report: Any) -> tuple[Any, ...]:
 def _lock(session: Session, day: date) -> DayReport:
     """Lock and return the row of a day; insert it if it is missing."""
     _insert_missing(session, day)
-    found = select(DayReport).where(DayReport.day == midnight(day)).with_for_update()
-    return session.execute(found.execution_options(populate_existing=True)).scalar_one()
+    query = select(DayReport).where(DayReport.day == midnight(day)).with_for_update()
+    return session.execute(query.execution_options(populate_existing=True)).scalar_one()
 
 
 def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, AppDay]:
     """Return all app rows of a locked day; add the missing ones of `app_ids`."""
-    found = select(AppDay).where(AppDay.day == midnight(day)).with_for_update()
-    rows = session.execute(found.execution_options(populate_existing=True)).scalars()
+    query = select(AppDay).where(AppDay.day == midnight(day)).with_for_update()
+    rows = session.execute(query.execution_options(populate_existing=True)).scalars()
     known = {row.app_id: row for row in rows}
     for app_id in sorted(set(app_ids) - known.keys()):
         known[app_id] = AppDay(app_id=app_id, day=midnight(day), **_NO_RUNS)

@@ -68,8 +68,8 @@ def nth_newest_run(
     if app_id is not None:
         statement = statement.where(Run.app_id == app_id)
     newest_first = statement.order_by(Run.due_second.desc(), Run.id.desc())
-    found = session.execute(newest_first.offset(number - 1).limit(1)).one_or_none()
-    return DuePosition(found[0] or START.due, found[1]) if found else None
+    row = session.execute(newest_first.offset(number - 1).limit(1)).one_or_none()
+    return DuePosition(row[0] or START.due, row[1]) if row else None
 
 
 def nth_newest_tick(session: Session, number: int, *, job_id: int, now_ms: int) -> int | None:
@@ -79,8 +79,8 @@ def nth_newest_tick(session: Session, number: int, *, job_id: int, now_ms: int) 
         .where(Run.job_id == job_id, Run.scheduled_at <= now_ms)
         .order_by(Run.scheduled_at.desc())
     )
-    found: int | None = session.execute(ticks.offset(number - 1).limit(1)).scalar_one_or_none()
-    return found
+    due_at: int | None = session.execute(ticks.offset(number - 1).limit(1)).scalar_one_or_none()
+    return due_at
 
 
 def due_after(

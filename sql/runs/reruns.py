@@ -66,17 +66,17 @@ _NEXT_ORIGINS = _LATER.join(Run, and_(_SAME_SHARD, Run.origin_id > _Asked.origin
 
 def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]:
     """Return what came after each run, the newest last; runs without successors are left out."""
-    found: dict[int, list[LaterRun]] = defaultdict(list)
+    by_run: dict[int, list[LaterRun]] = defaultdict(list)
     for chunk in chunks(run_ids):
         both = (
             statement.where(_Asked.id.in_(chunk)) for statement in (_NEXT_ATTEMPTS, _NEXT_ORIGINS)
         )
         for after_id, run_id, status, origin_id, attempt in session.execute(union_all(*both)):
             later_run = LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt)
-            found[after_id].append(later_run)
-    for runs in found.values():
+            by_run[after_id].append(later_run)
+    for runs in by_run.values():
         runs.sort(key=lambda run: (run.origin_id, run.attempt))
-    return dict(found)
+    return dict(by_run)
 
 
 def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:

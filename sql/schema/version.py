@@ -78,7 +78,7 @@ def _problem(session: Session) -> str | None:
 
 def _missing_part(connection: Connection, indexes: str) -> str | None:
     tables = set(inspect(connection).get_table_names())
-    found = {
+    existing = {
         (table, name, tuple((columns or "").split(",")), bool(unique))
         for table, name, unique, columns in connection.exec_driver_sql(indexes)
     }
@@ -86,7 +86,7 @@ def _missing_part(connection: Connection, indexes: str) -> str | None:
         if table.name not in tables:
             return f"the database has lost its table {table.name}; restore it before starting"
         for name, columns, unique in sorted(_wanted_indexes(table)):
-            if not {(table.name, part, columns, unique) for part in (name, None)} & found:
+            if not {(table.name, part, columns, unique) for part in (name, None)} & existing:
                 what = "unique index" if unique else "index"
                 return (
                     f"table {table.name} has lost its {what} {name} ({', '.join(columns)}); "

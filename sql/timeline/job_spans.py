@@ -74,7 +74,7 @@ def sample(
     Open runs count however long ago they were due, because they may have been running since.
     """
     parts = ((OPEN, None), (TROUBLE, from_ms), (FINE, from_ms))
-    found: list[FoundRun] = []
+    sampled: list[FoundRun] = []
     ends = []
     for statuses, since in parts:
         wanted = RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms)
@@ -82,8 +82,8 @@ def sample(
         if len(newest) > limit:
             newest.pop()
             ends.append(newest[-1].due_at)
-        found += newest
-    runs = _by_ids(session, [run.id for run in found])
+        sampled += newest
+    runs = _by_ids(session, [run.id for run in sampled])
     return Sample(runs=runs, complete_from_ms=max(ends, default=None))
 
 

@@ -124,21 +124,21 @@ def _print_planned(run_id: int, *, as_json: bool, word: str = "queued") -> None:
 
 
 def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as_json: bool) -> int:
-    told = next(row for row in rows if row.id == end.deciding_id)
+    deciding = next(row for row in rows if row.id == end.deciding_id)
     status = end.status.value
     if as_json:
         print_json(
             {
                 "id": run_id,
                 "status": status,
-                "message": told.message or "",
+                "message": deciding.message or "",
                 "run_ids": [row.id for row in rows],
             }
         )
     else:
-        tries = f" after {told.starts + 1} attempts" if told.starts else ""
-        words = f": {told.message}" if told.message else ""
-        print(visible_lines(f"run {told.id} {status}{tries}{words}"))
+        tries = f" after {deciding.starts + 1} attempts" if deciding.starts else ""
+        words = f": {deciding.message}" if deciding.message else ""
+        print(visible_lines(f"run {deciding.id} {status}{tries}{words}"))
     return SUCCEEDED if end.status in FINE else DID_NOT_SUCCEED
 
 

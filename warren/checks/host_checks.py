@@ -86,14 +86,18 @@ def check_executors(settings: Settings, *, must_run: bool) -> str:
 
     `must_run`: whether it is wrong that none runs.
     """
-    found = list(running(settings.state_dir))
-    problems = [text for signs, age_seconds in found if (text := _problem(signs, age_seconds))]
-    if not found and must_run:
+    running_now = list(running(settings.state_dir))
+    problems = [
+        text for signs, age_seconds in running_now if (text := _problem(signs, age_seconds))
+    ]
+    if not running_now and must_run:
         problems = [f"none runs with the state folder {settings.state_dir}"]
     if problems:
         raise CommandError("; ".join(problems))
-    said = ["drains" if signs.is_draining else "takes runs" for signs, _ in found]
-    words = (f"{executor.address} {what}" for (executor, _), what in zip(found, said, strict=True))
+    said = ["drains" if signs.is_draining else "takes runs" for signs, _ in running_now]
+    words = (
+        f"{executor.address} {what}" for (executor, _), what in zip(running_now, said, strict=True)
+    )
     return ", ".join(words) or "none runs here"
 
 

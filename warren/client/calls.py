@@ -118,14 +118,14 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
             headers={"Prefer": f"wait={seconds}"},
             wait_seconds=seconds,
         )
-        found = _value(response, Run)
-        assert found.tick is not None
-        if found.tick.is_over:
-            if found.tick.status not in {"SUCCEEDED", "SKIPPED"}:
-                raise RunFailed(found)
-            return found
+        ended = _value(response, Run)
+        assert ended.tick is not None
+        if ended.tick.is_over:
+            if ended.tick.status not in {"SUCCEEDED", "SKIPPED"}:
+                raise RunFailed(ended)
+            return ended
         if end_at is not None and time.monotonic() >= end_at:
-            raise TimeoutError(f"run {found.id} is {found.status} after {timeout} s")
+            raise TimeoutError(f"run {ended.id} is {ended.status} after {timeout} s")
         if "preference-applied" not in response.headers:
             yield Pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
 
@@ -317,10 +317,10 @@ class FollowedLog:
 
     def _look_again(self, has_waited: bool) -> Exchange[None]:
         """Wait a little, or find that the log ends without its end."""
-        found = yield from get(self._id)
-        assert found.tick is not None
+        run_ = yield from get(self._id)
+        assert run_.tick is not None
         now = time.monotonic()
-        if found.tick.is_over:
+        if run_.tick.is_over:
             self._give_up_at = self._give_up_at or now + self._patience
             if now >= self._give_up_at:
                 self.is_over = True
@@ -328,7 +328,7 @@ class FollowedLog:
                     words = f"run {self._id} is over, but the rest of its log cannot be read"
                     raise ApiError(0, {"detail": words})
                 return
-        if found.tick.is_over or not has_waited:
+        if run_.tick.is_over or not has_waited:
             yield Pause(1.0)
 
 
@@ -353,17 +353,17 @@ def _items(
     path: str, wanted: Mapping[str, str | None], limit: int | None, kind: type[T]
 ) -> Exchange[list[T]]:
     """Return the items of a list, page by page."""
-    found: list[T] = []
+    items: list[T] = []
     query = {name: value for name, value in wanted.items() if value}
-    while limit is None or len(found) < limit:
-        size = _PAGE if limit is None else min(_PAGE, limit - len(found))
+    while limit is None or len(items) < limit:
+        size = _PAGE if limit is None else min(_PAGE, limit - len(items))
         response = yield Request(method="GET", path=f"{path}?{urlencode(query | {'limit': size})}")
         page = _value(response, dict[str, Any])
-        found += msgspec.convert(page["items"], list[kind], strict=False)  # type: ignore[valid-type]
+        items += msgspec.convert(page["items"], list[kind], strict=False)  # type: ignore[valid-type]
         if page["next"] is None:
             break
         query["cursor"] = page["next"]
-    return found
+    return items
 
 
 def _value(response: Response, kind: type[T]) -> T:

@@ -135,8 +135,8 @@ def _failure(came: Response | Lost) -> tuple[ApiError, float | None]:
         problem = None
     after = came.headers.get("retry-after", "")
     is_ours = isinstance(problem, dict) and "detail" in problem
-    told = problem if is_ours else _foreign(came.status)
-    return ApiError(came.status, told), float(after) if after.isdecimal() else None
+    problem_ = problem if is_ours else _foreign(came.status)
+    return ApiError(came.status, problem_), float(after) if after.isdecimal() else None
 
 
 def _foreign(status: int) -> dict[str, str]:

@@ -97,13 +97,13 @@ def test(  # noqa: PLR0917 - click passes its parameters by name
             ids = tests.test(targets or defaults)
         else:
             raise CommandError(_NOBODY)
-        found = [alarm_view(alarm) for alarm in tests.await_tests(ids, TEST_SECONDS)]
-    for alarm in found:
+        views = [alarm_view(alarm) for alarm in tests.await_tests(ids, TEST_SECONDS)]
+    for alarm in views:
         if as_json:
             print_json(to_json(alarm))
         else:
             print(visible(f"{alarm.target}: {_outcome(alarm)}"))
-    if any(alarm.status != AlarmStatus.SENT for alarm in found):
+    if any(alarm.status != AlarmStatus.SENT for alarm in views):
         raise SystemExit(1)
 
 
@@ -175,11 +175,11 @@ def incidents() -> None:
 def list_incidents(settings: Settings, every: bool, limit: int, as_json: bool) -> None:
     """Show open incidents, newest first."""
     with open_database(settings) as database:
-        found = database.read(
+        listed = database.read(
             lambda session: incidents_table.listing(session, only_open=not every, limit=limit)
         )
         now = now_ms(database)
-    rows = [incident_view(incident) for incident in found]
+    rows = [incident_view(incident) for incident in listed]
     if as_json:
         for row in rows:
             print_json(to_json(row))

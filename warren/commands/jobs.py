@@ -87,12 +87,12 @@ def apply(  # noqa: PLR0917 - click passes its parameters by name
 def check(settings: Settings, files: tuple[Path, ...], sources: tuple[str, ...]) -> None:
     """Say what applying FILEs together would say, without a database."""
     known = load_handlers(sources) if sources else None
-    found = check_files(files, timezone=settings.timezone, handlers=known)
-    for line in warning_lines(found.warnings):
+    checked_files = check_files(files, timezone=settings.timezone, handlers=known)
+    for line in warning_lines(checked_files.warnings):
         warn(line)
-    if found.problems:
-        raise JobFileError(found.problems)
-    print(f"{len(found.specs)} jobs, no problems")
+    if checked_files.problems:
+        raise JobFileError(checked_files.problems)
+    print(f"{len(checked_files.specs)} jobs, no problems")
 
 
 @jobs.command(
@@ -145,11 +145,11 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
         missed = skips.SkipFilter(job_id=job.id, limit=_LAST_SKIPS)
         skipped = database.read(lambda session: skips.lines(session, missed))
         app_ids = [job.app_id]
-        found = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
-    why = found.of_job(job.app, blockers.need_of(view.spec))
+        job_blockers = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
+    why = job_blockers.of_job(job.app, blockers.need_of(view.spec))
     if as_json:
-        told = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
-        print_json(job_json(view) | told)
+        extra = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
+        print_json(job_json(view) | extra)
         return
     facts = job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job))
     print_facts(facts | {"no new runs": "; ".join(map(str, why))})

@@ -43,14 +43,14 @@ def list_executors(settings: Settings, as_json: bool) -> None:
     """List the registered executors with their state and load."""
     with open_database(settings) as database:
         now = now_ms(database)
-        found = database.read(lambda session: blockers.read(session, None, now_ms=now))
+        executor_blockers = database.read(lambda session: blockers.read(session, None, now_ms=now))
     if as_json:
-        for executor in found.executors:
-            print_json(executor_json(executor, found.of_executor(executor)))
+        for executor in executor_blockers.executors:
+            print_json(executor_json(executor, executor_blockers.of_executor(executor)))
         return
-    lines = [executor_line(executor, now) for executor in found.executors]
+    lines = [executor_line(executor, now) for executor in executor_blockers.executors]
     print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
-    for words in blocker_lines(found):
+    for words in blocker_lines(executor_blockers):
         print(visible(words))
 
 
@@ -103,14 +103,14 @@ def schedulers() -> None:
 def list_schedulers(settings: Settings, as_json: bool) -> None:
     """List the registered schedulers with their state, and what is paused, by whom and why."""
     with open_database(settings) as database:
-        found, now = registered_schedulers(database)
+        views, now = registered_schedulers(database)
         held = database.read(lambda session: pauses.in_force(session, now))
     if as_json:
         paused = pause_facts(next((scheduler for scheduler in held if scheduler.app is None), None))
-        for scheduler in found:
+        for scheduler in views:
             print_json(to_json(scheduler, without={"failing", "rejected"}) | paused)
         return
-    lines = [scheduler_line(scheduler, now) for scheduler in found]
+    lines = [scheduler_line(scheduler, now) for scheduler in views]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
     for pause in held:
         _print_pause(pause, settings.zone, now)

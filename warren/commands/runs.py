@@ -132,11 +132,11 @@ def _list_skips(
 ) -> None:
     job_id = None if job is None else Resolver(database).job(job)
     wanted = SkipFilter(job_id=job_id, since_ms=since_ms, limit=limit)
-    found = database.read(lambda session: lines(session, wanted))
+    skips = database.read(lambda session: lines(session, wanted))
     if not as_json:
-        print_skips(found, zone, nothing="no such skips")
+        print_skips(skips, zone, nothing="no such skips")
         return
-    for skip in found:
+    for skip in skips:
         print_json(skip_json(skip))
 
 

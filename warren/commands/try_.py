@@ -19,10 +19,10 @@ _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 
 def _read_shard(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, int]:
     """Return index and total of a shard; `0/3` is the first of three."""
-    found = _SHARD.fullmatch(text)
-    if not found or int(found[1]) >= int(found[2]):
+    match = _SHARD.fullmatch(text)
+    if not match or int(match[1]) >= int(match[2]):
         raise click.BadParameter(f"expected a shard like 0/3, got: {text!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _read_at(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:

@@ -88,13 +88,13 @@ def enable(settings: Settings, name: str) -> None:
 def list_users(settings: Settings, as_json: bool) -> None:
     """Show the users and what they may do."""
     with open_database(settings) as database:
-        found, names = database.read(
+        rows, names = database.read(
             lambda session: (
                 users_table.listing(session),
                 {app_id: name for name, app_id in apps.ids_by_name(session).items()},
             )
         )
-    shown = [_json(user, names) for user in found]
+    shown = [_json(user, names) for user in rows]
     if as_json:
         for user in shown:
             print_json(user)

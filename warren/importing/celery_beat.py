@@ -45,9 +45,9 @@ def print_beat_schedule(place: str, *, app: str) -> None:
     check_app_name(app)
     now_ms = time.time_ns() // 1_000_000
     with contextlib.redirect_stdout(sys.stderr):  # what the project prints is no part of the file
-        found = read_beat_schedule(load_app(place), app=app, now_ms=now_ms)
-    print(jobs_of_app(app, found.specs), end="")
-    for words in found.remarks:
+        beat_schedule = read_beat_schedule(load_app(place), app=app, now_ms=now_ms)
+    print(jobs_of_app(app, beat_schedule.specs), end="")
+    for words in beat_schedule.remarks:
         warn(words)
 
 
@@ -61,12 +61,12 @@ def load_app(place: str) -> Any:
     module, _, name = place.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), name or "app")
+        celery = getattr(importlib.import_module(module), name or "app")
     except Exception as error:
         raise CommandError(f"cannot import {place}: {type(error).__name__}: {error}") from error
-    if not (hasattr(found, "conf") and hasattr(found, "tasks")):
-        raise CommandError(f"expected {place} to be a Celery app, got: {type(found).__name__}")
-    return found
+    if not (hasattr(celery, "conf") and hasattr(celery, "tasks")):
+        raise CommandError(f"expected {place} to be a Celery app, got: {type(celery).__name__}")
+    return celery
 
 
 def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
@@ -81,13 +81,13 @@ def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
         yield from _remarks(entry, spec, tasks)
         yield from _remarks_about_task(celery, spec.handler, entry)
 
-    found = read_entries(celery.conf.beat_schedule or {}, read, remarks, now_ms=now_ms)
+    beat_schedule = read_entries(celery.conf.beat_schedule or {}, read, remarks, now_ms=now_ms)
     if _DATABASE_SCHEDULER in str(getattr(celery.conf, "beat_scheduler", "")):
-        found.remarks.append(
+        beat_schedule.remarks.append(
             "its beat_scheduler keeps entries in a database, which are not in the file: "
             "use `warren import django-celery-beat`"
         )
-    return found
+    return beat_schedule
 
 
 def read_entries(
@@ -98,7 +98,7 @@ def read_entries(
     now_ms: int,
 ) -> BeatSchedule:
     """Return the jobs that entries become, by their keys; `read` raises ValueError or Problem."""
-    found = BeatSchedule()
+    beat_schedule = BeatSchedule()
     keys: dict[str, str] = {}
     for key, entry in entries.items():
         try:
@@ -106,19 +106,19 @@ def read_entries(
             for problem in problems(spec, now_ms=now_ms):
                 raise problem
         except (ValueError, Problem) as problem:
-            found.remarks.append(f"{key} is left out: {problem}")
+            beat_schedule.remarks.append(f"{key} is left out: {problem}")
             continue
-        found.remarks += [f"{key}: {words}" for words in remarks(entry, spec)]
+        beat_schedule.remarks += [f"{key}: {words}" for words in remarks(entry, spec)]
         if spec.name in keys:
             name = _numbered(spec.name, keys)
-            found.remarks.append(
+            beat_schedule.remarks.append(
                 f"{key}: its job is {name!r} here, because {keys[spec.name]!r} is already "
                 f"{spec.name!r}; to choose the names, rename one of the two in the job file"
             )
             spec = replace(spec, name=name)
         keys[spec.name] = str(key)
-        found.specs.append(spec)
-    return found
+        beat_schedule.specs.append(spec)
+    return beat_schedule
 
 
 def _numbered(name: str, taken: Container[str]) -> str:

@@ -51,9 +51,9 @@ def print_periodic_tasks(
     """Print the periodic tasks as a job file, and remarks on standard error."""
     check_app_name(app)
     tables = read_tables(settings, place, password_file)
-    found = read_periodic_tasks(tables, app=app, now_ms=time.time_ns() // 1_000_000)
-    print(jobs_of_app(app, found.specs), end="")
-    for words in found.remarks:
+    beat_schedule = read_periodic_tasks(tables, app=app, now_ms=time.time_ns() // 1_000_000)
+    print(jobs_of_app(app, beat_schedule.specs), end="")
+    for words in beat_schedule.remarks:
         warn(words)
 
 
@@ -111,18 +111,18 @@ def _read_dump(place: str) -> Mapping[str, list[_Row]]:
     try:
         text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
         items = json.loads(text)
-        found: dict[str, list[_Row]] = {}
+        tables_: dict[str, list[_Row]] = {}
         for item in items:
             table = f"{_PREFIX}{item['model'].rpartition('.')[2]}"
             row = {"id": item["pk"], **item["fields"]}
             links = ("crontab", "interval", "solar", "clocked")
             row |= {f"{name}_id": row[name] for name in links if name in row}
-            found.setdefault(table, []).append(row)
+            tables_.setdefault(table, []).append(row)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CommandError(
             f"{place}: expected what `manage.py dumpdata django_celery_beat` prints"
         ) from error
-    return found
+    return tables_
 
 
 def _tables(place: str, rows: Mapping[str, Sequence[_Row]]) -> _Tables:
@@ -161,10 +161,10 @@ def _schedule(row: _Row, tables: _Tables) -> tuple[str, str, str]:
         if (number := row.get(column)) is not None:
             if table is not _CLOCKED and _is_true(row.get("one_off")):
                 raise ValueError("it runs only once (one_off); trigger it here instead")
-            found = tables[table].get(int(number))
-            if found is None:
+            schedule = tables[table].get(int(number))
+            if schedule is None:
                 raise ValueError(f"its {column} {number} is not there")
-            return read(found)
+            return read(schedule)
     if row.get("solar_id") is not None:
         raise ValueError("a solar schedule has no equivalent here")
     raise ValueError("it has no schedule")

@@ -53,8 +53,8 @@ def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bo
     if as_json:
         return
     for what, counts in _by_what(outcomes).items():
-        told = ", ".join(f"{count} {did}" for did, count in counts.items())
-        print(f"{'would be' if is_preview else 'done'}: {what}s: {told}")
+        counts_text = ", ".join(f"{count} {did}" for did, count in counts.items())
+        print(f"{'would be' if is_preview else 'done'}: {what}s: {counts_text}")
 
 
 def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) -> None:
@@ -78,8 +78,8 @@ def print_open_runs(runs: Sequence[OpenRun], *, as_json: bool) -> None:
             print(visible(f"{run.pending:9}  {place}, since {run.since}: {run.words}"))
     if runs and not as_json:
         counts = Counter(run.pending for run in runs)
-        told = ", ".join(f"{count} {pending}" for pending, count in counts.items())
-        print(f"not over in XXL-JOB: {told}")
+        counts_text = ", ".join(f"{count} {pending}" for pending, count in counts.items())
+        print(f"not over in XXL-JOB: {counts_text}")
 
 
 def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[ImportAction]]:

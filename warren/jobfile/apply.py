@@ -132,11 +132,11 @@ def print_changes(
     as_json: bool,
 ) -> None:
     """Print each change, and how many there are; then warnings, pairs of a job and a sentence."""
-    told = [change for change in changes if change.action is not ChangeAction.UNCHANGED]
+    changed = [change for change in changes if change.action is not ChangeAction.UNCHANGED]
     screen, about = Screen.current(), defaultdict[str, list[str]](list)
     for job, words in warnings:
         about[job].append(words)
-    for change in told:
+    for change in changed:
         if as_json:
             print_json(
                 {
@@ -151,7 +151,7 @@ def print_changes(
         else:
             print("\n".join(change_lines(change, dry_run=dry_run, screen=screen)))
     if not as_json:
-        print(f"{len(told)} changed, {len(changes) - len(told)} unchanged")
+        print(f"{len(changed)} changed, {len(changes) - len(changed)} unchanged")
     for line in warning_lines(warnings):
         warn(line)
 
@@ -175,7 +175,7 @@ def apply_by_api(
             else path.open("rb") as file
         ):
             data = read_whole(file, str(path))
-        found = client.apply(data, dry_run=dry_run, prune=prune)
+        applied = client.apply(data, dry_run=dry_run, prune=prune)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
@@ -190,12 +190,12 @@ def apply_by_api(
             details=tuple(change.details),
             diff=tuple(change.diff),
         )
-        for change in found.changes
+        for change in applied.changes
     ]
     same = Change(action=ChangeAction.UNCHANGED, what="job", name="")
     print_changes(
-        [*changes, *[same] * found.unchanged],
-        [(warning.job, warning.message) for warning in found.warnings],
+        [*changes, *[same] * applied.unchanged],
+        [(warning.job, warning.message) for warning in applied.warnings],
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -64,11 +64,11 @@ def check_files(
 
 def _duplicates(files: Sequence[JobFile]) -> Iterator[str]:
     """Yield a line for each job and app that two files have."""
-    found: dict[tuple[str, ...], Path] = {}
+    first_places: dict[tuple[str, ...], Path] = {}
     for file in files:
         jobs = [(spec.app, spec.name) for spec in file.specs]
         for name in [*((app.name,) for app in file.apps), *jobs]:
-            first = found.setdefault(name, file.path)
+            first = first_places.setdefault(name, file.path)
             if first != file.path:
                 kind = "app" if len(name) == 1 else "job"
                 yield f"{file.path}: {kind} {'/'.join(name)!r} is in {first} too"

@@ -115,10 +115,10 @@ def _escaped(character: str) -> str:
 def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) -> None:
     """Print a job file; warn on standard error about what is left out."""
     with open_database(settings) as database:
-        found = database.read(lambda session: read_specs(session, app=app, names=names))
+        exported = database.read(lambda session: read_specs(session, app=app, names=names))
         now = now_ms(database)
-    specs, left_out = sound_specs(found[1], now_ms=now, added_routes=route_names())
-    text = "".join(f"{line}\n" for line in job_file(found[0], specs))
+    specs, left_out = sound_specs(exported[1], now_ms=now, added_routes=route_names())
+    text = "".join(f"{line}\n" for line in job_file(exported[0], specs))
     print(text, end="")
     if len(text.encode()) > JOB_FILE_BYTES:
         left_out.append(
@@ -141,8 +141,8 @@ def read_specs(
     children = child_links.children_names(session, [job.id for job, _ in rows])
     specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     wanted = {owner for _, owner in rows} | ({app} if app else set())
-    found = exports.apps(session)
-    shown = [item for item in found if item.name in wanted or not (app or names)]
+    apps = exports.apps(session)
+    shown = [item for item in apps if item.name in wanted or not (app or names)]
     return [app_spec(item) for item in shown], specs
 
 
@@ -199,12 +199,12 @@ def _job_lines(spec: JobSpec) -> Iterator[str]:
 
 def _retry_lines(spec: JobSpec) -> Iterator[str]:
     """Yield the short form if it says everything."""
-    told = {key: getattr(spec, item.name) for key, item in _RETRY.items() if _is_set(spec, item)}
-    if set(told) <= set(SHORT_RETRY):
-        for key, value in told.items():
+    given = {key: getattr(spec, item.name) for key, item in _RETRY.items() if _is_set(spec, item)}
+    if set(given) <= set(SHORT_RETRY):
+        for key, value in given.items():
             yield from _field(SHORT_RETRY[key].name, value)
     else:
-        yield _at(f"retry: {braces(told)}")
+        yield _at(f"retry: {braces(given)}")
 
 
 def _is_set(spec: JobSpec, field: Field) -> bool:

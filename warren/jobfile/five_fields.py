@@ -32,8 +32,8 @@ def _stepped(values: Sequence[int]) -> str:
 def _ranges(values: Sequence[int]) -> Iterator[str]:
     """Yield consecutive values as ranges."""
     for _, group in groupby(enumerate(values), key=lambda pair: pair[1] - pair[0]):
-        found = [value for _, value in group]
-        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+        numbers = [value for _, value in group]
+        yield str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}-{numbers[-1]}"
 
 
 SHORTCUTS = {
@@ -67,10 +67,10 @@ def meant(text: str) -> str:
     if len(when) != len(FIELDS):
         return ""
     try:
-        found = list(expressions(when))
+        candidates = list(expressions(when))
     except ValueError:
         return ""
-    return found[0] if len(found) == 1 else ""
+    return candidates[0] if len(candidates) == 1 else ""
 
 
 def expressions(when: Sequence[str]) -> Iterator[str]:
@@ -105,7 +105,7 @@ def weekdays_and_times(fields: Sequence[str]) -> list[set[int]]:
 
 def values_of(text: str, what: str, least: int, most: int, names: Sequence[str]) -> set[int]:
     """Return the values of one field, which is called `what`; raises ValueError."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         matched = _PART.fullmatch(part)
         if matched is None:
@@ -116,8 +116,8 @@ def values_of(text: str, what: str, least: int, most: int, names: Sequence[str])
             last = most
         if not step or first > last:
             raise _wrong(what, least, most, part)
-        found |= set(range(first, last + 1, step))
-    return found
+        values |= set(range(first, last + 1, step))
+    return values
 
 
 def _range(text: str, what: str, least: int, most: int, names: Sequence[str]) -> tuple[int, int]:

@@ -111,36 +111,38 @@ class JobReader:
 
     def read(self, node: yaml.Node) -> tuple[JobSpec, Mapping[str, int]] | None:
         """Return a job and the line of each of its fields; None if the node is no mapping."""
-        found = self._reader.fields(node, "a job", _KNOWN)
+        entries = self._reader.fields(node, "a job", _KNOWN)
         if not isinstance(node, yaml.MappingNode):
             return None
-        self._check_required(node, found)
-        values = _values(self._reader, found, _VALUES)
-        values |= self._process(values.get("process", ""), found.get(_FRESH_PROCESS))
-        values |= self._schedule(found.get("schedule"))
-        values |= self._retry(values, found.get("retry"))
+        self._check_required(node, entries)
+        values = _values(self._reader, entries, _VALUES)
+        values |= self._process(values.get("process", ""), entries.get(_FRESH_PROCESS))
+        values |= self._schedule(entries.get("schedule"))
+        values |= self._retry(values, entries.get("retry"))
         for group in ("alarm", "webhook"):
-            values |= read_targets(self._reader, found.get(group), group)
-        values |= self._script(found.get("script"))
+            values |= read_targets(self._reader, entries.get(group), group)
+        values |= self._script(entries.get("script"))
         spec = JobSpec(**({"name": "", "app": ""} | values))
-        self._check(spec, found, values)
-        return spec, {name: entry.line for name, entry in found.items()}
+        self._check(spec, entries, values)
+        return spec, {name: entry.line for name, entry in entries.items()}
 
-    def _check_required(self, node: yaml.Node, found: Mapping[str, Entry]) -> None:
+    def _check_required(self, node: yaml.Node, entries: Mapping[str, Entry]) -> None:
         for name in _NEEDED:
-            if name not in found:
+            if name not in entries:
                 self._reader.add_problem(line_of(node), f"missing field {name!r}")
-        if "handler" not in found and "script" not in found:
+        if "handler" not in entries and "script" not in entries:
             self._reader.add_problem(line_of(node), "missing field 'handler' or 'script'")
 
-    def _check(self, spec: JobSpec, found: Mapping[str, Entry], values: Mapping[str, Any]) -> None:
+    def _check(
+        self, spec: JobSpec, entries: Mapping[str, Entry], values: Mapping[str, Any]
+    ) -> None:
         for problem in rules.problems(spec, now_ms=self._now_ms, added_routes=self._added_routes):
             field = problem.field.partition("/")[0]
-            if field in _OF_RETRY and field not in found:
+            if field in _OF_RETRY and field not in entries:
                 field = "retry"
             # Missing and unreadable fields have been reported; here they have valid defaults.
-            if field in found and (field not in _VALUES or field in values):
-                self._reader.add_broken_rule(found[field].line, problem)
+            if field in entries and (field not in _VALUES or field in values):
+                self._reader.add_broken_rule(entries[field].line, problem)
 
     def _process(self, process: str, older: Entry | None) -> dict[str, Any]:
         is_fresh = self._reader.value(boolean, older)
@@ -172,12 +174,12 @@ class JobReader:
                 self._reader.add_problem(entry.line, f"unknown schedule {said!r}; expected {_WHEN}")
             return {}
         before = len(self._reader.wrong)
-        found = self._reader.fields(entry.node, "schedule", (*_SCHEDULES, "timezone"))
-        zone = self._reader.value(timezone, found.pop("timezone", None))
-        if len(found) == 1:
-            return {"timezone": zone or ""} | self._when(*found.values())
+        entries = self._reader.fields(entry.node, "schedule", (*_SCHEDULES, "timezone"))
+        zone = self._reader.value(timezone, entries.pop("timezone", None))
+        if len(entries) == 1:
+            return {"timezone": zone or ""} | self._when(*entries.values())
         if len(self._reader.wrong) == before:
-            got = " and ".join(map(repr, found)) or "none of these"
+            got = " and ".join(map(repr, entries)) or "none of these"
             self._reader.add_problem(entry.line, f"expected schedule to be {_WHEN}, got: {got}")
         return {}
 
@@ -226,13 +228,13 @@ def read_targets(reader: YamlReader, entry: Entry | None, group: str) -> dict[st
 
 
 def _values(
-    reader: YamlReader, found: Mapping[str, Entry], known: Mapping[str, Field]
+    reader: YamlReader, entries: Mapping[str, Entry], known: Mapping[str, Field]
 ) -> dict[str, Any]:
     """Return the valid fields that are present, by their names."""
     values = {
-        field.name: reader.value(_reader_of(field), found[key])
+        field.name: reader.value(_reader_of(field), entries[key])
         for key, field in known.items()
-        if key in found
+        if key in entries
     }
     return {name: value for name, value in values.items() if value is not None}
 

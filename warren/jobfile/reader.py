@@ -150,12 +150,12 @@ class _FileReader:
 
     def file(self, root: yaml.Node) -> None:
         """Read the whole file."""
-        found = self.reader.fields(root, "the file", ("apps", "jobs"), extensions=True)
-        if not found and not self.reader.wrong:
+        entries = self.reader.fields(root, "the file", ("apps", "jobs"), extensions=True)
+        if not entries and not self.reader.wrong:
             self.reader.add_problem(line_of(root), "expected 'apps' or 'jobs', got neither")
-        for node in self._list(found.get("apps")):
+        for node in self._list(entries.get("apps")):
             self._app(node)
-        for node in self._list(found.get("jobs")):
+        for node in self._list(entries.get("jobs")):
             self._job(node)
 
     def _list(self, entry: Entry | None) -> list[yaml.Node]:
@@ -164,25 +164,25 @@ class _FileReader:
         return self.reader.items(entry)
 
     def _app(self, node: yaml.Node) -> None:
-        found = self.reader.fields(node, "an app", _APP)
-        if isinstance(node, yaml.MappingNode) and "name" not in found:
+        entries = self.reader.fields(node, "an app", _APP)
+        if isinstance(node, yaml.MappingNode) and "name" not in entries:
             self.reader.add_problem(line_of(node), "missing field 'name'")
-        name = self.reader.value(text, found.get("name"))
-        title = self.reader.value(text, found.get("title"))
+        name = self.reader.value(text, entries.get("name"))
+        title = self.reader.value(text, entries.get("title"))
         if name is None:
             return
         if name in self.apps:
-            self.reader.add_problem(found["name"].line, f"duplicate app {name[:100]!r}")
-        self.reader.check(found["name"].line, lambda: job_rules.check_app_name(name))
+            self.reader.add_problem(entries["name"].line, f"duplicate app {name[:100]!r}")
+        self.reader.check(entries["name"].line, lambda: job_rules.check_app_name(name))
         if title is not None:
-            self.reader.check(found["title"].line, lambda: job_rules.check_title(title))
+            self.reader.check(entries["title"].line, lambda: job_rules.check_title(title))
         self.apps[name] = AppSpec(
             name=name,
             title=title,
-            addresses=self._addresses(found.get("addresses")),
-            route=self._route(found.get("route")),
-            alarm=self._alarm(found.get("alarm")),
-            webhook=self._webhook(found.get("webhook")),
+            addresses=self._addresses(entries.get("addresses")),
+            route=self._route(entries.get("route")),
+            alarm=self._alarm(entries.get("alarm")),
+            webhook=self._webhook(entries.get("webhook")),
         )
 
     def _addresses(self, entry: Entry | None) -> tuple[str, ...]:

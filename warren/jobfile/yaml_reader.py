@@ -80,10 +80,10 @@ def line_at(root: yaml.Node, pointer: str) -> int:
     node, line = root, line_of(root)
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        found = next((child for child in _children(node) if child.name == name), None)
-        if found is None:
+        entry = next((child for child in _children(node) if child.name == name), None)
+        if entry is None:
             break
-        node, line = found.node, found.line
+        node, line = entry.node, entry.line
     return line
 
 
@@ -188,9 +188,9 @@ def whole_number(node: yaml.Node, what: str) -> int:
 
 def seconds(node: yaml.Node, what: str) -> int:
     """Return whole seconds, written as a number or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
-    found = _DURATION.fullmatch(node.value) if _is(node, "str") else None
-    if found is not None:
-        return int(found[1]) * _SECONDS[found[2]]
+    match = _DURATION.fullmatch(node.value) if _is(node, "str") else None
+    if match is not None:
+        return int(match[1]) * _SECONDS[match[2]]
     if _is(node, "int") and _INTEGER.fullmatch(node.value):
         return int(node.value)
     raise InvalidEntry(
@@ -353,13 +353,13 @@ class YamlReader:
         With `extensions`, those whose names begin with `x-` are no problem: what they anchor is
         merged elsewhere.
         """
-        found = {}
+        by_name = {}
         try:
             for entry in entries(node, what):
                 if isinstance(entry, InvalidEntry):
                     self.wrong.append(entry)
                 elif entry.name in known:
-                    found[entry.name] = entry
+                    by_name[entry.name] = entry
                 elif not (extensions and entry.name.startswith("x-")):
                     self.add_problem(
                         entry.line,
@@ -367,7 +367,7 @@ class YamlReader:
                     )
         except InvalidEntry as wrong:
             self.wrong.append(wrong)
-        return found
+        return by_name
 
     def value(self, read: Read, entry: Entry | None) -> Any:
         """Return a field's value; None if it is missing or invalid."""

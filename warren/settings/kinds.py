@@ -103,12 +103,12 @@ def number(least: float, most: float, *, above: bool = False) -> Reader:
 
     def read(value: Any) -> float:
         try:
-            found = float(str(value))
+            seconds = float(str(value))
         except ValueError:
             raise ValueError from None
-        if not least <= found <= most or (above and found == least):
+        if not least <= seconds <= most or (above and seconds == least):
             raise ValueError
-        return found
+        return seconds
 
     return read
 
@@ -118,12 +118,12 @@ def seconds(least: float, most: float) -> Reader:
 
     def read(value: Any) -> float:
         try:
-            found = read_duration(str(value))
+            seconds = read_duration(str(value))
         except ValueError:
             raise ValueError from None
-        if not least <= found <= most:
+        if not least <= seconds <= most:
             raise ValueError
-        return found
+        return seconds
 
     return read
 

@@ -43,10 +43,10 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     files = read_secret_files(secret_names(), os.environ, toml, PREFIX)
     values = _from_toml(toml) | _from_variables() | files.values | given
     problems = _misspelt_variables() + _exposed(given) + files.problems
-    found, faults = _read_all(values, lambda name: _origin(name, given, files))
+    values_, faults = _read_all(values, lambda name: _origin(name, given, files))
     if faults:
         raise SettingsError(problems + faults)
-    settings = Settings(**found, was_set=frozenset(found))
+    settings = Settings(**values_, was_set=frozenset(values_))
     origins = {
         DATABASE: _origin("database_url", given, files),
         BROKER: _origin("broker_url", given, files),
@@ -61,14 +61,14 @@ def _read_all(
     values: Mapping[str, Any], origin: Callable[[str], str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the values of valid settings, and a line for each invalid or unknown one."""
-    found = {}
+    values_ = {}
     faults = [f"{TOML_FILE}: {_unknown(name)}" for name in values if name not in KINDS]
     for name in (name for name in KINDS if name in values):
         try:
-            found[name] = KINDS[name].read(values[name])
+            values_[name] = KINDS[name].read(values[name])
         except ValueError as error:
             faults.append(_words(name, values[name], str(error), origin(name)))
-    return found, faults
+    return values_, faults
 
 
 def colour_is_unwanted() -> bool:

@@ -128,30 +128,34 @@ def read_secret_files(
     A variable beats a key, whether it names the file or holds the value itself. It is a
     problem if the same source gives both.
     """
-    found = SecretFiles()
+    secret_files = SecretFiles()
     for name in secrets:
         variable = f"{prefix}{name.upper()}"
         in_variable, in_key = f"{variable}{SUFFIX.upper()}", f"warren.toml: {name}{SUFFIX}"
         if path := variables.get(in_variable):
             _take(
-                found, name, in_variable, path, doubled=variable if variables.get(variable) else ""
+                secret_files,
+                name,
+                in_variable,
+                path,
+                doubled=variable if variables.get(variable) else "",
             )
         elif (path := keys.get(name + SUFFIX)) and not variables.get(variable):
-            _take(found, name, in_key, str(path), doubled=name if keys.get(name) else "")
-    return found
+            _take(secret_files, name, in_key, str(path), doubled=name if keys.get(name) else "")
+    return secret_files
 
 
-def _take(found: SecretFiles, name: str, origin: str, path: str, *, doubled: str) -> None:
-    found.origins[name] = origin
+def _take(secret_files: SecretFiles, name: str, origin: str, path: str, *, doubled: str) -> None:
+    secret_files.origins[name] = origin
     if doubled:
-        found.problems.append(f"{origin}: {doubled} is set too; leave one of them out")
+        secret_files.problems.append(f"{origin}: {doubled} is set too; leave one of them out")
         return
     try:
-        found.values[name] = _read(Path(path))
+        secret_files.values[name] = _read(Path(path))
     except OSError as error:
-        found.problems.append(f"{origin}: cannot read {path!r}: {error.strerror}")
+        secret_files.problems.append(f"{origin}: cannot read {path!r}: {error.strerror}")
     except ValueError as error:
-        found.problems.append(f"{origin}: expected {path!r} to be a text file {error}")
+        secret_files.problems.append(f"{origin}: expected {path!r} to be a text file {error}")
 
 
 def _read(path: Path) -> str:

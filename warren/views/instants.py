@@ -53,16 +53,16 @@ def read_span(text: str) -> int:
         UsageError: it is not a duration, or 0.
 
     """
-    found = _SPAN.fullmatch(text.strip())
-    if not found or not int(found[1]):
+    match = _SPAN.fullmatch(text.strip())
+    if not match or not int(match[1]):
         raise click.UsageError(
             f"expected --for to be a duration like 30m or 2h, got: {text[:100]!r}"
         )
-    return _span_ms(found)
+    return _span_ms(match)
 
 
-def _span_ms(found: re.Match[str]) -> int:
-    return int(found[1]) * _UNITS_MS[found[2]]
+def _span_ms(match: re.Match[str]) -> int:
+    return int(match[1]) * _UNITS_MS[match[2]]
 
 
 def _iso_instant(text: str, zone: ZoneInfo) -> int:

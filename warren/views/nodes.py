@@ -84,17 +84,17 @@ def executor_with_blockers(
     """Return an executor that has registered, and why it gets no new runs."""
     row = session.get_one(Registration, executor_id)
     app_id = apps.find(session, row.app).id
-    found = blockers.read(session, [app_id], now_ms=now_ms)
-    [executor] = [executor for executor in found.executors if executor.address == row.address]
+    blockers_ = blockers.read(session, [app_id], now_ms=now_ms)
+    [executor] = [executor for executor in blockers_.executors if executor.address == row.address]
     started = app_listing.started_jobs(session, row.app, limit=blockers.MAX_JOBS + 1)
-    return executor, found.of_executor(executor, started)
+    return executor, blockers_.of_executor(executor, started)
 
 
 def executor_json(executor: ExecutorView, why: Sequence[Reason]) -> dict[str, Any]:
     """Return an executor, and why it gets no new runs, as a JSON object."""
-    told = executor.catalogue.handlers if executor.catalogue else ()
+    handlers = executor.catalogue.handlers if executor.catalogue else ()
     return to_json(executor, without=NOT_IN_JSON) | {
-        "handler_facts": [_facts(reason) for reason in told],
+        "handler_facts": [_facts(reason) for reason in handlers],
         "blocked_by": blockers.blocker_json(why),
     }
 
@@ -120,8 +120,10 @@ def executor_facts(executor: ExecutorView, why: Sequence[Reason], now_ms: int) -
 
 def handler_lines(executor: ExecutorView) -> list[str]:
     """Return a line for each handler: its name, where it is declared, what its docstring says."""
-    told = executor.catalogue.handlers if executor.catalogue else ()
-    return [visible(_handler_line(handler)) for handler in told if handler.about or handler.module]
+    handlers = executor.catalogue.handlers if executor.catalogue else ()
+    return [
+        visible(_handler_line(handler)) for handler in handlers if handler.about or handler.module
+    ]
 
 
 def _handler_line(handler: HandlerFacts) -> str:
@@ -130,12 +132,12 @@ def _handler_line(handler: HandlerFacts) -> str:
     return f"{handler.name}  ({place}){about}" if place else f"{handler.name}{about}"
 
 
-def blocker_lines(found: Blockers) -> Iterator[str]:
+def blocker_lines(blockers_: Blockers) -> Iterator[str]:
     """Give lines that say why nothing is sent to some or all executors that are online."""
-    for reason in found.of_cluster():
+    for reason in blockers_.of_cluster():
         yield f"no new runs start: {reason}"
-    for executor in found.executors:
-        if executor.state is ProcessState.ALIVE and (why := found.of_executor_itself(executor)):
+    for executor in blockers_.executors:
+        if executor.state is ProcessState.ALIVE and (why := blockers_.of_executor_itself(executor)):
             yield f"no new runs start on {executor.key}: {why[0]}"
 
 

@@ -108,8 +108,8 @@ def print_skips(skips: Iterable[SkipLine], zone: ZoneInfo, *, nothing: str) -> N
 
 def skip_json(skip: SkipLine) -> dict[str, Any]:
     """Return a skip as a JSON object; a deleted job's has no `job`."""
-    found = to_json(skip, without=("timezone", "why", "number", "reason"))
-    return found | {"count": skip.number, "reason": skip.reason}
+    values = to_json(skip, without=("timezone", "why", "number", "reason"))
+    return values | {"count": skip.number, "reason": skip.reason}
 
 
 def _skip_line(skip: SkipLine, zone: ZoneInfo) -> tuple[str, ...]:

@@ -111,12 +111,12 @@ class AllInOne:
         self._cleaner.stop()
 
     def _await_executors(self, signals: Signals) -> None:
-        told = signals.count
+        last_count = signals.count
         deadline = time.monotonic() + EXECUTOR_SECONDS
         while not all(executor.join(0) for executor in self._executors):
             signals.wait(_POLL_SECONDS)
-            if signals.count > told or time.monotonic() > deadline:
-                told, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
+            if signals.count > last_count or time.monotonic() > deadline:
+                last_count, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
                 for executor in self._executors:
                     executor.stop(hurry=True)
 

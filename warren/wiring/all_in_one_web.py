@@ -176,9 +176,9 @@ def _is_valid(database: Database, path: Path) -> bool:
         text = path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return False
-    found = database.read(lambda s: tokens.find(s, hash_of(text))) if is_token(text) else None
-    if found is None:
+    known = database.read(lambda s: tokens.find(s, hash_of(text))) if is_token(text) else None
+    if known is None:
         return False
-    token, owner = found
+    token, owner = known
     is_fresh = token.expires_at > time.time_ns() // 1_000_000 + DAY_MS
     return token.revoked_at is None and is_fresh and not owner.is_disabled

@@ -137,11 +137,11 @@ class Stack:
 
         """
         names = [f"{job.app}/{job.name}" for job in self.client.jobs()]
-        found = [name for name in names if job in (name, name.partition("/")[2])]
-        if len(found) != 1:
-            known = ", ".join(found or names)
+        matching = [name for name in names if job in (name, name.partition("/")[2])]
+        if len(matching) != 1:
+            known = ", ".join(matching or names)
             raise LookupError(f"expected job to be that of one app, got: {job!r}; known: {known}")
-        run = self.client.trigger(found[0], param, addresses=addresses)
+        run = self.client.trigger(matching[0], param, addresses=addresses)
         return Triggered(run.id, self.client)
 
     def _start(self) -> None:

@@ -175,8 +175,8 @@ class ActivityEndpoints:
             ids = commands.test_app(body.app_id, targets, webhook)
         else:
             ids = commands.test(targets)
-        found = commands.await_tests(ids, self._services.limits.test_seconds)
-        return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(alarm)) for alarm in found])
+        alarm_rows = commands.await_tests(ids, self._services.limits.test_seconds)
+        return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(alarm)) for alarm in alarm_rows])
 
     @endpoint(
         "GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, needs_whole_apps=True
@@ -189,10 +189,10 @@ class ActivityEndpoints:
         first = call.query.since or max(date.min + timedelta(days=6), last) - timedelta(days=6)
         if not timedelta() <= last - first < timedelta(days=DAYS):
             raise at_parameter("since", f"expected 1 to {DAYS} days")
-        found = self._services.database.read(
+        days = self._services.database.read(
             lambda session: day_reports.of_days(session, call.actor.app_ids, first, last)
         )
-        items = [_day(day, found[day]) for day in days_between(first, last) if day in found]
+        items = [_day(day, days[day]) for day in days_between(first, last) if day in days]
         return DaysAnswer(timezone=zone, items=items)
 
     @endpoint("GET", "/trail", Scope.ADMIN, TrailPage, query=TrailQuery)
@@ -242,5 +242,5 @@ def _entry(row: AuditEntry) -> TrailEntry:
 
 
 def _values(text: str | None) -> dict[str, Any] | None:
-    found = json.loads(text) if text else None
-    return found if isinstance(found, dict) else None
+    values = json.loads(text) if text else None
+    return values if isinstance(values, dict) else None

@@ -149,14 +149,14 @@ class AppEndpoints:
     def show(self, call: Call, app: str) -> AppFacts:
         """Show an app."""
         app_id = self._id(call, app)
-        found, usage, held = self._services.database.read(
+        app_row, usage, held = self._services.database.read(
             lambda session: (
                 app_listing.by_id(session, app_id),
                 app_listing.usage(session, app_id, names=0),
                 self._pauses(session, call),
             )
         )
-        return _answer(call, found, usage.job_count, held.get(app_id))
+        return _answer(call, app_row, usage.job_count, held.get(app_id))
 
     @endpoint(
         "PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, other_answers={201: "created"}

@@ -89,18 +89,18 @@ class ClusterEndpoints:
         app_ids, now_ms = asked_app_ids(self._services, call, query.app), self._services.now_ms()
 
         def read(session: Session) -> tuple[Blockers, list[RoutedJob] | None]:
-            found = blockers.read(session, app_ids, now_ms=now_ms)
+            app_blockers = blockers.read(session, app_ids, now_ms=now_ms)
             if query.app is None:
-                return found, None
+                return app_blockers, None
             most = blockers.MAX_JOBS + 1
-            return found, app_listing.started_jobs(session, query.app, limit=most)
+            return app_blockers, app_listing.started_jobs(session, query.app, limit=most)
 
-        found, started = self._services.database.read(read)
-        rows = [row for row in found.executors if row.key > after]
+        app_blockers, started = self._services.database.read(read)
+        rows = [row for row in app_blockers.executors if row.key > after]
         rows.sort(key=lambda row: row.key)
 
         def answer(row: ExecutorView) -> Any:
-            why = blockers.blocker_json(found.of_executor(row, started))
+            why = blockers.blocker_json(app_blockers.of_executor(row, started))
             return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**reason) for reason in why])
 
         return page(

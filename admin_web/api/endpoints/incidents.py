@@ -66,8 +66,8 @@ class IncidentEndpoints:
     def show(self, call: Call, incident_id: int) -> Any:
         """Show an incident."""
         commands = self._services.commands(call.actor).incidents
-        found = self._services.database.read(lambda session: commands.read(session, incident_id))
-        return to_answer(IncidentAnswer, incident_view(found))
+        incident = self._services.database.read(lambda session: commands.read(session, incident_id))
+        return to_answer(IncidentAnswer, incident_view(incident))
 
     @endpoint(
         "POST", "/incidents/<id:incident_id>/ack", Scope.OPERATE, IncidentAnswer, body=AckBody

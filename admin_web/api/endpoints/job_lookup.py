@@ -24,11 +24,11 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
         NotFound: there is no such job.
 
     """
-    found = services.database.read_autocommit(lambda session: job_names.named(session, app, name))
-    if found is None or not call.actor.knows_job(*found):
+    job_id = services.database.read_autocommit(lambda session: job_names.named(session, app, name))
+    if job_id is None or not call.actor.knows_job(*job_id):
         app_id_of(services, call, app)  # raises if it is the app that does not exist
         raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
-    return found[1]
+    return job_id[1]
 
 
 def job_id_to_match(services: ApiServices, call: Call, app: str, name: str) -> int:

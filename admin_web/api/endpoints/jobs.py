@@ -329,14 +329,14 @@ class JobEndpoints:
     def _children(
         self, session: Session, call: Call, job_ids: Sequence[int]
     ) -> dict[int, Sequence[str]]:
-        found = child_links.children(session, job_ids)
-        every = {child for ids in found.values() for child in ids}
+        children = child_links.children(session, job_ids)
+        every = {child for ids in children.values() for child in ids}
         if call.actor.job_ids is not None:
             every &= call.actor.job_ids
         names = job_search.names(session, every, call.actor.app_ids)
         return {
             job_id: [names[child] for child in ids if child in names]
-            for job_id, ids in found.items()
+            for job_id, ids in children.items()
         }
 
 

@@ -144,11 +144,11 @@ class RunEndpoints:
         )
 
         def read(session: Session) -> tuple[run_search.RunPage, list[DetailedRun]]:
-            found = run_search.page(session, wanted)
-            return found, recent.by_ids(session, [line.id for line in found.runs])
+            run_page = run_search.page(session, wanted)
+            return run_page, recent.by_ids(session, [line.id for line in run_page.runs])
 
-        found, rows = self._services.database.read(read)
-        more = cursor(query, found.older) if found.older is not None else None
+        run_page, rows = self._services.database.read(read)
+        more = cursor(query, run_page.older) if run_page.older is not None else None
         return RunPage(items=[run_answer(row) for row in rows], next=more)
 
     @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=WAIT_HEADER)

@@ -143,7 +143,7 @@ def _chosen(services: ConsoleServices) -> Chosen:
     if not form.validate():
         abort(400)
     asked = wanted(form, known)
-    found = services.database.read(
+    job_ids = services.database.read(
         lambda session: job_search.ids(session, asked, most=MAX_JOBS + 1)
     )
-    return Chosen(found[:MAX_JOBS], len(found) <= MAX_JOBS)
+    return Chosen(job_ids[:MAX_JOBS], len(job_ids) <= MAX_JOBS)

@@ -118,8 +118,8 @@ class BulkRunPages:
             abort(400)
         # Do not run again what running others again has created since.
         is_again = bulk.sent_action(ACTIONS) is BulkAction.RUN_AGAIN
-        found = self._finder.all(asked, until_ms=asked_at if is_again else None)
-        return Chosen(found.run_ids, found.is_all)
+        swept = self._finder.all(asked, until_ms=asked_at if is_again else None)
+        return Chosen(swept.run_ids, swept.is_all)
 
 
 def _parts(commands: Commands, work: Work) -> Iterator[Part]:

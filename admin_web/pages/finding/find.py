@@ -150,19 +150,19 @@ def _choices(session: Session, known: Visitor, text: str, now_ms: int) -> Iterat
 
 
 def _pages(known: Visitor, text: str) -> Iterator[Choice]:
-    found = [("gauge", gettext("Dashboard"), url_for("dashboard.show"))]
-    found += [
+    choices = [("gauge", gettext("Dashboard"), url_for("dashboard.show"))]
+    choices += [
         (menu_entry.icon, str(menu_entry.text), url_for(menu_entry.endpoint))
         for menu_entry in menu_entries(known)
     ]
-    found.append(("runs", gettext("Errors"), url_for("run_errors.show")))
-    found.append(("person", gettext("Account"), url_for("account.show")))
+    choices.append(("runs", gettext("Errors"), url_for("run_errors.show")))
+    choices.append(("person", gettext("Account"), url_for("account.show")))
     if known.may(Right.OPERATE):
-        found.append(("plus", gettext("New job"), url_for("jobs.new")))
-        found.append(("runs", gettext("Delete old runs"), url_for("clearing.show")))
+        choices.append(("plus", gettext("New job"), url_for("jobs.new")))
+        choices.append(("runs", gettext("Delete old runs"), url_for("clearing.show")))
     if known.may(Right.ADMINISTER):
-        found.append(("pause", gettext("Pause dispatch"), url_for("pauses.ask")))
-    for icon, name, url in found:
+        choices.append(("pause", gettext("Pause dispatch"), url_for("pauses.ask")))
+    for icon, name, url in choices:
         if text.lower() in name.lower():
             yield Choice(icon, gettext("Page"), name, url)
 

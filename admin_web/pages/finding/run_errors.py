@@ -36,18 +36,18 @@ class RunErrorPages:
         if not asked.is_valid:
             nothing = ErrorGroups(groups=[], runs=0, is_all=True)
             return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
-        found = self._finder.errors(asked)
+        error_groups = self._finder.errors(asked)
         if exports.is_asked():
-            return self._file(found.groups)
-        first = found.groups[:GROUPS]
+            return self._file(error_groups.groups)
+        first = error_groups.groups[:GROUPS]
         lines = self._services.database.read(
             lambda session: run_messages.by_ids(session, [group.newest for group in first])
         )
         by_id = {line.id: line for line in lines}
         groups = [(group, by_id[group.newest]) for group in first if group.newest in by_id]
-        hidden = len(found.groups) - len(groups)
+        hidden = len(error_groups.groups) - len(groups)
         return render_template(
-            "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=found
+            "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=error_groups
         )
 
     def _file(self, groups: Sequence[ErrorGroup]) -> Response:
@@ -77,5 +77,5 @@ class RunErrorPages:
         """Return the number of matching runs, up to a limit, as HTML for the runs page."""
         asked = self._finder.ask(request.args)
         nothing = RunCount(number=0, is_all=True)
-        found = self._finder.count(asked) if asked.is_valid else nothing
-        return render_template("pages/runs_total.html", found=found, most=MAX_RUNS)
+        run_count = self._finder.count(asked) if asked.is_valid else nothing
+        return render_template("pages/runs_total.html", found=run_count, most=MAX_RUNS)

@@ -106,10 +106,10 @@ class JobActions:
     def delete(self) -> Response:
         """Delete jobs, all or none."""
         try:
-            gone = self._commands.jobs.delete(self._chosen())
+            deleted_names = self._commands.jobs.delete(self._chosen())
         except Problem as problem:
             return self._back([problem_text(problem)])
-        flash(gettext("Deleted: %(names)s", names=", ".join(gone)))
+        flash(gettext("Deleted: %(names)s", names=", ".join(deleted_names)))
         # The page of a deleted job cannot be shown again.
         return redirect(_came_from(url_for("jobs.index")), 303)
 
@@ -185,12 +185,12 @@ class JobActions:
         sent = request.values.getlist("only") or request.values.getlist("id")
         wanted = {job_id for text in sent[:MAX_JOBS] if (job_id := read_id(text)) is not None}
         known = visitor()
-        found = self._services.database.read(
+        names = self._services.database.read(
             lambda session: job_search.names(session, wanted, known.app_ids)
         )
-        if sent and not found:
+        if sent and not names:
             abort(404)
-        return found
+        return names
 
     def _job(self, job_id: int) -> ListedJob:
         known, now_ms = visitor(), self._services.now_ms()

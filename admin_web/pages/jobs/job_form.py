@@ -55,8 +55,8 @@ class JobFormPages:
     @route("/jobs/new", Right.OPERATE)
     def new(self) -> str:
         """Show the form of a new job, or of a deleted one to restore."""
-        if gone := id_argument("restore"):
-            spec = self._past(gone)
+        if deleted_id := id_argument("restore"):
+            spec = self._past(deleted_id)
             form = self._filled(JobForm.values_of(spec))
             return self._form(form, action=url_for("jobs.create"))
         given = {"author": visitor().name, "app": request.args.get("app", "")}
@@ -128,8 +128,8 @@ class JobFormPages:
     @route("/jobs/preview", Right.VIEW)
     def preview(self) -> str:
         """Show a schedule in words with its next times, while it is being typed."""
-        found = self._preview(JobForm(request.args))
-        return render_template("pages/jobs_preview.html", preview=found)
+        trigger_preview = self._preview(JobForm(request.args))
+        return render_template("pages/jobs_preview.html", preview=trigger_preview)
 
     def _make(
         self, form: JobForm, action: str, source: str, *, origin: JobSpec | None = None
@@ -206,13 +206,13 @@ class JobFormPages:
     def _handlers(self, session: Session) -> dict[str, list[str]]:
         """Return the handlers of online executors, each with the apps that have it."""
         rows = dashboard.executors(session, visitor().app_ids)
-        told = read_catalogues(session, rows)
-        views = executor_views(rows, {}, self._services.now_ms(), told)
-        found: dict[str, list[str]] = {}
+        catalogues = read_catalogues(session, rows)
+        views = executor_views(rows, {}, self._services.now_ms(), catalogues)
+        handlers_by_app: dict[str, list[str]] = {}
         for app, names in sorted(living_handlers(views).items()):
             for name in sorted(names):
-                found.setdefault(name, []).append(app)
-        return dict(islice(found.items(), SUGGESTED))
+                handlers_by_app.setdefault(name, []).append(app)
+        return dict(islice(handlers_by_app.items(), SUGGESTED))
 
     def _filled(self, given: Mapping[str, object] | None = None) -> JobForm:
         form = JobForm(None if given is not None else request.form, data=given)
@@ -240,12 +240,12 @@ class JobFormPages:
                 abort(404)
             return job_history.restored(session, history, version, known)
 
-        found = self._services.database.read(read)
+        past_spec = self._services.database.read(read)
         flash(gettext("This is an earlier version of the job. Nothing changes until you save."))
-        if found.missing:
-            names = ", ".join(found.missing)
+        if past_spec.missing:
+            names = ", ".join(past_spec.missing)
             flash(gettext("The audit log has no full record of: %(names)s", names=names), "error")
-        return found.spec
+        return past_spec.spec
 
     def _stored(self, job_id: int) -> JobSpec:
         jobs = self._services.commands(visitor().actor).jobs

@@ -78,38 +78,38 @@ def read(session: Session, commands: Commands, visitor: Visitor, job_id: int) ->
         _, spec, _ = commands.jobs.read(session, job_id)
         record = record_of(session, job, child_links.children_of(session, job_id))
         return JobHistory(job_id, spec.app, spec.name, spec, _versions(entries, record))
-    gone = next((entry for entry in entries if entry.action == Action.JOB_DELETE), None)
-    if gone is None or not _is_visible(session, visitor, gone):
+    deletion = next((entry for entry in entries if entry.action == Action.JOB_DELETE), None)
+    if deletion is None or not _is_visible(session, visitor, deletion):
         raise NotFound(LookupFailure.NO_JOB, id=job_id)
-    app, _, name = gone.name.partition("/")
-    return JobHistory(job_id, app, name, None, _versions(entries, values_of(gone.before)))
+    app, _, name = deletion.name.partition("/")
+    return JobHistory(job_id, app, name, None, _versions(entries, values_of(deletion.before)))
 
 
 def restored(session: Session, history: JobHistory, version: Version, known: Visitor) -> PastSpec:
     """Return a job as it was in a version, with those of its children that still exist."""
     wanted = past_spec.child_ids(version.record)
     names = job_search.names(session, wanted, known.app_ids)
-    found = [names[link].removeprefix(f"{history.app}/") for link in wanted if link in names]
+    child_names = [names[link].removeprefix(f"{history.app}/") for link in wanted if link in names]
     return past_spec.past_spec(
-        version.record, app=history.app, children=found, present=history.present
+        version.record, app=history.app, children=child_names, present=history.present
     )
 
 
-def _is_visible(session: Session, visitor: Visitor, gone: AuditEntry) -> bool:
+def _is_visible(session: Session, visitor: Visitor, deletion: AuditEntry) -> bool:
     """Whether a deleted job was in one of the visitor's apps; its app's name may be taken again."""
-    app, _, _ = gone.name.partition("/")
+    app, _, _ = deletion.name.partition("/")
     if app not in apps.ids_by_name(session, visitor.app_ids):
         return False
-    return visitor.app_ids is None or not audit_log.is_app_deleted_since(session, app, gone)
+    return visitor.app_ids is None or not audit_log.is_app_deleted_since(session, app, deletion)
 
 
 def _versions(entries: Sequence[AuditEntry], record: dict[str, Any]) -> list[Version]:
     """Return the versions, computed backwards from the current or last record."""
-    found = []
+    versions = []
     for entry in entries:
-        found.append(Version(entry, record))
+        versions.append(Version(entry, record))
         record = past_spec.undone(record, [_before(entry)])
-    return found
+    return versions
 
 
 def _before(entry: AuditEntry) -> dict[str, Any]:

@@ -127,17 +127,17 @@ class Webhook:
 
     def _addresses(self, host: str, port: int) -> list[_Address]:
         """Resolve a name once, and check every address."""
-        found = [
+        addresses = [
             _Address(family, sockaddr)
             for family, _, _, _, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
-        for address in found:
+        for address in addresses:
             ip = str(address.sockaddr[0])
             if not may_be_reached(ip):
                 raise OSError(f"{host} leads to {ip}, where no webhook may be")
             if not self._allow_list.allows(host, ip):
                 raise OSError(f"{host} leads to {ip}, which WARREN_WEBHOOK_ALLOW does not list")
-        return found
+        return addresses
 
     def _connect(
         self,

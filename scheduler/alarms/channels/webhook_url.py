@@ -75,10 +75,10 @@ def literal(host: str) -> IPv4Address | IPv6Address | None:
 def _carried(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if isinstance(ip, IPv4Address):
         return []
-    found = [ip.ipv4_mapped, ip.sixtofour, ip.teredo[1] if ip.teredo else None]
+    addresses = [ip.ipv4_mapped, ip.sixtofour, ip.teredo[1] if ip.teredo else None]
     if any(ip in carrier for carrier in _CARRIERS):
-        found.append(IPv4Address(ip.packed[-4:]))
-    return [address for address in found if address is not None]
+        addresses.append(IPv4Address(ip.packed[-4:]))
+    return [address for address in addresses if address is not None]
 
 
 def _is_forbidden(ip: IPv4Address | IPv6Address) -> bool:

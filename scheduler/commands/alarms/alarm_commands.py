@@ -71,12 +71,14 @@ class AlarmCommands:
         def unit(session: Session) -> list[int]:
             job = self._context.job(session, job_id)
             own = alarms.job_targets(session, [job_id])[job_id]
-            found = targets if targets or webhook else job_targets(own, defaults)
+            undelivered = targets if targets or webhook else job_targets(own, defaults)
             name = f"{own.app}/{own.name}"
-            if not found and not webhook:
+            if not undelivered and not webhook:
                 raise Problem(Code.NOTHING_TO_TEST, what=name)
             news = self._news(own.app, own.name)
-            return self._add(session, name, news, found, webhook, app_id=job.app_id, job_id=job_id)
+            return self._add(
+                session, name, news, undelivered, webhook, app_id=job.app_id, job_id=job_id
+            )
 
         _check(targets, webhook)
         return self._context.write(Right.OPERATE, unit)
@@ -120,9 +122,11 @@ class AlarmCommands:
         """Return the tests when all have an outcome, or as they are after `seconds`."""
         ends = time.monotonic() + seconds
         while True:
-            found = self._context.database.read(lambda session: alarm_listing.by_ids(session, ids))
-            if all(alarm.status not in _OPEN for alarm in found) or time.monotonic() >= ends:
-                return found
+            alarm_rows = self._context.database.read(
+                lambda session: alarm_listing.by_ids(session, ids)
+            )
+            if all(alarm.status not in _OPEN for alarm in alarm_rows) or time.monotonic() >= ends:
+                return alarm_rows
             sleep(_POLL_SECONDS)
 
     def send_again(self, wanted: AlarmFilter) -> int:
@@ -131,9 +135,9 @@ class AlarmCommands:
         Each goes to the target that it had. The filter's limit and state do not count.
         """
 
-        def unit(session: Session, found: Sequence[Alarm], now_ms: int) -> None:
-            run_ids = _run_ids(session, found)
-            alarm_listing.send_again(session, found, now_ms=now_ms)
+        def unit(session: Session, undelivered: Sequence[Alarm], now_ms: int) -> None:
+            run_ids = _run_ids(session, undelivered)
+            alarm_listing.send_again(session, undelivered, now_ms=now_ms)
             alarm_listing.reopen_runs(session, run_ids)
 
         return self._change(wanted, Action.ALARM_RESEND, unit)
@@ -141,9 +145,9 @@ class AlarmCommands:
     def dismiss(self, wanted: AlarmFilter) -> int:
         """Give undelivered alarms up for good, so that no page warns of them; return how many."""
 
-        def unit(session: Session, found: Sequence[Alarm], now_ms: int) -> None:
-            alarms.mark_runs(session, _run_ids(session, found), RunAlarm.GIVEN_UP)
-            alarm_listing.dismiss(session, found, now_ms=now_ms)
+        def unit(session: Session, undelivered: Sequence[Alarm], now_ms: int) -> None:
+            alarms.mark_runs(session, _run_ids(session, undelivered), RunAlarm.GIVEN_UP)
+            alarm_listing.dismiss(session, undelivered, now_ms=now_ms)
 
         return self._change(wanted, Action.ALARM_DISMISS, unit)
 
@@ -164,15 +168,15 @@ class AlarmCommands:
 
         def unit(session: Session) -> int:
             now_ms = self._context.now_ms()
-            found = alarm_listing.lock_undelivered(session, mine, now_ms=now_ms)
-            change(session, found, now_ms)
-            for app_id in sorted({alarm.app_id for alarm in found}):
-                ids = [alarm.id for alarm in found if alarm.app_id == app_id]
+            undelivered = alarm_listing.lock_undelivered(session, mine, now_ms=now_ms)
+            change(session, undelivered, now_ms)
+            for app_id in sorted({alarm.app_id for alarm in undelivered}):
+                ids = [alarm.id for alarm in undelivered if alarm.app_id == app_id]
                 app = session.get(App, app_id)
                 shown = {"count": len(ids), "ids": ids[:20]}
                 name = app.name if app else ""
                 self._context.note(session, action, name, app_id, now_ms, after=shown)
-            return len(found)
+            return len(undelivered)
 
         return self._context.write(Right.OPERATE, unit)
 
@@ -227,12 +231,15 @@ class AlarmCommands:
 
 
 def _check(targets: AlarmTargets, webhook: RunWebhook) -> None:
-    found = [*target_rules.problems(targets), *target_rules.webhook_problems(webhook)]
-    if found:
-        raise Refused(found)
+    problems = [*target_rules.problems(targets), *target_rules.webhook_problems(webhook)]
+    if problems:
+        raise Refused(problems)
 
 
-def _run_ids(session: Session, found: Sequence[Alarm]) -> list[int]:
+def _run_ids(session: Session, undelivered: Sequence[Alarm]) -> list[int]:
     return [
-        run for alarm in found if alarm.channel != RUN_END for run in run_ids_of(session, alarm)
+        run
+        for alarm in undelivered
+        if alarm.channel != RUN_END
+        for run in run_ids_of(session, alarm)
     ]

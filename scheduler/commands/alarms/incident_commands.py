@@ -28,10 +28,10 @@ class IncidentCommands:
             Problem: there is none, or the actor may not see it.
 
         """
-        found = incidents.find(session, incident_id)
-        if found is None or not self._context.actor.knows_job(found.app_id, found.job_id):
+        listed = incidents.find(session, incident_id)
+        if listed is None or not self._context.actor.knows_job(listed.app_id, listed.job_id):
             raise Problem(Code.NO_INCIDENT, id=incident_id)
-        return found
+        return listed
 
     def acknowledge(self, incident_id: int, *, note: str = "", until_ms: int | None = None) -> None:
         """Record that the actor has seen an open incident; it stays silent until an instant.
@@ -49,17 +49,17 @@ class IncidentCommands:
             now_ms = self._context.now_ms()
             if until_ms is not None and not now_ms < until_ms < LATEST_MS:
                 raise Problem(Code.INCIDENT_END, "until", got=iso(until_ms) or until_ms)
-            found = self.read(session, incident_id)
+            incident = self.read(session, incident_id)
             who = self._context.actor.who
             if not incidents.acknowledge(
                 session, incident_id, by=who, note=note, until_ms=until_ms, now_ms=now_ms
             ):
                 raise Problem(Code.INCIDENT_CLOSED, id=incident_id)
-            after = {"rule": found.rule, "note": note, "until": iso(until_ms) or ""}
+            after = {"rule": incident.rule, "note": note, "until": iso(until_ms) or ""}
             self._context.note(
                 session,
                 Action.INCIDENT_ACK,
-                f"{found.app}/{found.job or found.job_id}",
+                f"{incident.app}/{incident.job or incident.job_id}",
                 incident_id,
                 now_ms,
                 after={name: value for name, value in after.items() if value},

@@ -212,7 +212,7 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
     """Lock runs, and what came after them, against others that run them again; return the runs."""
     runs = transitions.lock(session, run_ids)
     later = reruns.later(session, [run.id for run in runs])
-    transitions.lock(session, {run.id for found in later.values() for run in found})
+    transitions.lock(session, {run.id for later_runs in later.values() for run in later_runs})
     return runs
 
 

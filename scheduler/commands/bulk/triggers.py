@@ -147,11 +147,11 @@ def check_params(
     """Raise Refused, with the places in the list, if no executor accepts some of the params."""
     if not job.handler or job.script_version is not None:
         return
-    told = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler)
+    typed = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler)
     problems = [
         problem.at(f"{place}/{number}/{problem.field}") if place else problem
         for number, trigger in enumerate(asked)
-        for problem in told.problems((job.param if trigger.param is None else trigger.param) or "")
+        for problem in typed.problems((job.param if trigger.param is None else trigger.param) or "")
     ]
     if problems:
         raise Refused(problems)

@@ -154,7 +154,7 @@ class JobFileCommands:
 
         A session drops unreferenced objects, and every job's audit log entry needs its app.
         """
-        changes, found = [], {}
+        changes, ids = [], {}
         known = apps.ids_by_name(session)
         for name, wanted in file.by_app().items():
             app = session.get_one(App, known[name]) if name in known else None
@@ -170,8 +170,8 @@ class JobFileCommands:
                 app = write_app(session, name, wanted)
                 self._note_app(session, change, app, before)
                 changes.append(change)
-            found[name] = app
-        return changes, found
+            ids[name] = app
+        return changes, ids
 
     def _note_app(
         self, session: Session, change: Change, app: App, before: dict[str, str] | None

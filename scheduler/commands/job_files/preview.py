@@ -103,12 +103,12 @@ class JobFile:
         kept = {(app_ids[spec.app], spec.name) for spec in self.specs}
         apps = {app_id: app for app, app_id in app_ids.items()}
         stored = job_names.names_in_apps(session, apps)
-        gone = [
+        left = [
             (apps[app_id], name, spec)
             for spec, app_id, name in stored
             if (app_id, name) not in kept
         ]
-        return {job_id: (app, name) for app, name, job_id in sorted(gone)}
+        return {job_id: (app, name) for app, name, job_id in sorted(left)}
 
 
 def parts(specs: Iterable[tuple[int, JobSpec]]) -> Iterator[list[tuple[int, JobSpec]]]:
@@ -256,9 +256,11 @@ class JobFilePreview:
         self, session: Session, app_ids: Mapping[str, int], specs: Sequence[JobSpec]
     ) -> dict[Name, Job]:
         keys = {(app_ids[spec.app], spec.name): spec for spec in specs if app_ids[spec.app] > 0}
-        found = job_names.find_many(session, keys)
-        jobs.read_sources(session, [job for key, job in found.items() if keys[key].script_language])
-        return {(keys[key].app, keys[key].name): job for key, job in found.items()}
+        stored = job_names.find_many(session, keys)
+        jobs.read_sources(
+            session, [job for key, job in stored.items() if keys[key].script_language]
+        )
+        return {(keys[key].app, keys[key].name): job for key, job in stored.items()}
 
     def _link(
         self,

@@ -94,15 +94,15 @@ class Tokens:
 
     def __next__(self) -> Token:
         while True:
-            found = _TOKEN.match(self._data, self.position)
-            if found is None:
+            match = _TOKEN.match(self._data, self.position)
+            if match is None:
                 raise StopIteration
-            if found.lastgroup == "unended":
-                raise self.fault("a text has no end; the dump seems to be cut", found.start())
-            self.position = found.end()
-            if found.lastgroup != "skip":
-                kind = Kind(found.lastgroup)
-                return Token(kind, _value(kind, found.group()), found.start())
+            if match.lastgroup == "unended":
+                raise self.fault("a text has no end; the dump seems to be cut", match.start())
+            self.position = match.end()
+            if match.lastgroup != "skip":
+                kind = Kind(match.lastgroup)
+                return Token(kind, _value(kind, match.group()), match.start())
 
     def needed(self) -> Token:
         """Return the next token of a statement.
@@ -111,10 +111,10 @@ class Tokens:
             CommandError: the dump ends within the statement.
 
         """
-        found = next(self, None)
-        if found is None:
+        token = next(self, None)
+        if token is None:
             raise self.fault("a statement has no end; the dump seems to be cut", len(self._data))
-        return found
+        return token
 
     def skip_statement(self) -> None:
         """Skip the rest of this statement.
@@ -123,9 +123,9 @@ class Tokens:
             CommandError: the dump ends within it.
 
         """
-        found = _REST.match(self._data, self.position)
-        if found is not None:
-            self.position = found.end()
+        match = _REST.match(self._data, self.position)
+        if match is not None:
+            self.position = match.end()
             return
         for token in self:
             if token.is_sign(b";"):
@@ -138,21 +138,21 @@ class Tokens:
         return CommandError(f"{self._name}, line {line}: {words}")
 
 
-def _value(kind: Kind, found: bytes) -> bytes:
+def _value(kind: Kind, raw: bytes) -> bytes:
     if kind is Kind.STRING:
-        text = found[1:-1]
-        if found[:1] == b'"':
+        text = raw[1:-1]
+        if raw[:1] == b'"':
             text = text.replace(b'""', b'"')
             return re.sub(rb"\\(.)", _unescaped, text, flags=re.DOTALL)
         return _ESCAPE.sub(_unescaped, text) if b"\\" in text or b"''" in text else text
     if kind is Kind.NAME:
-        return found[1:-1].replace(b"``", b"`")
+        return raw[1:-1].replace(b"``", b"`")
     if kind is Kind.HEX:
-        digits = found[2:].strip(b"'").decode()
+        digits = raw[2:].strip(b"'").decode()
         return bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}")
-    return found
+    return raw
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    escaped = found.group(1)
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    escaped = match.group(1)
     return b"'" if escaped is None else _ESCAPED.get(escaped, escaped)

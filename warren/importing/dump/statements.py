@@ -121,16 +121,16 @@ class Statements:
 
     def _next_id(self) -> int:
         """Return the AUTO_INCREMENT in the options at the end of the statement; 0 = none."""
-        found = 0
+        highest = 0
         while not (token := self._tokens.needed()).is_sign(b";"):
             if token.is_word(b"AUTO_INCREMENT"):
                 while not (token := self._tokens.needed()).is_sign(b";"):
                     if token.value.isdigit():
-                        found = int(token.value)
+                        highest = int(token.value)
                         break
                 else:
                     break
-        return found
+        return highest
 
     def _insert(self) -> Iterator[RowInserted]:
         token = self._tokens.needed()

@@ -247,9 +247,9 @@ def _import(
     print_outcomes(outcomes, as_json=options.as_json, is_preview=options.dry_run)
     if options.runs:
         reader = RunReader(datetimes, options.runs, now_ms, {job.source_id for job in items.jobs})
-        found = reader.read(source)
+        run_chunks = reader.read(source)
         bring_in = importer.preview_runs if options.dry_run else importer.write_runs
-        counts = bring_in(found)
+        counts = bring_in(run_chunks)
         print_runs(
             {
                 "runs": counts.added,

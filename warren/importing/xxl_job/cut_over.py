@@ -62,13 +62,13 @@ def open_runs(source: LiveSource, zone: ZoneInfo) -> list[OpenRun]:
     """Return the runs of the last day that are not over, oldest first."""
     earliest = datetime.now(UTC) - _OPEN_FOR
     since = earliest.astimezone(zone).replace(tzinfo=None, microsecond=0)
-    found = []
+    runs = []
     for values in source.runs_without_success(_COLUMNS, since):
         row = Row.of(LOG, values)
         pending = _pending(row)
         at = row.utc("trigger_time", zone)
         if pending is not None and at is not None and at >= earliest.replace(tzinfo=None):
-            found.append(
+            runs.append(
                 OpenRun(
                     row.id,
                     row.number("job_id"),
@@ -77,7 +77,7 @@ def open_runs(source: LiveSource, zone: ZoneInfo) -> list[OpenRun]:
                     pending,
                 )
             )
-    return found
+    return runs
 
 
 def _pending(row: Row) -> Pending | None:
@@ -152,15 +152,15 @@ class CutOver:
             self.check()
 
     def _wait_for_runs(self) -> Sequence[OpenRun]:
-        told = -1
+        last_count = -1
         while left := open_runs(self._source, self._zone):
             seconds = self._until - time.monotonic()
             if seconds <= 0:
                 break
-            if len(left) != told:
-                told = len(left)
+            if len(left) != last_count:
+                last_count = len(left)
                 self._tell(
-                    f"not over in XXL-JOB: {told}, such as run {left[0].run_id} of job "
+                    f"not over in XXL-JOB: {last_count}, such as run {left[0].run_id} of job "
                     f"{left[0].job_id}, since {left[0].since}; waiting for up to {seconds:.0f} s"
                 )
             time.sleep(min(seconds, QUIET_SECONDS))

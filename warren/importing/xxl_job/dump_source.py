@@ -84,9 +84,9 @@ class DumpSource:
         yield from self._runs()
 
     def _runs(self) -> Iterator[Values]:
-        for found in Statements(self._data, self.name, {LOG}):
-            if isinstance(found, RowInserted):
-                yield found.values
+        for statement in Statements(self._data, self.name, {LOG}):
+            if isinstance(statement, RowInserted):
+                yield statement.values
 
     @property
     def is_narrow(self) -> bool:
@@ -95,11 +95,11 @@ class DumpSource:
 
     def _read(self) -> None:
         statements = Statements(self._data, self.name, READ_WHOLE)
-        for found in statements:
-            if isinstance(found, RowInserted):
-                self._rows[found.table].append(found.values)
+        for statement in statements:
+            if isinstance(statement, RowInserted):
+                self._rows[statement.table].append(statement.values)
             else:
-                self._add_table(found)
+                self._add_table(statement)
         self._charset = statements.charset
         if not self._highest_run_id and LOG in self._columns:
             ids = (int(row["id"] or 0) for row in self._runs())

@@ -133,26 +133,26 @@ def _addresses(row: Row, groups: Groups) -> tuple[str, ...]:
     """Return the addresses of a manual group, in the form the gateway gives them."""
     if row.number("address_type") != MANUAL:
         return ()
-    found: list[str] = []
+    addresses: list[str] = []
     for text in filter(None, (part.strip() for part in row.text("address_list").split(","))):
         remote = _remote(text)
         if remote is None:
             words = "no URL of an executor"
             groups.findings.append(row.finding(Verdict.LEFT_OUT, "address_list", words, text))
-        elif len(",".join([*found, remote.address])) > _ADDRESSES:
+        elif len(",".join([*addresses, remote.address])) > _ADDRESSES:
             words = "the list is too long here"
             groups.findings.append(row.finding(Verdict.LEFT_OUT, "address_list", words, text))
-        elif remote.address not in found:
-            found.append(remote.address)
+        elif remote.address not in addresses:
+            addresses.append(remote.address)
             words = (
                 f"{remote.address} here; it must register at a gateway, "
                 f"WARREN_GATEWAY_ALLOW={remote.host}:{remote.port}"
             )
             groups.findings.append(row.finding(Verdict.DIFFERS, "address_list", words, text))
-    if not found:
+    if not addresses:
         words = "manual, and no address can be used: here it takes all that register"
         groups.findings.append(row.finding(Verdict.DIFFERS, "address_type", words))
-    return tuple(found)
+    return tuple(addresses)
 
 
 def _remote(text: str) -> RemoteUrl | None:

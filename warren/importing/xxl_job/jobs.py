@@ -62,7 +62,7 @@ def _versions(
     language: str, current: str, history: Sequence[Row], zone: ZoneInfo
 ) -> tuple[ImportedVersion, ...]:
     """Return the versions before the current one, oldest first."""
-    found = []
+    imported = []
     for row in history:
         source = normal_source(language, row.text("glue_source"))
         try:
@@ -70,7 +70,7 @@ def _versions(
         except Problem:
             continue
         remark = row.line("glue_remark")[:REMARK_LENGTH].strip()
-        found.append(
+        imported.append(
             ImportedVersion(
                 language=language_of(row.text("glue_type").strip()) or language,
                 source=source,
@@ -78,9 +78,9 @@ def _versions(
                 saved_at=row.utc("add_time", zone),
             )
         )
-    if found and found[-1].source == current:
-        found.pop()
-    return tuple(found[-(KEPT_VERSIONS - 1) :])
+    if imported and imported[-1].source == current:
+        imported.pop()
+    return tuple(imported[-(KEPT_VERSIONS - 1) :])
 
 
 _COLUMNS = {
@@ -140,61 +140,64 @@ def read_job(
     row: Row, history: Sequence[Row], reading: JobReading
 ) -> tuple[ImportedJob, list[Finding]]:
     """Return a job and its findings; another job may still have the same name."""
-    found = _Found(row)
+    imported = _Found(row)
     group = row.number("job_group")
     if group in reading.unreachable:
-        found.stop("job_group", Why.APP_UNREACHABLE())
+        imported.stop("job_group", Why.APP_UNREACHABLE())
     glue = read_glue(row, history, reading.datetimes)
-    _tell_glue(found, glue)
-    kind, value = _schedule(found)
+    _tell_glue(imported, glue)
+    kind, value = _schedule(imported)
     spec = JobSpec(
-        name=_name(found),
+        name=_name(imported),
         app=reading.apps[group],
-        author=_line(found, "author", "author"),
+        author=_line(imported, "author", "author"),
         schedule_kind=kind,
         schedule_value=value,
         timezone=(row.line("schedule_timezone") or str(reading.zone))
         if kind == CronSchedule.kind
         else "",
-        handler="" if glue.language else _line(found, "handler", "executor_handler"),
+        handler="" if glue.language else _line(imported, "handler", "executor_handler"),
         script_language=glue.language,
         script_source=glue.source,
         script_remark=glue.remark,
         param=row.text("executor_param"),
         late_limit=_LATE_LIMIT,
-        alarm_emails=_emails(found),
-        **{name: _choice(found, name, column) for name, column in _CHOICES.items()},
-        **{name: _number(found, name, column) for name, column in _NUMBERS.items()},
+        alarm_emails=_emails(imported),
+        **{name: _choice(imported, name, column) for name, column in _CHOICES.items()},
+        **{name: _number(imported, name, column) for name, column in _NUMBERS.items()},
     )
     for problem in problems(spec, now_ms=reading.now_ms):
         if not (glue.problem and problem.field == "handler"):
-            found.stop(_COLUMNS.get(str(problem.field), "name"), str(problem))
+            imported.stop(_COLUMNS.get(str(problem.field), "name"), str(problem))
     item = ImportedJob(
         source_id=row.id,
         spec=spec,
-        stop_reasons=tuple(found.reasons),
+        stop_reasons=tuple(imported.reasons),
         versions=glue.versions,
         added_at=row.utc("add_time", reading.datetimes),
         updated_at=row.utc("update_time", reading.datetimes),
         is_running=row.number("trigger_status") == 1,
         next_tick_ms=max(0, row.number("trigger_next_time")),
     )
-    return item, found.findings
+    return item, imported.findings
 
 
-def _name(found: _Found) -> str:
-    there = found.row.text("name")
-    name = found.row.line("name").replace("/", "_")[: _most("name")].strip() or f"#{found.row.id}"
+def _name(imported: _Found) -> str:
+    there = imported.row.text("name")
+    name = (
+        imported.row.line("name").replace("/", "_")[: _most("name")].strip()
+        or f"#{imported.row.id}"
+    )
     if name != there:
-        found.differs("name", f"it is {name!r} here")
+        imported.differs("name", f"it is {name!r} here")
     return name
 
 
-def _line(found: _Found, name: str, column: str) -> str:
-    there = found.row.text(column)
-    line = found.row.line(column)[: _most(name)].strip()
+def _line(imported: _Found, name: str, column: str) -> str:
+    there = imported.row.text(column)
+    line = imported.row.line(column)[: _most(name)].strip()
     if line != there.strip():
-        found.differs(column, f"it is {line!r} here")
+        imported.differs(column, f"it is {line!r} here")
     return line
 
 
@@ -204,63 +207,63 @@ def _most(name: str) -> int:
     return kind.longest
 
 
-def _schedule(found: _Found) -> tuple[str, str]:
-    row = found.row
+def _schedule(imported: _Found) -> tuple[str, str]:
+    row = imported.row
     if "schedule_type" not in row.values:
         kind, column = CronSchedule.kind, "job_cron"
     else:
         kind, column = row.text("schedule_type").strip() or NoSchedule.kind, "schedule_conf"
     value = row.line(column)
     if kind == CronSchedule.kind and len(value) > _LONGEST_SCHEDULE:
-        found.stop(column, Why.SCHEDULE_TOO_LONG(most=_LONGEST_SCHEDULE))
+        imported.stop(column, Why.SCHEDULE_TOO_LONG(most=_LONGEST_SCHEDULE))
         return NoSchedule.kind, ""
     if kind in (CronSchedule.kind, FixedRate.kind):
         return kind, value
     if kind != NoSchedule.kind:
-        found.stop("schedule_type", Why.SCHEDULE_TYPE_UNKNOWN())
+        imported.stop("schedule_type", Why.SCHEDULE_TYPE_UNKNOWN())
     return NoSchedule.kind, ""
 
 
-def _choice(found: _Found, name: str, column: str) -> Any:
+def _choice(imported: _Found, name: str, column: str) -> Any:
     default, kind = FIELDS[name].default, FIELDS[name].kind
-    value = found.row.text(column).strip()
+    value = imported.row.text(column).strip()
     if not value:
         return default
     assert isinstance(kind, Choice)
     if value not in kind.known:
-        found.stop(column, Why.CHOICE_UNKNOWN(default=str(default)))
+        imported.stop(column, Why.CHOICE_UNKNOWN(default=str(default)))
         return default
     return value
 
 
-def _number(found: _Found, name: str, column: str) -> Any:
+def _number(imported: _Found, name: str, column: str) -> Any:
     kind = FIELDS[name].kind
     assert isinstance(kind, Number)
-    value = found.row.number(column)
+    value = imported.row.number(column)
     fitting = min(max(value, kind.least), kind.most)
     if fitting != value:
-        found.differs(column, f"it is {fitting} here")
+        imported.differs(column, f"it is {fitting} here")
     return fitting
 
 
-def _emails(found: _Found) -> tuple[str, ...]:
+def _emails(imported: _Found) -> tuple[str, ...]:
     column, kept = "alarm_email", list[str]()
-    for email in filter(None, (part.strip() for part in found.row.text(column).split(","))):
+    for email in filter(None, (part.strip() for part in imported.row.text(column).split(","))):
         if not is_email(email):
-            found.leave(column, "not an e-mail address", email)
+            imported.leave(column, "not an e-mail address", email)
         elif len(",".join([*kept, email])) > LONGEST_EMAIL:
-            found.leave(column, "the list is too long here", email)
+            imported.leave(column, "the list is too long here", email)
         elif email not in kept:
             kept.append(email)
     return tuple(kept)
 
 
-def _tell_glue(found: _Found, glue: Glue) -> None:
-    kind = found.row.text("glue_type").strip()
+def _tell_glue(imported: _Found, glue: Glue) -> None:
+    kind = imported.row.text("glue_type").strip()
     if glue.problem:
-        found.stop("glue_type" if kind == PYTHON2 else "glue_source", glue.problem)
+        imported.stop("glue_type" if kind == PYTHON2 else "glue_source", glue.problem)
         if not glue.language:
-            found.leave("glue_source", "the job is imported without it")
+            imported.leave("glue_source", "the job is imported without it")
     elif kind == GROOVY:
         words = "runs as a Groovy program here; as a class with Spring beans only behind a gateway"
-        found.differs("glue_type", words)
+        imported.differs("glue_type", words)

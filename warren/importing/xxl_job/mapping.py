@@ -58,11 +58,11 @@ def check_zone(items: ImportItems, zone: ZoneInfo) -> None:
         CommandError: the zone is wrong.
 
     """
-    told = [job for job in items.jobs if _tells(job, zone)][:_LOOKED_AT]
-    wrong = [job for job in told if not _fits(job, str(zone))]
+    telling = [job for job in items.jobs if _tells(job, zone)][:_LOOKED_AT]
+    wrong = [job for job in telling if not _fits(job, str(zone))]
     if not wrong:
         return
-    better = _better_zone(wrong, told)
+    better = _better_zone(wrong, telling)
     if better:
         first = wrong[0]
         raise CommandError(
@@ -99,11 +99,11 @@ def _fits(job: ImportedJob, zone: str) -> bool:
     return schedule.next_after(second - 1, 0) == second
 
 
-def _better_zone(wrong: Sequence[ImportedJob], told: Sequence[ImportedJob]) -> str | None:
+def _better_zone(wrong: Sequence[ImportedJob], telling: Sequence[ImportedJob]) -> str | None:
     """Return a zone in which at most a tenth as many next times are wrong."""
     for name in OTHER_ZONES:
         left = len(wrong) // _OUTLIERS
-        for job in told:
+        for job in telling:
             left -= not _fits(job, name)
             if left < 0:
                 break
@@ -173,12 +173,12 @@ def map_tables(
     _read_jobs(tables, reading, items)
     _read_users(tables[USER], groups, items)
     _read_days(tables[REPORT], items, zone, datetimes)
-    told = {(finding.table, finding.id) for finding in items.findings}
+    noted = {(finding.table, finding.id) for finding in items.findings}
     for table, described in ((GROUP, groups.names), (INFO, _names(items.jobs))):
         items.findings += [
             Finding(verdict=Verdict.SAME, table=table, id=row_id, value=name)
             for row_id, name in described.items()
-            if (table, row_id) not in told
+            if (table, row_id) not in noted
         ]
     return items
 
@@ -194,20 +194,20 @@ def _read_jobs(
     for row in sorted(tables[GLUE], key=lambda row: row.id):
         history[row.number("job_id")].append(row)
     rows = {row.id: row for row in sorted(tables[INFO], key=lambda row: row.id)}
-    found = []
+    jobs = []
     for row in rows.values():
         if row.number("job_group") not in reading.apps:
             words = "there is no such group; the job is left out"
             items.findings.append(row.finding(Verdict.LEFT_OUT, "job_group", words))
             continue
         job, findings = read_job(row, history.pop(row.id, []), reading)
-        found.append(job)
+        jobs.append(job)
         items.findings += findings
     for job_id, left in history.items():
         if job_id not in rows:
             words = f"of job {job_id}, which is gone"
             items.findings += [row.finding(Verdict.LEFT_OUT, "job_id", words) for row in left]
-    linked, findings = link(_with_own_names(found, rows, items), rows)
+    linked, findings = link(_with_own_names(jobs, rows, items), rows)
     items.jobs = linked
     items.findings += findings
 
@@ -248,15 +248,15 @@ def _read_users(rows: Iterable[Row], groups: Groups, items: ImportItems) -> None
 
 
 def _permitted(row: Row, groups: Groups, items: ImportItems) -> tuple[int, ...]:
-    found = []
+    app_ids = []
     for part in filter(None, (part.strip() for part in row.text("permission").split(","))):
         group = int(part) if part.isascii() and part.isdecimal() else 0
         if group in groups.names:
-            found.append(group)
+            app_ids.append(group)
         else:
             words = "there is no such group; dropped"
             items.findings.append(row.finding(Verdict.DIFFERS, "permission", words, part))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(app_ids))
 
 
 def _read_days(
