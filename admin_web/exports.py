@@ -121,6 +121,8 @@ _JOB = (
         "retry_backoff",
         "retry_most",
         "retry_jitter",
+        "run_date_days",
+        "run_date_months",
         "next_fire_at",
         "stop_reason",
         "last_status",
@@ -128,7 +130,18 @@ _JOB = (
     "last_due_at",
 )
 _RUN = (
-    *("id", "job_id", "app", "job", "kind", "status", "due_at", "started_at", "finished_at"),
+    *(
+        "id",
+        "job_id",
+        "app",
+        "job",
+        "kind",
+        "status",
+        "due_at",
+        "run_date",
+        "started_at",
+        "finished_at",
+    ),
     *("lasted_ms", "address", "shard_index", "shard_total", "attempt", "message"),
 )
 _APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")

@@ -233,6 +233,7 @@ class Code(Enum):
     )
     TRIGGER_PAST = "expected at to be in the future, got: %(got)s; with late it runs now"
     TRIGGER_TOO_FAR = "expected at to be within ten years, got: %(got)s"
+    RUN_DATE = "expected a date as YYYY-MM-DD, such as 2026-12-01, got: %(got)s"
     TRIGGER_AT_AND_IN = "expected either at or in, got: both"
     RERUN_OPEN = (
         "cannot run %(id)s again: it is still %(status)s; wait for its end, or kill it",

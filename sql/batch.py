@@ -116,11 +116,12 @@ def lock_rows(
     """
     dialect, connection = of(session), session.connection()
     columns, key = columns_of(row, model), model.__mapper__.columns["id"]
-    return [
-        row._make(values)
+    rows = (
+        values
         for chunk in chunks(ids)
         for values in connection.exec_driver_sql(dialect.lock_rows(columns, chunk, key, how))
-    ]
+    )
+    return list(map(row._make, _converted(rows, columns, connection)))
 
 
 def _execute(
@@ -141,6 +142,31 @@ def _execute(
         statement = build(columns, len(chunk), known[key])
         count += connection.exec_driver_sql(statement, values).rowcount
     return count
+
+
+def _converted(
+    rows: Iterable[Sequence[Any]], columns: Columns, connection: Connection
+) -> Iterable[Sequence[Any]]:
+    """Return rows with the driver's values as columns of these types have them."""
+    dialect = connection.dialect
+    of_types = (column.type.dialect_impl(dialect) for column in columns)
+    converters = [
+        (place, convert)
+        for place, kind in enumerate(of_types)
+        if (convert := kind.result_processor(dialect, None)) is not None
+    ]
+    if not converters:
+        return rows
+    return (_with_converted(values, converters) for values in rows)
+
+
+def _with_converted(
+    values: Sequence[Any], converters: Sequence[tuple[int, Callable[[Any], Any]]]
+) -> list[Any]:
+    converted = list(values)
+    for place, convert in converters:
+        converted[place] = convert(converted[place])
+    return converted
 
 
 def _bound(

@@ -59,6 +59,7 @@ def run(
     attempt: int = 0,
     shard: tuple[int, int] = (0, 1),
     kind: str = "MANUAL",
+    run_date: str | date | None = None,
 ) -> Done:
     """Call a handler as a job process would, and return how its run ended.
 
@@ -72,10 +73,11 @@ def run(
         attempt: 0 for the first one, 1 for its first retry.
         shard: index and number of shards, such as (0, 3).
         kind: what the run came from, such as "CRON" or "RETRY".
+        run_date: the date that the run is about, such as "2026-12-01"; None = the day of `at`.
 
     Raises:
-        ValueError: `at` has no zone, there is no such attempt or shard, or handlers cannot have
-            params of its type.
+        ValueError: `at` has no zone, `run_date` is no date, there is no such attempt or shard, or
+            handlers cannot have params of its type.
         RuntimeError: an `async def` handler is to run while an event loop runs in this thread.
 
     """
@@ -87,6 +89,7 @@ def run(
     typed = _params_of(handler)
     if params is not None:
         param = encode(params)
+    due = _instant(at)
     context = JobContext(
         job_id=1,
         run_id=1,
@@ -95,7 +98,8 @@ def run(
         param=param,
         shard_index=index,
         shard_total=total,
-        scheduled_at=_instant(at),
+        scheduled_at=due,
+        run_date=date.fromisoformat(str(run_date)) if run_date else due.date(),
     )
     output = io.StringIO()
     returned, error, result = None, None, ""

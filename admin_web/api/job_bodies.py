@@ -17,7 +17,7 @@ from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
-_WEBHOOK, _RETRY = in_group("webhook"), in_group("retry")
+_WEBHOOK, _RETRY, _RUN_DATE = in_group("webhook"), in_group("retry"), in_group("run_date")
 _KEYWORDS = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 #: The fields that the path contains too.
 _NAMES = ("name", "app")
@@ -78,8 +78,12 @@ WebhookBody: Any = msgspec.defstruct(
 RetryBody: Any = msgspec.defstruct(
     "Retry", _optional({**SHORT_RETRY, **_RETRY}), kw_only=True, omit_defaults=True
 )
+RunDateBody: Any = msgspec.defstruct(
+    "RunDate", _optional(_RUN_DATE), kw_only=True, omit_defaults=True
+)
 _Groups = [
     ("schedule", ScheduleBody | Literal["none"] | None, None),
+    ("run_date", RunDateBody | None, None),
     ("script", ScriptBody | None, None),
     ("retry", RetryBody | None, None),
     ("alarm", AlarmBody | None, None),
@@ -143,9 +147,9 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
     schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
     zone = {"timezone": spec.timezone} if spec.timezone else {}
     values["schedule"] = ScheduleBody(**_known(schedule), **zone) if schedule else None
+    values["run_date"] = _if_set(spec, _RUN_DATE, RunDateBody)
     values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
-    has_backoff = any(getattr(spec, key.name) != key.default for key in _RETRY.values())
-    values["retry"] = _group(spec, _RETRY, RetryBody) if has_backoff else None
+    values["retry"] = _if_set(spec, _RETRY, RetryBody)
     values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
     values["webhook"] = _webhook(spec, with_secrets=with_secrets) if spec.webhook else None
     return JobAnswer(**values)
@@ -189,6 +193,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     values |= _retry_of(body, location, wrong)
     values |= _schedule_of(body.schedule, location, wrong)
     for group, fields, name in (
+        (body.run_date, _RUN_DATE, "run_date"),
         (body.script, _SCRIPT, "script"),
         (body.alarm, _ALARM, "alarm"),
         (body.webhook, _WEBHOOK, "webhook"),
@@ -280,6 +285,12 @@ def _values_of(group: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
         for key, field in fields.items()
         if (value := getattr(group, key)) is not None
     }
+
+
+def _if_set(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:
+    """Return a group of which at least one field has not its default; else None."""
+    is_set = any(getattr(spec, field.name) != field.default for field in fields.values())
+    return _group(spec, fields, kind) if is_set else None
 
 
 def _group(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:

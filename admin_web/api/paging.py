@@ -7,12 +7,14 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from warren.admin_web.api.problem_answers import at_parameter, at_pointer
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.run_date import parse_date
 
 T = TypeVar("T")
 #: Items of a page by default and at most.
@@ -25,6 +27,15 @@ Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the previous 
 Word = Annotated[str, msgspec.Meta(max_length=255)]
 Instant = Annotated[
     str, msgspec.Meta(max_length=64, description="ISO 8601 with an offset, or `Z`.")
+]
+
+Day = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=32,
+        description="A date, such as `2026-12-01`.",
+        extra_json_schema={"format": "date"},
+    ),
 ]
 
 
@@ -65,6 +76,32 @@ def instant_ms(name: str, text: str | None) -> int | None:
         return _milliseconds(text.replace(" ", "+") if "T" in text else text)
     except ValueError as error:
         raise at_parameter(name, str(error)) from error
+
+
+def query_day(name: str, text: str | None) -> date | None:
+    """Return a date in a query; None if it is not given.
+
+    Raises:
+        Refusal: it is no date.
+
+    """
+    try:
+        return None if text is None else parse_date(text)
+    except Problem as problem:
+        raise at_parameter(name, str(problem)) from problem
+
+
+def body_day(pointer: str, text: str | None) -> date | None:
+    """Return a date in a body; None if it is not given.
+
+    Raises:
+        Refusal: it is no date.
+
+    """
+    try:
+        return None if text is None else parse_date(text)
+    except Problem as problem:
+        raise at_pointer(pointer, str(problem)) from problem
 
 
 def body_instant_ms(pointer: str, text: str | None) -> int | None:

@@ -90,6 +90,16 @@ class JobForm(ConsoleForm):
     seconds = StringField(lazy_gettext("Seconds"))
     at = StringField(lazy_gettext("Time"))
     timezone = SelectField(lazy_gettext("Time zone"), validate_choice=False)
+    run_date_days = _field(
+        "run_date_days",
+        lazy_gettext("Run date, in days"),
+        lazy_gettext("-1 = the day before that of the due time."),
+    )
+    run_date_months = _field(
+        "run_date_months",
+        lazy_gettext("Run date, in months"),
+        lazy_gettext("-1 = the month before; counted before the days."),
+    )
     language = SelectField(lazy_gettext("Job type"), validate_choice=False)
     handler = _field(
         "handler",
@@ -167,12 +177,13 @@ class JobForm(ConsoleForm):
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
-    #: The fields under "Where and how", "When it fails" and "On completion".
+    #: The fields under "Where and how", "When it fails", "Run date" and "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
     failure_fields = (
         *("retries", "retry_delay", "retry_backoff", "retry_most", "retry_jitter"),
         *("delivery", "emails", "webhook", "style"),
     )
+    date_fields = ("run_date_days", "run_date_months")
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
 

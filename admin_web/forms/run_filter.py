@@ -14,7 +14,14 @@ from werkzeug.datastructures import MultiDict
 from wtforms import Field, SelectField, StringField, ValidationError
 from wtforms.validators import Length, Optional
 
-from warren.admin_web.forms.console_form import ALL, NO_TIME, ConsoleForm, TimeField, select_choices
+from warren.admin_web.forms.console_form import (
+    ALL,
+    NO_TIME,
+    ConsoleForm,
+    DayField,
+    TimeField,
+    select_choices,
+)
 from warren.admin_web.forms.runs import TOO_LONG, RunScopeForm
 from warren.admin_web.language import labels
 from warren.admin_web.url_routes import LARGEST
@@ -122,6 +129,7 @@ class RunFilterForm(RunScopeForm):
         default="",
     )
     address = StringField(lazy_gettext("Executor"), [Optional(), Length(max=128, message=TOO_LONG)])
+    run_date = DayField(lazy_gettext("Run date"), [Optional()])
     text = StringField(lazy_gettext("Message"), [Optional(), Length(max=200, message=TOO_LONG)])
     period = SelectField(
         lazy_gettext("Time"), choices=select_choices([ALL, *PERIODS.items()]), default=""
@@ -175,6 +183,7 @@ class RunFilterForm(RunScopeForm):
             statuses=self.statuses,
             kind=self.kind.data or None,
             address=(self.address.data or "").strip() or None,
+            run_date=self.run_date.data,
             text=text,
             unresolved=self.status.data == UNRESOLVED,
             looked_at=SEARCHED if text else LOOKED_AT,

@@ -15,6 +15,7 @@ from warren.admin_web.visitors import visitor
 from warren.broker.messages.values import ScriptLanguage
 from warren.scheduler.actor import Right
 from warren.scheduler.app_names import is_line
+from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source, language_of
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.process_view import ExecutorView, executor_views
@@ -168,8 +169,7 @@ class GluePages:
         try:
             run_id, _is_new = self._services.commands(visitor().actor).runs.trigger_once(
                 job_id,
-                param=param,
-                addresses=[address] if address else [],
+                Trigger(param=param, addresses=[address] if address else []),
                 once=sent_once(visitor().user_id),
             )
         except Problem as problem:

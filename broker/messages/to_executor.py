@@ -23,6 +23,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     shard_index: Natural = 0
     shard_total: Natural = 1
     scheduled_at_ms: Natural
+    #: The date that it is about, as YYYY-MM-DD; empty: that of `scheduled_at_ms` in UTC.
+    run_date: str = ""
     block: Block = Block.SERIAL_EXECUTION
     concurrency: Natural = 1
     timeout_seconds: Seconds = 0

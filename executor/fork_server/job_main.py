@@ -13,7 +13,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from warren.broker.messages.to_executor import Trigger
@@ -370,6 +370,8 @@ def _with_tasks(message: Words, tasks: Sequence[str]) -> Words:
 def _context_of(
     trigger: Trigger, on_progress: Callable[[float, float | None, str], None]
 ) -> JobContext:
+    scheduled_at = datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC)
+    day = trigger.run_date
     return JobContext(
         job_id=trigger.job_id,
         run_id=trigger.run_id,
@@ -378,7 +380,8 @@ def _context_of(
         param=trigger.param,
         shard_index=trigger.shard_index,
         shard_total=trigger.shard_total,
-        scheduled_at=datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC),
+        scheduled_at=scheduled_at,
+        run_date=date.fromisoformat(day) if day else scheduled_at.date(),
         traceparent=trigger.traceparent,
         on_progress=on_progress,
     )

@@ -54,6 +54,7 @@ def script_environment(trigger: Trigger, inherited: dict[str, str]) -> dict[str,
             "WARREN_SHARD_INDEX": str(trigger.shard_index),
             "WARREN_SHARD_TOTAL": str(trigger.shard_total),
             "WARREN_SCHEDULED_AT": scheduled_at.isoformat(timespec="milliseconds"),
+            "WARREN_RUN_DATE": trigger.run_date or scheduled_at.date().isoformat(),
         }
         | ({TRACEPARENT: trigger.traceparent} if trigger.traceparent else {})
     )

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, NoReturn, TypeAlias
 
 
@@ -62,7 +62,8 @@ class JobContext:
     """One run, as its handler sees it.
 
     `attempt` counts from 0; `kind` is CRON, MISFIRE, MANUAL, API, RETRY or PARENT; `shard_index`
-    is less than `shard_total`; `scheduled_at` is the run's due time in UTC. `traceparent` is the
+    is less than `shard_total`; `scheduled_at` is the run's due time in UTC, and `run_date` the date
+    that the run is about: by default, the day of `scheduled_at`. `traceparent` is the
     trace that the run belongs to, as W3C's Trace Context has it, "" = none.
     """
 
@@ -75,12 +76,17 @@ class JobContext:
     shard_total: int
     scheduled_at: datetime
     traceparent: str = ""
+    run_date: date = None  # type: ignore[assignment] # always set, by __post_init__
     #: Where `progress` goes.
     on_progress: Callable[[float, float | None, str], None] = field(
         default=_ignore, repr=False, compare=False
     )
     #: What `fail` and `skip` have raised, whether or not it has reached us; the last one counts.
     verdicts: list[Verdict] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.run_date is None:
+            object.__setattr__(self, "run_date", self.scheduled_at.date())
 
     def log(self, text: str, *args: object) -> None:
         """Write a line with the local time to the run's log.

@@ -37,12 +37,14 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     kind: str = "MANUAL",
     attempt: int = 0,
     scheduled_at_ms: int | None = None,
+    run_date: str = "",
 ) -> int:
     """Run a handler so many times, as an executor would; write the output to `out` as it appears.
 
     The runs follow each other in one job process, unless one of them ends it. Ctrl-C stops the run
     and starts no other. `timeout` is in seconds, 0 for none; without `scheduled_at_ms`, the runs
-    are due now. Returns the exit status: 0 if all runs succeeded, otherwise 1.
+    are due now. `run_date` is YYYY-MM-DD; empty = that day in UTC. Returns the exit status: 0 if
+    all runs succeeded, otherwise 1.
 
     Raises:
         HandlersError: the handlers cannot be loaded.
@@ -59,6 +61,7 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
         shard_index=shard_index,
         shard_total=shard_total,
         scheduled_at_ms=int(time.time() * 1000) if scheduled_at_ms is None else scheduled_at_ms,
+        run_date=run_date,
         timeout_seconds=timeout,
     )
     with tempfile.TemporaryDirectory(prefix="warren-try-") as folder, asyncio.Runner() as runner:

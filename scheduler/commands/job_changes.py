@@ -19,6 +19,7 @@ from warren.scheduler.commands.scripts import apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
+from warren.scheduler.jobs.new_run import date_of
 from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
@@ -250,7 +251,23 @@ class JobChanges:
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
+            self._give_dates(session, real)
         return edits
+
+    def _give_dates(self, session: Session, edits: Sequence[Edit]) -> None:
+        """Give planned runs of the schedule the dates of the jobs' changed rules."""
+        redated = {
+            edit.job.id: (edit.job, self._schedules.zone(session, edit.job.timezone))
+            for edit in edits
+            if any(field.kind.group == "run_date" for field in edit.fields)
+        }
+        if redated:
+            planned_runs.give_dates(
+                session,
+                redated,
+                lambda job_id, tick: date_of(redated[job_id][0], tick, redated[job_id][1]),
+                kinds=BY_SCHEDULE,
+            )
 
     def _edit_of(self, job: Job, spec: JobSpec) -> Edit:
         edit = edit_of(job, spec)

@@ -6,6 +6,7 @@ They only write rows; triggers and kills reach the broker through the scheduler'
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from datetime import date
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -18,10 +19,11 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns, triggers
 from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import NOW, Trigger, When
+from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, When
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
+from warren.scheduler.jobs.new_run import date_of
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import Clearing, clear_all
@@ -67,6 +69,7 @@ class RunCommands:
         param: str | None = None,
         addresses: Sequence[str] = (),
         when: When = NOW,
+        run_date: date | None = None,
     ) -> int:
         """Plan a run of a job; return its id. See `Trigger` for the arguments.
 
@@ -74,15 +77,14 @@ class RunCommands:
             Refused: as for `trigger_all`.
 
         """
-        return self.trigger_once(job_id, param=param, addresses=addresses, when=when)[0]
+        trigger = Trigger(param=param, addresses=addresses, when=when, run_date=run_date)
+        return self.trigger_once(job_id, trigger)[0]
 
     def trigger_once(
         self,
         job_id: int,
+        trigger: Trigger = AS_IT_IS,
         *,
-        param: str | None = None,
-        addresses: Sequence[str] = (),
-        when: When = NOW,
         kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
@@ -96,7 +98,6 @@ class RunCommands:
             Refused: as for `trigger_all`.
 
         """
-        trigger = Trigger(param=param, addresses=addresses, when=when)
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.take_one()
         run_ids = self._trigger(
@@ -156,7 +157,13 @@ class RunCommands:
             triggers.check_params(session, job, asked, place, now_ms)
             trace = context.header if context else None
             runs = triggers.runs_of(
-                job, asked, due, first_id=first_id, kind=kind, traceparent=trace
+                job,
+                asked,
+                due,
+                first_id=first_id,
+                kind=kind,
+                traceparent=trace,
+                zone=self._zone_of(session, job),
             )
             planning.plan(session, runs, self._ids)
             self._note_trigger(session, job, runs, now_ms)
@@ -178,6 +185,9 @@ class RunCommands:
         name = f"{job.app}/{job.name}"
         self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)
 
+    def _zone_of(self, session: Session, job: JobToTrigger | Job) -> str:
+        return job.timezone or cluster_zone(session, self._context.timezone)
+
     def move(self, run_id: int, when: When) -> int:
         """Give a planned run that somebody triggered another due time; return it.
 
@@ -193,7 +203,8 @@ class RunCommands:
             due_ms = when.due_ms(now_ms)
             if run.status != RunStatus.PLANNED:
                 raise Problem(Code.RUN_OVER, id=run_id, status=run.status)
-            planned_runs.move(session, run_id, due_ms=due_ms)
+            day = self._moved_date(session, run, due_ms)
+            planned_runs.move(session, run_id, due_ms=due_ms, run_date=day)
             before, after = {"at": iso(run.due_at)}, {"at": iso(due_ms), "job": run.job_id}
             self._context.note(
                 session, Action.RUN_MOVE, str(run_id), run_id, now_ms, before=before, after=after
@@ -201,6 +212,15 @@ class RunCommands:
             return due_ms
 
         return self._context.write(Right.OPERATE, unit)
+
+    def _moved_date(self, session: Session, run: LockedRun, due_ms: int) -> date | None:
+        """Return the date of a run that is moved: it keeps one that was given with its trigger."""
+        job = session.get(Job, run.job_id)
+        if job is None:
+            return run.run_date
+        zone = self._zone_of(session, job)
+        is_given = run.run_date != date_of(job, run.scheduled_at, zone)
+        return run.run_date if is_given else date_of(job, due_ms, zone)
 
     def cancel(self, run_id: int) -> None:
         """Cancel a planned run that somebody triggered; one that was cancelled stays so.

@@ -6,6 +6,7 @@ completion writes to the run's row. A tick has ended once every shard has, with 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Protocol
 
 from warren.broker.messages.to_scheduler import Finished, NotStarted
@@ -23,6 +24,8 @@ class Attempt(Protocol):
 
     @property
     def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    @property
+    def run_date(self) -> date | None: ...  # noqa: D102
     @property
     def origin_id(self) -> int: ...  # noqa: D102
     @property
@@ -54,6 +57,7 @@ class TickEnd:
     deciding_id: int
     status: RunStatus
     finished_at: int
+    run_date: date | None
 
     @property
     def succeeded(self) -> bool:
@@ -86,6 +90,7 @@ def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
         deciding_id=deciding.id,
         status=RunStatus(deciding.status) if bad or is_whole else RunStatus.LOST,
         finished_at=max(run.finished_at or 0 for run in runs),
+        run_date=runs[0].run_date,
     )
 
 

@@ -244,6 +244,7 @@ def _end_alone(last: LastAttempt) -> TickEnd:
         deciding_id=last.run.id,
         status=last.status,
         finished_at=last.finished_at,
+        run_date=last.run.run_date,
     )
 
 
@@ -252,7 +253,9 @@ def _child_run(
 ) -> planning.NewRun:
     """Return the run of a child for its parent's tick; stopped children run too."""
     tick_ms = parent.tick.scheduled_at
-    run = run_of(child, kind=Kind.PARENT, scheduled_at=tick_ms, due_at=now_ms)
+    run = run_of(
+        child, kind=Kind.PARENT, scheduled_at=tick_ms, due_at=now_ms, run_date=parent.run_date
+    )
     return replace(run, origin_id=parent.head_id, traceparent=traceparent)
 
 

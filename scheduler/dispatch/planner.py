@@ -18,7 +18,7 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import missed, overdue
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.bisection import bisect
-from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.new_run import date_of, run_of
 from warren.scheduler.jobs.zone_change import ZoneChange
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
@@ -186,6 +186,7 @@ class Planner:
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
                 batch.stops.append(_stop(job, _not_computable(job, zone), error=str(error)))
                 continue
+            batch.planned += _new_runs(job, plan, zone, now_ms)
             self._collect(job, plan, batch, now_ms)
         planning.plan(session, batch.planned, self._context.ids)
         _record_skips(session, batch)
@@ -211,7 +212,6 @@ class Planner:
         )
 
     def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
-        batch.planned += _new_runs(job, plan, now_ms)
         skips = _skips(job, plan, now_ms)
         overdue_rows = self._overdue.get(job.id, 0)
         if overdue_rows > OVERDUE_LIMIT:
@@ -246,10 +246,16 @@ def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
     return due_jobs.claim_due(session, until_ms=this_round.began_ms + WINDOW_MS, limit=BATCH)
 
 
-def _new_runs(job: JobToPlan, plan: Plan, now_ms: int) -> list[planning.NewRun]:
+def _new_runs(job: JobToPlan, plan: Plan, zone: str, now_ms: int) -> list[planning.NewRun]:
     return [
         replace(
-            run_of(job, kind=fire.kind, scheduled_at=fire.scheduled_at_ms, due_at=fire.due_at_ms),
+            run_of(
+                job,
+                kind=fire.kind,
+                scheduled_at=fire.scheduled_at_ms,
+                due_at=fire.due_at_ms,
+                run_date=date_of(job, fire.scheduled_at_ms, zone),
+            ),
             released_at=now_ms if fire.is_late else None,
         )
         for fire in plan.fires

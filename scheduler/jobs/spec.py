@@ -16,6 +16,7 @@ from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, Run
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS
 from warren.sql.models import Job
 from warren.sql.models.jobs import (
     LATE_LIMIT_SECONDS,
@@ -257,6 +258,8 @@ class JobSpec:
     Attributes:
         schedule_kind: a kind of `scheduler/schedules/registry.py`, which reads `schedule_value`.
         timezone: empty = the scheduler's.
+        run_date_days: how far the date of a run is from the day of its due time.
+        run_date_months: the same in months, counted first.
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
@@ -276,6 +279,8 @@ class JobSpec:
     schedule_kind: Annotated[str, Text(group="schedule")] = NO_SCHEDULE
     schedule_value: Annotated[str, Text(group="schedule")] = ""
     timezone: Annotated[str, TimeZone(group="schedule")] = ""
+    run_date_days: Annotated[int, Number(-MAX_DAYS, MAX_DAYS, group="run_date")] = 0
+    run_date_months: Annotated[int, Number(-MAX_MONTHS, MAX_MONTHS, group="run_date")] = 0
     handler: Annotated[str, Line(255)] = ""
     script_language: Annotated[str, Text(group="script", column="script_type", custom=True)] = ""
     script_source: Annotated[str, Text(group="script", custom=True)] = ""

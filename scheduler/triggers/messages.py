@@ -144,6 +144,7 @@ def routed_trigger(
             shard_index=run.shard_index,
             shard_total=run.shard_total,
             scheduled_at_ms=run.scheduled_at,
+            run_date=run.run_date.isoformat() if run.run_date else "",
             block=Block(job.block),
             concurrency=job.concurrency,
             timeout_seconds=job.timeout,

@@ -4,6 +4,7 @@ Secrets are left out: the secret part of an alarm's target, and a token's text a
 """
 
 from collections.abc import Collection, Mapping
+from datetime import date
 from typing import Any, NamedTuple
 
 from warren.broker.messages.values import result_value
@@ -127,7 +128,8 @@ def shown_target(alarm: ListedAlarm) -> str:
 def to_json(view: NamedTuple, *, without: Collection[str] = ()) -> dict[str, Any]:
     """Return a view, or a row, as a JSON object with its fields in order.
 
-    Fields named `…_at` hold epoch milliseconds and become ISO 8601 in UTC, or null. Tuples become
+    Fields named `…_at` hold epoch milliseconds and become ISO 8601 in UTC, or null. Dates
+    are YYYY-MM-DD. Tuples become
     lists; a StrEnum stays a string.
     """
     return {
@@ -139,6 +141,8 @@ def plain(name: str, value: Any) -> Any:
     """Return the JSON value of a field."""
     if name.endswith("_at"):
         return iso(value)
+    if isinstance(value, date):
+        return value.isoformat()
     return list(value) if isinstance(value, tuple) else value
 
 

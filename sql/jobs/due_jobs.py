@@ -101,6 +101,8 @@ class JobToPlan(NamedTuple):
     schedule_kind: str
     schedule_value: str | None
     timezone: str | None
+    run_date_days: int
+    run_date_months: int
     misfire: str
     late_limit: int
     handler: str | None

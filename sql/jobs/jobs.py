@@ -43,6 +43,9 @@ class JobToTrigger(NamedTuple):
     app_id: int
     app: str
     name: str
+    timezone: str | None
+    run_date_days: int
+    run_date_months: int
     handler: str | None
     param: str | None
     retries: int

@@ -8,6 +8,7 @@ few partitions can have the newest runs overall. So 500 apps cost little more th
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from heapq import heappop, heappush
 from itertools import count, product
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
@@ -48,6 +49,7 @@ class ScannedRun(NamedTuple):
     address: str | None
     status: str
     due_at: int
+    run_date: date | None
     app_id: int
 
 

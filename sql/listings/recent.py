@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -68,6 +69,7 @@ class DetailedRun(NamedTuple):
     status: str
     scheduled_at: int
     due_at: int
+    run_date: date | None
     address: str | None
     handler: str | None
     script_version: int | None
@@ -108,7 +110,7 @@ class RunFilter:
 
     `app` is an app's name, `job` is NAME or APP/NAME, `tick_of` any run of a tick, which does not
     go with `unresolved`: failures whose shard of the due time is failed now. Due times are from
-    `since_ms` on and before `until_ms`.
+    `since_ms` on and before `until_ms`; `run_date` is the date that runs are about.
     """
 
     app: str | None = None
@@ -116,6 +118,7 @@ class RunFilter:
     status: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    run_date: date | None = None
     tick_of: int | None = None
     unresolved: bool = False
     limit: int = 50
@@ -156,6 +159,7 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
         unresolved=wanted.unresolved,
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
+        run_date=wanted.run_date,
     )
     if wanted.tick_of is not None:
         matching = [run for run in tick(session, wanted.tick_of) if _is_wanted(run, wanted, search)]
@@ -180,6 +184,7 @@ def _is_wanted(run: DetailedRun, wanted: RunFilter, search: RunSearch) -> bool:
         wanted.app in {None, run.app}
         and search.job_id in {None, run.job_id}
         and wanted.status in {None, run.status}
+        and wanted.run_date in {None, run.run_date}
         and run.due_at >= (wanted.since_ms or 0)
         and (wanted.until_ms is None or run.due_at < wanted.until_ms)
     )

@@ -6,6 +6,7 @@ their numbers.
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, or_, select
@@ -30,6 +31,7 @@ class RunLine(NamedTuple):
     kind: str
     status: str
     due_at: int
+    run_date: date | None
     started_at: int | None
     finished_at: int | None
     address: str | None

@@ -4,12 +4,13 @@ one or a few jobs            along `i_tick`, by tick
 some statuses or apps        along `i_status_due`, by due time: see `newest_runs`
 all runs                     along `i_trigger_time`, by due time to the second
 
-Kind, address, message and whether a failure was made good have no index, so only a limited number
-of runs is examined for a page; if that does not fill it, the page says where to continue.
+Kind, address, date, message and whether a failure was made good have no index, so only a limited
+number of runs is examined for a page; if that does not fill it, the page says where to continue.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from itertools import islice
 from operator import eq, ge, lt
 from typing import Any, NamedTuple, TypeAlias
@@ -59,6 +60,7 @@ class RunSearch:
         app_ids: the apps that exist for the visitor, or fewer.
         job_id: one job.
         job_ids: a few jobs.
+        run_date: the date that the runs are about.
         text: a part of the message.
         since_ms: the earliest due time.
         unresolved: only failures whose shard of the due time is failed now.
@@ -76,6 +78,7 @@ class RunSearch:
     statuses: frozenset[RunStatus] = frozenset()
     kind: str | None = None
     address: str | None = None
+    run_date: date | None = None
     unresolved: bool = False
     since_ms: int | None = None
     until_ms: int | None = None
@@ -197,15 +200,19 @@ def selection(wanted: RunSearch) -> RunSelection:
         app_ids=wanted.app_ids,
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
-        row=IndexedRun if wanted.kind is None and wanted.address is None else ScannedRun,
+        row=ScannedRun if _is_wide(wanted) else IndexedRun,
         sizes=ReadSizes(all_rows=wanted.looked_at),
     )
 
 
 def has_rest(wanted: RunSearch) -> bool:
     """Whether the search has criteria that are in no index."""
-    without_index = (wanted.kind, wanted.address, wanted.text)
-    return wanted.unresolved or any(value is not None for value in without_index)
+    return wanted.unresolved or wanted.text is not None or _is_wide(wanted)
+
+
+def _is_wide(wanted: RunSearch) -> bool:
+    """Whether the search needs columns of runs that no index has."""
+    return any(value is not None for value in (wanted.kind, wanted.address, wanted.run_date))
 
 
 def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
@@ -276,6 +283,7 @@ def _criteria(wanted: RunSearch) -> Iterator[_Criterion]:
         ("status", _is_in, wanted.statuses or None),
         ("kind", eq, wanted.kind),
         ("address", eq, wanted.address),
+        ("run_date", eq, wanted.run_date),
         ("due_at", ge, wanted.since_ms),
         ("due_at", lt, wanted.until_ms),
     )
@@ -376,8 +384,7 @@ def _before(place: Place | None, job_id: int) -> list[ColumnElement[bool]]:
 def _along_time(
     session: Session, wanted: RunSearch, before: Place | None, limit: int
 ) -> Walk[ListedRun]:
-    is_narrow = wanted.kind is None and wanted.address is None
-    kind: type[ScannedRun | DatedRun] = DatedRun if is_narrow else ScannedRun
+    kind: type[ScannedRun | DatedRun] = ScannedRun if _is_wide(wanted) else DatedRun
     statement = _times_of(wanted, kind)
     if before is not None:
         due, run_id = at(before[0]), before[1]

@@ -80,6 +80,9 @@ class Job(Model):
     schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50), default=NO_SCHEDULE)
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
     timezone: Mapped[str | None] = mapped_column(String(64))
+    #: How far the dates of its runs are from the days of their due times.
+    run_date_days: Mapped[int] = mapped_column(Integer, default=0)
+    run_date_months: Mapped[int] = mapped_column(Integer, default=0)
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50), default="DO_NOTHING")
     late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)
     #: Empty = the app's, and without that DEFAULT_ROUTE.

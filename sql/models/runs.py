@@ -1,9 +1,10 @@
 """The tables of runs, of deleted runs, of the day report, and of what Prometheus reads."""
 
-from datetime import datetime
+from datetime import date, datetime
 
 from sqlalchemy import (
     BigInteger,
+    Date,
     DateTime,
     Index,
     Integer,
@@ -57,6 +58,8 @@ class Run(Model):
     kind: Mapped[str] = mapped_column(String(16))
     scheduled_at: Mapped[int] = mapped_column(BigInteger)
     due_at: Mapped[int] = mapped_column(BigInteger)
+    #: The date that it is about; None of runs that were imported.
+    run_date: Mapped[date | None] = mapped_column(Date)
     origin_id: Mapped[int] = mapped_column(BigInteger, default=0)
     shard_index: Mapped[int] = mapped_column(Integer, default=0)
     shard_total: Mapped[int] = mapped_column(Integer, default=1)

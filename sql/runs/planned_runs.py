@@ -1,7 +1,8 @@
 """Planned runs: finds those of a job, and changes them while they stay planned."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
 from sqlalchemy import func, select, update
@@ -40,12 +41,12 @@ def of_jobs(
     }
 
 
-def move(session: Session, run_id: int, *, due_ms: int) -> int:
+def move(session: Session, run_id: int, *, due_ms: int, run_date: date | None) -> int:
     """Give a PLANNED run that has a tick of its own another one; return how many were moved."""
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED, Run.origin_id == Run.id, Run.attempt == 0)
-        .values(scheduled_at=due_ms, due_at=due_ms, due_second=at(due_ms))
+        .values(scheduled_at=due_ms, due_at=due_ms, due_second=at(due_ms), run_date=run_date)
     )
     return modify_by_ids(session, Run, [run_id], statement)
 
@@ -88,3 +89,23 @@ def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload)
         .values(handler=handler, param=param, script_version=kept)
     )
     return modify_by_ids(session, Run, sorted(run_ids), statement)
+
+
+def give_dates(
+    session: Session,
+    job_ids: Collection[int],
+    date_of: Callable[[int, int], date],
+    *,
+    kinds: Iterable[Kind],
+) -> None:
+    """Give PLANNED runs of jobs the dates that `date_of` returns for their job and tick."""
+    planned = select(Run.id, Run.job_id, Run.scheduled_at).where(
+        Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
+    )
+    alike: dict[date, list[int]] = defaultdict(list)
+    for chunk in chunks(job_ids):
+        for run_id, job_id, tick in session.execute(planned.where(Run.job_id.in_(chunk))):
+            alike[date_of(job_id, tick)].append(run_id)
+    for day, run_ids in alike.items():
+        statement = update(Run).where(Run.status == RunStatus.PLANNED).values(run_date=day)
+        modify_by_ids(session, Run, sorted(run_ids), statement)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from datetime import date
 from operator import attrgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ class NewRun:
     """A run to plan.
 
     Attributes:
+        run_date: the date that it is about; None = its handler gets that of `scheduled_at` in UTC.
         origin_id: 0 for a schedule's tick; None = the run's own id (MANUAL and API).
         starts: how many earlier attempts of its shard may have started.
         shard_total: 0 = as many shards as there are executors when the run is sent.
@@ -43,6 +45,7 @@ class NewRun:
     kind: Kind
     scheduled_at: int
     due_at: int
+    run_date: date | None = None
     retries_left: int
     origin_id: int | None = 0
     shard_index: int = 0

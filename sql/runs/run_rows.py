@@ -3,6 +3,7 @@
 Each column costs half a microsecond per row, so each type has only what its readers use.
 """
 
+from datetime import date
 from typing import NamedTuple
 
 
@@ -18,6 +19,7 @@ class PlannedRun(NamedTuple):
     kind: str
     scheduled_at: int
     due_at: int
+    run_date: date | None
     origin_id: int
     shard_index: int
     shard_total: int
@@ -40,6 +42,7 @@ class RoutedRun(NamedTuple):
     kind: str
     scheduled_at: int
     due_at: int
+    run_date: date | None
     shard_index: int
     shard_total: int
     starts: int
@@ -65,6 +68,7 @@ class LockedRun(NamedTuple):
     status: str
     scheduled_at: int
     due_at: int
+    run_date: date | None
     origin_id: int
     shard_index: int
     shard_total: int
@@ -103,6 +107,7 @@ class TickRun(NamedTuple):
     id: int
     job_id: int
     scheduled_at: int
+    run_date: date | None
     origin_id: int
     shard_index: int
     shard_total: int

@@ -120,6 +120,12 @@ def third(context: JobContext) -> str:
     return "at last"
 
 
+@job("tells-date")
+def tells_date(context: JobContext) -> str:
+    note(context)
+    return context.run_date.isoformat()
+
+
 @job("skip")
 def skip(context: JobContext) -> str:
     note(context)

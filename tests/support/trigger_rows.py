@@ -1,5 +1,6 @@
 """Rows of a run and its job, as far as triggers are made of them."""
 
+from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,8 @@ def run(**values: Any) -> Any:
     facts = {"id": 7, "job_id": 2, "app_id": 1, "kind": "CRON", "handler": "h"}
     more = {"param": "p", "starts": 1, "shard_index": 0, "shard_total": 1}
     routed = {"address": "one", "boot_id": "b1", "routed_at": 55}
-    rest = {"scheduled_at": 900, "due_at": 950, "script_version": None, "traceparent": None}
+    times = {"scheduled_at": 900, "due_at": 950, "run_date": date(2026, 12, 1)}
+    rest = times | {"script_version": None, "traceparent": None}
     return SimpleNamespace(**(facts | more | routed | rest | values))
 
 

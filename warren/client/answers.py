@@ -1,6 +1,6 @@
 """What calls return: the API's answers as structs. Fields that a newer API adds are ignored."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     status: str
     scheduled_at: datetime
     due_at: datetime
+    run_date: date | None
     started_at: datetime | None
     finished_at: datetime | None
     address: str | None

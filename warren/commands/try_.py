@@ -2,6 +2,8 @@
 
 import re
 import sys
+import time
+from datetime import date
 from zoneinfo import ZoneInfo
 
 import click
@@ -10,6 +12,7 @@ from warren.command_options import Duration, examples
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
 from warren.scheduler.jobs.param import check_param
+from warren.scheduler.schedules.run_date import RunDateRule, parse_date, run_date_of
 from warren.settings.setting_rules import local_timezone
 from warren.sql.run_status import Kind
 from warren.views.instants import read_moment
@@ -27,6 +30,10 @@ def _read_shard(_context: click.Context, _option: click.Parameter, text: str) ->
 
 def _read_at(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     return None if text is None else read_moment(text, "--at", zone=ZoneInfo(local_timezone()))
+
+
+def _read_date(_context: click.Context, _option: click.Parameter, text: str | None) -> date | None:
+    return None if text is None else parse_date(text)
 
 
 @click.command(
@@ -63,6 +70,12 @@ def _read_at(_context: click.Context, _option: click.Parameter, text: str | None
 )
 @click.option("--at", metavar="T", callback=_read_at, help="Its due time, ISO 8601; default: now.")
 @click.option(
+    "--run-date",
+    metavar="DATE",
+    callback=_read_date,
+    help="The date that it is about, such as 2026-12-01; default: the day on which it is due.",
+)
+@click.option(
     "--attempt", type=click.IntRange(0, 1_000), default=0, help="0 is the first, 1 its first retry."
 )
 @click.option(
@@ -79,6 +92,7 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     timeout: float,
     runs: int,
     at: int | None,
+    run_date: date | None,
     attempt: int,
     kind: str,
 ) -> int:
@@ -89,6 +103,7 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     check_param(param)
     configure_logs("warning")
     index, total = shard
+    due_ms = int(time.time() * 1000) if at is None else at
     return run_handler(
         file,
         handler,
@@ -100,5 +115,6 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
         runs,
         kind=kind,
         attempt=attempt,
-        scheduled_at_ms=at,
+        scheduled_at_ms=due_ms,
+        run_date=(run_date or run_date_of(due_ms, local_timezone(), RunDateRule())).isoformat(),
     )

@@ -36,7 +36,10 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 Inline = str | int | float | bool | Sequence[str]
 #: The fields of a job's retries by their keys in `retry`, and the place of each in a job file.
 _RETRY = {**SHORT_RETRY, **in_group("retry")}
-_PLACES = {field.name: "retry" for field in _RETRY.values()}
+_RUN_DATE = in_group("run_date")
+_PLACES = {field.name: "retry" for field in _RETRY.values()} | {
+    field.name: "run_date" for field in _RUN_DATE.values()
+}
 
 
 def scalar(text: str) -> str:
@@ -207,6 +210,14 @@ def _retry_lines(spec: JobSpec) -> Iterator[str]:
         yield _at(f"retry: {braces(given)}")
 
 
+def _run_date_lines(spec: JobSpec) -> Iterator[str]:
+    given = {
+        key: getattr(spec, item.name) for key, item in _RUN_DATE.items() if _is_set(spec, item)
+    }
+    if given:
+        yield _at(f"run_date: {braces(given)}")
+
+
 def _is_set(spec: JobSpec, field: Field) -> bool:
     return bool(getattr(spec, field.name) != field.default)
 
@@ -239,6 +250,7 @@ def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) 
 
 _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
+    "run_date": _run_date_lines,
     "script": _script_lines,
     "retry": _retry_lines,
     "alarm": lambda spec: _target_lines("alarm", spec.alarm),

@@ -96,7 +96,10 @@ _RETRY = {**SHORT_RETRY, **in_group("retry")}
 _OF_RETRY = frozenset(field.name for field in SHORT_RETRY.values())
 #: The older name of `process`.
 _FRESH_PROCESS = "fresh_process"
-_KNOWN = (*_VALUES, "schedule", "script", "retry", "alarm", "webhook", _FRESH_PROCESS)
+_KNOWN = (
+    *_VALUES,
+    *("schedule", "run_date", "script", "retry", "alarm", "webhook", _FRESH_PROCESS),
+)
 
 
 class JobReader:
@@ -119,7 +122,7 @@ class JobReader:
         values |= self._process(values.get("process", ""), entries.get(_FRESH_PROCESS))
         values |= self._schedule(entries.get("schedule"))
         values |= self._retry(values, entries.get("retry"))
-        for group in ("alarm", "webhook"):
+        for group in ("run_date", "alarm", "webhook"):
             values |= read_targets(self._reader, entries.get(group), group)
         values |= self._script(entries.get("script"))
         spec = JobSpec(**({"name": "", "app": ""} | values))

@@ -58,6 +58,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "run": str(run.id),
         "job": f"{run.app}/{job_name(run)}",
         "kind": run.kind,
+        "run date": run.run_date.isoformat() if run.run_date else "",
         "repeats run": str(run.rerun_of or ""),
         "status": run.status,
         "reported later": run.late_status or "",

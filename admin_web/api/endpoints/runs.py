@@ -12,12 +12,14 @@ from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import (
     DEFAULT_LIMIT,
     Cursor,
+    Day,
     Instant,
     Limit,
     Word,
     cursor,
     instant_ms,
     place_of,
+    query_day,
 )
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.api.runs.held_runs import (
@@ -85,6 +87,7 @@ class RunsQuery(msgspec.Struct, kw_only=True):
     since: Instant | None = None
     until: Instant | None = None
     address: Word | None = None
+    run_date: Day | None = None
     limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
@@ -137,6 +140,7 @@ class RunEndpoints:
             unresolved=query.unresolved,
             kind=query.kind,
             address=query.address,
+            run_date=query_day("run_date", query.run_date),
             since_ms=instant_ms("since", query.since),
             until_ms=self._until_ms(query),
             before=place_of(query, tuple[int, ...]),

@@ -7,7 +7,7 @@ from flask import request
 
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.job_lookup import job_id_of
-from warren.admin_web.api.paging import Instant, body_instant_ms
+from warren.admin_web.api.paging import Day, Instant, body_day, body_instant_ms
 from warren.admin_web.api.problem_answers import at_pointer
 from warren.admin_web.api.runs.held_runs import KEY_HEADER, WAIT_HEADER, HeldRuns, idempotent
 from warren.admin_web.api.runs.run_answers import RunWithTick, Wait, preferred_wait_seconds
@@ -37,6 +37,7 @@ class MoveBody(msgspec.Struct, kw_only=True):
 class TriggerBody(msgspec.Struct, kw_only=True):
     """How to run a job: with this param instead of its own, only on these executors.
 
+    Its date is `run_date`, or by the job's rule that of its due time.
     It runs now, `at` a time, or `in` a while. A time that has passed is refused; with `late`, the
     run is due now instead.
     """
@@ -46,6 +47,7 @@ class TriggerBody(msgspec.Struct, kw_only=True):
     at: Instant | None = None
     after: After | None = msgspec.field(default=None, name="in")
     late: bool = False
+    run_date: Day | None = None
 
 
 class BatchBody(msgspec.Struct, kw_only=True):
@@ -88,9 +90,7 @@ class TriggerEndpoints:
         self._services.run_ids.reserve()
         run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
             job_id,
-            param=trigger.param,
-            addresses=trigger.addresses,
-            when=trigger.when,
+            trigger,
             kind=Kind.API,
             once=once,
             traceparent=request.headers.get("traceparent"),
@@ -144,11 +144,13 @@ class TriggerEndpoints:
 def _trigger(body: TriggerBody, pointer: str) -> Trigger:
     at_ms = body_instant_ms(f"{pointer}/at", body.at)
     when = When(at_ms=at_ms, after=body.after, late=body.late)
-    return Trigger(param=body.param, addresses=body.addresses, when=when)
+    day = body_day(f"{pointer}/run_date", body.run_date)
+    return Trigger(param=body.param, addresses=body.addresses, when=when, run_date=day)
 
 
 def _asked(body: TriggerBody) -> list[object]:
     """Return what a key stands for; without a time, as for those who know of none."""
     asked: list[object] = [body.param, body.addresses]
     times = [body.at, body.after, body.late]
-    return [*asked, *times] if any(times) else asked
+    asked += times if any(times) else []
+    return [*asked, body.run_date] if body.run_date else asked

@@ -22,6 +22,7 @@ from warren.admin_web.views import trigger_preview
 from warren.admin_web.views.bulk_work import BulkWork, Work
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
+from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.problems import Problem, Refused
 from warren.sql.listings import dashboard, job_search
@@ -144,8 +145,7 @@ class JobActions:
         try:
             run_id, _is_new = self._commands.runs.trigger_once(
                 job_id,
-                param=form.text,
-                addresses=form.addresses.data or (),
+                Trigger(param=form.text, addresses=form.addresses.data or ()),
                 once=sent_once(visitor().user_id),
             )
         except Refused as refused:

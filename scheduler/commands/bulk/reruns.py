@@ -218,7 +218,13 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
 
 def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int, current: bool = False) -> NewRun:
     """Return the run that repeats a run, in an origin of its own, with children."""
-    usual = run_of(job, kind=Kind.RERUN, scheduled_at=run.scheduled_at, due_at=now_ms)
+    usual = run_of(
+        job,
+        kind=Kind.RERUN,
+        scheduled_at=run.scheduled_at,
+        due_at=now_ms,
+        run_date=run.run_date,
+    )
     if not current:
         usual = replace(
             usual,

@@ -5,11 +5,12 @@ A run at a time of its own is planned like any other: its row waits for that tim
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
 from sqlalchemy.orm import Session
 
 from warren.scheduler.expectations.expectations import seconds_of
-from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.new_run import date_of, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
@@ -74,12 +75,18 @@ class Trigger:
         param: the run's parameter; None = the job's own.
         addresses: the executors to choose from; empty = any of the app's.
         when: when it is due.
+        run_date: the date that it is about; None = by the job's rule, from when it is due.
 
     """
 
     param: str | None = None
     addresses: Sequence[str] = ()
     when: When = NOW
+    run_date: date | None = None
+
+
+#: The job with its own settings, now.
+AS_IT_IS = Trigger()
 
 
 def check(triggers: Sequence[Trigger], now_ms: int, *, place: str = "") -> list[int]:
@@ -110,8 +117,9 @@ def runs_of(
     first_id: int,
     kind: Kind,
     traceparent: str | None,
+    zone: str,
 ) -> list[NewRun]:
-    """Return the runs of a job, with ids from `first_id` on."""
+    """Return the runs of a job, with ids from `first_id` on; `zone` is the job's."""
     return [
         replace(
             usual,
@@ -122,7 +130,8 @@ def runs_of(
             traceparent=traceparent,
         )
         for number, (trigger, due_ms) in enumerate(zip(triggers, due, strict=True))
-        for usual in [run_of(job, kind=kind, scheduled_at=due_ms, due_at=due_ms)]
+        for day in [trigger.run_date or date_of(job, due_ms, zone)]
+        for usual in [run_of(job, kind=kind, scheduled_at=due_ms, due_at=due_ms, run_date=day)]
     ]
 
 

@@ -979,7 +979,7 @@ class TestOnePage:
         wrong = operator.post("/jobs/create", GOOD | {"retries": "many"}).text
 
         assert "Route: default · " in page
-        assert page.count('<details class="card fold">') == 5
+        assert page.count('<details class="card fold">') == 6
         assert page.count('<details class="card fold" open>') == 0
         assert wrong.count('<details class="card fold" open>') >= 1
         assert error_of(wrong, "retries")

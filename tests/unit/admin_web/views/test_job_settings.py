@@ -16,6 +16,8 @@ OTHERS = JobSpec(
     schedule_kind="CRON",
     schedule_value="0 0 2 * * ?",
     timezone="Asia/Shanghai",
+    run_date_days=-1,
+    run_date_months=-2,
     handler="report.daily",
     param="a=1",
     tags=("night", "billing"),

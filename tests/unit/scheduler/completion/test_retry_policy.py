@@ -1,5 +1,6 @@
 """What follows the end of a run: another attempt, or nothing."""
 
+from datetime import date
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ def run(**values: Any) -> Any:
         "param": "p",
         "retries_left": 2,
         "scheduled_at": 900_000,
+        "run_date": date(2026, 12, 1),
         "origin_id": 0,
         "shard_index": 1,
         "shard_total": 3,

@@ -20,6 +20,7 @@ def runs(*shards: list[RunStatus], total: int | None = None) -> list[Any]:
         SimpleNamespace(
             id=number,
             origin_id=0,
+            run_date=None,
             shard_index=index,
             attempt=attempt,
             status=status,

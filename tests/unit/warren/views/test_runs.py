@@ -1,5 +1,6 @@
 """Runs as they are shown."""
 
+from datetime import date
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,7 @@ def run(**columns: Any) -> DetailedRun:
         "status": "PLANNED",
         "scheduled_at": NOON,
         "due_at": NOON,
+        "run_date": date(2026, 11, 19),
         "address": None,
         "handler": "report",
         "script_version": None,
