@@ -233,6 +233,9 @@ class Code(Enum):
     )
     TRIGGER_PAST = "expected at to be in the future, got: %(got)s; with late it runs now"
     TRIGGER_TOO_FAR = "expected at to be within ten years, got: %(got)s"
+    PARAM_NOT_MADE = "%(why)s"
+    PARAM_TEMPLATE = "expected param_template to be a text with expressions in {{ }}: %(why)s"
+    PARAM_AND_TEMPLATE = "expected either param or param_template, got: both"
     RUN_DATE = "expected a date as YYYY-MM-DD, such as 2026-12-01, got: %(got)s"
     TRIGGER_AT_AND_IN = "expected either at or in, got: both"
     RERUN_OPEN = (

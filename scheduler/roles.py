@@ -292,6 +292,7 @@ class Roles:
     def _make_planning(self) -> None:
         self.planner = Planner(
             self.context,
+            self.completion,
             timezone=self._options.timezone,
             alarm_defaults=self._options.alarm_policy.defaults,
         )

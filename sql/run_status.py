@@ -71,7 +71,8 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.RUNNING: frozenset({RunStatus.ROUTED, RunStatus.SENT}),
     RunStatus.SUCCEEDED: IN_FLIGHT,
     RunStatus.SKIPPED: IN_FLIGHT,
-    RunStatus.FAILED: IN_FLIGHT,
+    # A planned one if the template of its param has no value for it.
+    RunStatus.FAILED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,
     RunStatus.REFUSED: IN_FLIGHT,

@@ -111,6 +111,13 @@ class JobForm(ConsoleForm):
         description=lazy_gettext("If empty, the job gets a small example to start from."),
     )
     param = TextAreaField(lazy_gettext("Parameter"))
+    param_template = TextAreaField(
+        lazy_gettext("Parameter template"),
+        description=lazy_gettext(
+            "Makes the parameter of each run instead, for example "
+            "--day {{ run_date }} --month {{ months(run_date, -1) | format('%Y%m') }}."
+        ),
+    )
     route = _field("route", lazy_gettext("Route"))
     block = _field("block", lazy_gettext("If still running"))
     misfire = _field("misfire", lazy_gettext("Missed runs"))
@@ -183,7 +190,7 @@ class JobForm(ConsoleForm):
         *("retries", "retry_delay", "retry_backoff", "retry_most", "retry_jitter"),
         *("delivery", "emails", "webhook", "style"),
     )
-    date_fields = ("run_date_days", "run_date_months")
+    date_fields = ("run_date_days", "run_date_months", "param_template")
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
 

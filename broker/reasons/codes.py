@@ -271,6 +271,7 @@ class Why(Sentence):
     SHARDS_MISCOUNTED = "%(rows)s of %(total)s shards have a row"
     PARENT_UNSUCCESSFUL = "%(path)s has not succeeded"
     PARENT_SUCCEEDED = "%(path)s succeeded"
+    PARAM_NOT_MADE = "the template of its param fails: %(why)s"
     NOTHING_SETS_NEXT = "it is over, but its job has no next due time"
     TOO_NEAR = "closer to the previous due time than the delay allows"
     TICK_BEFORE_OPEN = "the previous run was not over"

@@ -19,7 +19,7 @@ from warren.scheduler.commands.scripts import apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
-from warren.scheduler.jobs.new_run import date_of
+from warren.scheduler.jobs.new_run import app_names_for, check_made, run_of
 from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
@@ -251,23 +251,35 @@ class JobChanges:
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
-            self._give_dates(session, real)
+            self._make_anew(session, real)
         return edits
 
-    def _give_dates(self, session: Session, edits: Sequence[Edit]) -> None:
-        """Give planned runs of the schedule the dates of the jobs' changed rules."""
-        redated = {
-            edit.job.id: (edit.job, self._schedules.zone(session, edit.job.timezone))
+    def _make_anew(self, session: Session, edits: Sequence[Edit]) -> None:
+        """Give planned runs of the schedule the dates and params that their jobs make now."""
+        changed = {
+            edit.job.id: edit.job
             for edit in edits
-            if any(field.kind.group == "run_date" for field in edit.fields)
+            if edit.job.param_template
+            or any(field.kind.group == "run_date" for field in edit.fields)
         }
-        if redated:
-            planned_runs.give_dates(
-                session,
-                redated,
-                lambda job_id, tick: date_of(redated[job_id][0], tick, redated[job_id][1]),
-                kinds=BY_SCHEDULE,
+        if not changed:
+            return
+        apps = app_names_for(session, changed.values())
+
+        def made(job_id: int, tick: int) -> planned_runs.Made:
+            job = changed[job_id]
+            run = run_of(
+                job,
+                kind=Kind.SCHEDULE,
+                scheduled_at=tick,
+                due_at=tick,
+                zone=self._schedules.zone(session, job.timezone),
+                app=apps.get(job.app_id, ""),
             )
+            check_made(run)
+            return planned_runs.Made(run.run_date, run.param)
+
+        planned_runs.make_anew(session, changed, made, kinds=BY_SCHEDULE)
 
     def _edit_of(self, job: Job, spec: JobSpec) -> Edit:
         edit = edit_of(job, spec)

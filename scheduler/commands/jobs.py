@@ -187,9 +187,9 @@ class JobCommands:
         problems = rules.problems(
             spec, now_ms=self._context.now_ms(), added_routes=self._context.added_routes
         )
-        if own is None or (own.handler, own.param) != (spec.handler, spec.param):
-            typed = TypedParams.read(session, [spec.app], self._context.now_ms())
-            problems += typed.problems(spec.app, spec.handler, spec.param)
+        if own is None or _params(own) != _params(spec):
+            now_ms = self._context.now_ms()
+            problems += TypedParams.read(session, [spec.app], now_ms).problems_of(spec, now_ms)
         namesake = job_names.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}
@@ -217,3 +217,8 @@ class JobCommands:
 def _check_seen(stored: JobSpec, seen: str | None) -> None:
     if seen is not None and fingerprint(stored) != seen:
         raise Problem(Code.JOB_CHANGED, job=f"{stored.app}/{stored.name}")
+
+
+def _params(job: Job | JobSpec) -> tuple[str, str, str]:
+    """Return what decides whether the params of a job fit."""
+    return job.handler or "", job.param or "", job.param_template or ""

@@ -23,7 +23,7 @@ from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, When
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.jobs.new_run import date_of
+from warren.scheduler.jobs.new_run import app_names_for, date_of
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import Clearing, clear_all
@@ -154,7 +154,6 @@ class RunCommands:
                 return known
             due = triggers.check(asked, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
-            triggers.check_params(session, job, asked, place, now_ms)
             trace = context.header if context else None
             runs = triggers.runs_of(
                 job,
@@ -165,6 +164,7 @@ class RunCommands:
                 traceparent=trace,
                 zone=self._zone_of(session, job),
             )
+            triggers.check_params(session, job, runs, place, now_ms)
             planning.plan(session, runs, self._ids)
             self._note_trigger(session, job, runs, now_ms)
             return first_id
@@ -296,13 +296,7 @@ class RunCommands:
                 return [known]
             runs = self._repeatable(session, run_ids, options)
             planned = [
-                reruns.repeat(
-                    run,
-                    session.get_one(Job, run.job_id),
-                    run_id=first + index,
-                    now_ms=now_ms,
-                    current=options.current,
-                )
+                self._repeat(session, run, first + index, now_ms, current=options.current)
                 for index, run in enumerate(runs)
             ]
             quiet = set(map(due_time_of, runs)) if options.children is False else ()
@@ -319,6 +313,21 @@ class RunCommands:
 
         planned = self._context.write(Right.OPERATE, unit)
         return planned, planned[0] == first
+
+    def _repeat(
+        self, session: Session, run: LockedRun, run_id: int, now_ms: int, *, current: bool
+    ) -> NewRun:
+        job = session.get_one(Job, run.job_id)
+        if not current:
+            return reruns.repeat(run, job, run_id=run_id, now_ms=now_ms)
+        return reruns.repeat_current(
+            run,
+            job,
+            run_id=run_id,
+            now_ms=now_ms,
+            zone=self._zone_of(session, job),
+            app=app_names_for(session, [job]).get(job.app_id, ""),
+        )
 
     def _repeatable(
         self, session: Session, run_ids: Sequence[int], options: RerunOptions

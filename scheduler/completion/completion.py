@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from warren.broker.reasons.stored import from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
@@ -90,10 +91,31 @@ class Completion:
         ]
         store_alarms(session, missed, failures, self._alarm_defaults, now_ms=now_ms)
         # Last: the row of a new attempt, written by now, keeps its tick open.
-        followed = self._follow_ups.follow(
+        fired, fired_ids = self._follow_ups.follow(
             session, last, [success.success for success in successes]
         )
-        return _tally(successes, judged, retried + followed)
+        self.end_faulty(session, fired, fired_ids)
+        return _tally(successes, judged, retried + fired_ids)
+
+    def end_faulty(
+        self, session: Session, runs: Sequence[planning.NewRun], run_ids: Sequence[int]
+    ) -> None:
+        """Let runs that were just planned and have no param fail, in their transaction."""
+        now_ms = self._now_ms()
+        failed = [
+            End(
+                run_id=run_id,
+                status=RunStatus.FAILED,
+                message=from_json(run.fault.why) or run.fault.text,
+                finished_at=now_ms,
+                never_started=True,
+                may_retry=False,
+            )
+            for run, run_id in zip(runs, run_ids, strict=True)
+            if run.fault is not None
+        ]
+        if failed:
+            self.end(session, failed)
 
     def _next_attempts(
         self,

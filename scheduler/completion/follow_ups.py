@@ -23,7 +23,8 @@ from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion import run_webhooks
 from warren.scheduler.completion.end import End, TickEnd, tick_end
 from warren.scheduler.completion.transition import Won
-from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.new_run import app_names_for, run_of
+from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.schedules.registry import WAITING_KINDS, read_schedule
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import JobRecipients, NewAlarm, RunAlarm
@@ -124,8 +125,8 @@ class FollowUps:
 
     def follow(
         self, session: Session, last: Sequence[Won], successes: Sequence[Success]
-    ) -> list[int]:
-        """Plan the follow-ups of the ticks that these runs end; return the planned ids.
+    ) -> tuple[Sequence[planning.NewRun], list[int]]:
+        """Plan the follow-ups of the ticks that these runs end; return the runs and their ids.
 
         The jobs are read after the runs have ended, so that an edit made before it counts. The rows
         of `successes`, which nobody has read so far, are read if something may follow.
@@ -135,7 +136,7 @@ class FollowUps:
         }
         followed = child_links.followed(session, sorted(job_ids), waiting_kinds=WAITING_KINDS)
         if not followed:
-            return []
+            return [], []
         last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]
         last_attempts += _read(
             session, [attempt for attempt in successes if attempt.job_id in followed]
@@ -150,14 +151,15 @@ class FollowUps:
         )
         quiet = {tick_of(last.run) for last in last_attempts if last.run.without_children}
         heard = [end for end in ends if end.tick not in quiet]
-        planned = self._fire_children(session, heard, followed)
+        fired = self._children_of(session, heard, followed)
+        planned = planning.plan(session, fired, self._ids)
         self._set_next_ticks(session, ends, followed)
         run_webhooks.keep(session, ends, followed, now_ms=self._now_ms())
-        return planned
+        return fired, planned
 
-    def _fire_children(
+    def _children_of(
         self, session: Session, ends: Sequence[TickEnd], followed: Mapping[int, Followed]
-    ) -> list[int]:
+    ) -> list[planning.NewRun]:
         wanted = [
             (child_id, end)
             for end in ends
@@ -174,12 +176,13 @@ class FollowUps:
         # A scheduled run belongs to no trace.
         heads = [end.head_id for _, end in wanted if end.tick.origin_id and end.head_id is not None]
         traces = queries.traceparents(session, heads)
-        fired = [
-            _child_run(child, end, now_ms, traces.get(end.head_id or 0))
+        apps = app_names_for(session, known.values())
+        return [
+            replace(run, traceparent=traces.get(end.head_id or 0))
             for child_id, end in wanted
             if (child := known.get(child_id))
+            for run in [_child_run(session, child, end, now_ms, apps)]
         ]
-        return planning.plan(session, fired, self._ids)
 
     def _set_next_ticks(
         self, session: Session, ends: Iterable[TickEnd], followed: Mapping[int, Followed]
@@ -249,14 +252,20 @@ def _end_alone(last: LastAttempt) -> TickEnd:
 
 
 def _child_run(
-    child: JobToPlan, parent: TickEnd, now_ms: int, traceparent: str | None
+    session: Session, child: JobToPlan, parent: TickEnd, now_ms: int, apps: Mapping[int, str]
 ) -> planning.NewRun:
     """Return the run of a child for its parent's tick; stopped children run too."""
-    tick_ms = parent.tick.scheduled_at
+    needs_zone = child.param_template and not child.timezone
     run = run_of(
-        child, kind=Kind.PARENT, scheduled_at=tick_ms, due_at=now_ms, run_date=parent.run_date
+        child,
+        kind=Kind.PARENT,
+        scheduled_at=parent.tick.scheduled_at,
+        due_at=now_ms,
+        zone=cluster_zone(session, "UTC") if needs_zone else child.timezone or "UTC",
+        app=apps.get(child.app_id, ""),
+        run_date=parent.run_date,
     )
-    return replace(run, origin_id=parent.head_id, traceparent=traceparent)
+    return replace(run, origin_id=parent.head_id, run_date=parent.run_date)
 
 
 def _with_last_tick_over(

@@ -18,7 +18,8 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import missed, overdue
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.bisection import bisect
-from warren.scheduler.jobs.new_run import date_of, run_of
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.jobs.new_run import app_names_for, run_of
 from warren.scheduler.jobs.zone_change import ZoneChange
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
@@ -107,14 +108,21 @@ class Planner:
 
     Args:
         timezone: for jobs that name none.
+        completion: ends runs whose params cannot be made.
         alarm_defaults: targets of alarms about skipped ticks, for jobs without their own.
 
     """
 
     def __init__(
-        self, context: NodeContext, *, timezone: str, alarm_defaults: AlarmTargets = NOBODY
+        self,
+        context: NodeContext,
+        completion: Completion,
+        *,
+        timezone: str,
+        alarm_defaults: AlarmTargets = NOBODY,
     ) -> None:
         self._context = context
+        self._completion = completion
         self._zones = ZoneChange(context.database, timezone)
         self._alarm_defaults = alarm_defaults
         self._overdue: dict[int, int] = {}
@@ -176,6 +184,7 @@ class Planner:
         now_ms = this_round.present_ms()
         batch = _Batch()
         zones = self._zones.of(session, claimed)
+        apps = app_names_for(session, claimed)
         for job in claimed:
             zone = zones[job.id]
             try:
@@ -186,9 +195,10 @@ class Planner:
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
                 batch.stops.append(_stop(job, _not_computable(job, zone), error=str(error)))
                 continue
-            batch.planned += _new_runs(job, plan, zone, now_ms)
+            batch.planned += _new_runs(job, plan, zone, apps.get(job.app_id, ""), now_ms)
             self._collect(job, plan, batch, now_ms)
-        planning.plan(session, batch.planned, self._context.ids)
+        run_ids = planning.plan(session, batch.planned, self._context.ids)
+        self._completion.end_faulty(session, batch.planned, run_ids)
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
@@ -246,7 +256,9 @@ def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
     return due_jobs.claim_due(session, until_ms=this_round.began_ms + WINDOW_MS, limit=BATCH)
 
 
-def _new_runs(job: JobToPlan, plan: Plan, zone: str, now_ms: int) -> list[planning.NewRun]:
+def _new_runs(
+    job: JobToPlan, plan: Plan, zone: str, app: str, now_ms: int
+) -> list[planning.NewRun]:
     return [
         replace(
             run_of(
@@ -254,7 +266,8 @@ def _new_runs(job: JobToPlan, plan: Plan, zone: str, now_ms: int) -> list[planni
                 kind=fire.kind,
                 scheduled_at=fire.scheduled_at_ms,
                 due_at=fire.due_at_ms,
-                run_date=date_of(job, fire.scheduled_at_ms, zone),
+                zone=zone,
+                app=app,
             ),
             released_at=now_ms if fire.is_late else None,
         )

@@ -1,41 +1,94 @@
 """A run of a job, as its row is now; a retry is a copy of a run instead."""
 
+from collections.abc import Iterable
 from datetime import date
+from typing import TypeAlias
 
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons.codes import Why
+from warren.scheduler.expressions.functions import Fault
+from warren.scheduler.jobs.param_templates import Occasion, made_param
+from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.routing.routes import planned_shards
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.models import Job
+from warren.sql.registry import apps
 from warren.sql.run_status import Kind
 from warren.sql.runs.planning import NewRun
 
+#: A job with the columns that are needed to plan a run of it.
+PlannableJob: TypeAlias = JobToPlan | JobToTrigger | Job
+
 
 def run_of(
-    job: JobToPlan | JobToTrigger | Job,
+    job: PlannableJob,
     *,
     kind: Kind,
     scheduled_at: int,
     due_at: int,
-    run_date: date | None,
+    zone: str,
+    app: str,
+    run_date: date | None = None,
 ) -> NewRun:
-    """Return a run of a job for a tick of its schedule; callers replace what differs."""
+    """Return a run of a job for a tick of its schedule; callers replace what differs.
+
+    Args:
+        job: the job.
+        kind: what causes the run.
+        scheduled_at: the tick, in epoch milliseconds.
+        due_at: when the run is due.
+        zone: the job's time zone, or that of the schedulers if it names none.
+        app: the name of its app; only a param's template needs it.
+        run_date: the date that the run is about; None = by the job's rule.
+
+    """
+    day = run_date or date_of(job, scheduled_at, zone)
+    param, fault = job.param or "", None
+    if job.param_template:
+        try:
+            param = made_param(
+                job.param_template,
+                Occasion(job=job.name, app=app, scheduled_at=scheduled_at, run_date=day, zone=zone),
+            )
+        except Fault as error:
+            fault = explanation(Why.PARAM_NOT_MADE(why=str(error)))
     return NewRun(
         app_id=job.app_id,
         job_id=job.id,
         handler=job.handler or "",
-        param=job.param or "",
+        param=param,
         kind=kind,
         scheduled_at=scheduled_at,
         due_at=due_at,
-        run_date=run_date,
+        run_date=day,
         retries_left=job.retries,
         shard_total=planned_shards(job.route),
         script_version=job.script_version,
+        fault=fault,
     )
 
 
-def date_of(job: JobToPlan | JobToTrigger | Job, scheduled_at: int, zone: str) -> date:
+def check_made(run: NewRun) -> None:
+    """Refuse a run that somebody asks for and whose param cannot be made.
+
+    Raises:
+        Problem: the template of the job's param has no value for it.
+
+    """
+    if run.fault is not None:
+        raise Problem(Code.PARAM_NOT_MADE, "param_template", why=run.fault.text)
+
+
+def date_of(job: PlannableJob, scheduled_at: int, zone: str) -> date:
     """Return the date of a job's run that is due then; `zone` is that of its schedule."""
     rule = RunDateRule(job.run_date_days, job.run_date_months)
     return run_date_of(scheduled_at, zone, rule)
+
+
+def app_names_for(session: Session, jobs: Iterable[PlannableJob]) -> dict[int, str]:
+    """Return the names of the jobs' apps by id, as far as templates of params need them."""
+    app_ids = {job.app_id for job in jobs if job.param_template}
+    return apps.names(session, app_ids) if app_ids else {}

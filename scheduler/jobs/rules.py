@@ -13,6 +13,7 @@ from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectation_rules
 from warren.scheduler.jobs import retry_rules
 from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
 from warren.scheduler.jobs.spec import (
     PROCESSES,
@@ -52,6 +53,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *_of_kinds(spec, added_routes),
         *_names(spec),
         *found(lambda: check_param(spec.param)),
+        *found(lambda: sample_param(spec, now_ms)),
         *target_rules.problems(spec.alarm),
         *target_rules.webhook_problems(spec.webhook),
         *expectation_rules.problems(

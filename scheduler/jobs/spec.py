@@ -260,6 +260,7 @@ class JobSpec:
         timezone: empty = the scheduler's.
         run_date_days: how far the date of a run is from the day of its due time.
         run_date_months: the same in months, counted first.
+        param_template: makes the param of each run when it is planned; instead of `param`.
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
@@ -286,6 +287,7 @@ class JobSpec:
     script_source: Annotated[str, Text(group="script", custom=True)] = ""
     script_remark: Annotated[str, Text(group="script", custom=True)] = ""
     param: Annotated[str, Text()] = ""
+    param_template: Annotated[str, Text()] = ""
     route: Annotated[str, Choice(ROUTES)] = ""
     block: Annotated[str, Choice(BLOCKS)] = "SERIAL_EXECUTION"
     misfire: Annotated[str, Choice(MISFIRES)] = "DO_NOTHING"

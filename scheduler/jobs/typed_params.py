@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session
 from warren.broker.catalogues import catalogue_of
 from warren.broker.errors import Malformed
 from warren.scheduler.jobs.param_schema import param_problems
+from warren.scheduler.jobs.param_templates import sample_param
+from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
 from warren.sql.registry import catalogues, presence
 
@@ -72,6 +74,14 @@ class TypedParams:
     def problems(self, app: str, handler: str, param: str) -> list[Problem]:
         """Return why no executor of an app accepts a param for a handler."""
         return self.of(app, handler).problems(param) if handler else []
+
+    def problems_of(self, spec: JobSpec, now_ms: int) -> list[Problem]:
+        """Return why no executor accepts the param of a job, or the one that would be made now."""
+        try:
+            param = sample_param(spec, now_ms)
+        except Problem:
+            return []  # the rules say so
+        return self.problems(spec.app, spec.handler, param)
 
 
 class _Told(NamedTuple):

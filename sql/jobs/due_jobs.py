@@ -107,6 +107,7 @@ class JobToPlan(NamedTuple):
     late_limit: int
     handler: str | None
     param: str | None
+    param_template: str | None
     retries: int
     route: str
     script_version: int | None

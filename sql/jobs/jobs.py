@@ -48,6 +48,7 @@ class JobToTrigger(NamedTuple):
     run_date_months: int
     handler: str | None
     param: str | None
+    param_template: str | None
     retries: int
     route: str
     script_version: int | None

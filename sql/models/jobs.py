@@ -89,6 +89,8 @@ class Job(Model):
     route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="")
     handler: Mapped[str | None] = mapped_column("executor_handler", String(255))
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
+    #: What makes the param of each run instead.
+    param_template: Mapped[str | None] = mapped_column(LONG_TEXT)
     block: Mapped[str] = mapped_column(
         "executor_block_strategy", String(50), default="SERIAL_EXECUTION"
     )

@@ -1,6 +1,6 @@
 """Apps: the named groups under which executors register."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -138,3 +138,9 @@ def _insert_or_ignore(session: Session, name: str, title: str) -> Insert:
 
 def _now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+
+
+def names(session: Session, app_ids: Iterable[int]) -> dict[int, str]:
+    """Return the names of apps by id; those that do not exist are left out."""
+    wanted = select(App.id, App.name).where(App.id.in_(sorted(set(app_ids))))
+    return dict(session.execute(wanted).all())

@@ -91,21 +91,28 @@ def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload)
     return modify_by_ids(session, Run, sorted(run_ids), statement)
 
 
-def give_dates(
+class Made(NamedTuple):
+    """What is made of a planned run's tick."""
+
+    run_date: date | None
+    param: str
+
+
+def make_anew(
     session: Session,
     job_ids: Collection[int],
-    date_of: Callable[[int, int], date],
+    made: Callable[[int, int], Made],
     *,
     kinds: Iterable[Kind],
 ) -> None:
-    """Give PLANNED runs of jobs the dates that `date_of` returns for their job and tick."""
+    """Give PLANNED runs of jobs what `made` returns for their job and tick."""
     planned = select(Run.id, Run.job_id, Run.scheduled_at).where(
         Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
     )
-    alike: dict[date, list[int]] = defaultdict(list)
+    alike: dict[Made, list[int]] = defaultdict(list)
     for chunk in chunks(job_ids):
         for run_id, job_id, tick in session.execute(planned.where(Run.job_id.in_(chunk))):
-            alike[date_of(job_id, tick)].append(run_id)
-    for day, run_ids in alike.items():
-        statement = update(Run).where(Run.status == RunStatus.PLANNED).values(run_date=day)
+            alike[made(job_id, tick)].append(run_id)
+    for values, run_ids in alike.items():
+        statement = update(Run).where(Run.status == RunStatus.PLANNED).values(values._asdict())
         modify_by_ids(session, Run, sorted(run_ids), statement)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore
 from warren.sql.errors import RunsNotPlanned
+from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
 from warren.sql.models import Run
@@ -34,6 +35,7 @@ class NewRun:
         rerun_of: the run that it repeats, if it is a re-run or a retry of one.
         without_children: whether the success of this re-run starts no children.
         traceparent: the trace in which the run was triggered.
+        fault: why it has no param, so that it can only fail; it is not stored here.
         released_at: when it was decided that it runs although it is late.
 
     """
@@ -61,6 +63,7 @@ class NewRun:
     run_id: int | None = None
     traceparent: str | None = None
     released_at: int | None = None
+    fault: Explanation | None = None
 
     @classmethod
     def again(
@@ -122,7 +125,7 @@ def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[in
 
 
 #: What a row has as it is here.
-_STORED = tuple(field.name for field in fields(NewRun) if field.name != "run_id")
+_STORED = tuple(field.name for field in fields(NewRun) if field.name not in ("run_id", "fault"))
 _values = attrgetter(*_STORED)
 #: What is the same for all attempts of a shard.
 _KEPT = tuple(name for name in _STORED if name in LockedRun._fields)

@@ -24,6 +24,7 @@ from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.problems import Problem, Refused
 from warren.sql.listings import dashboard, job_search
 from warren.sql.listings.recent import ListedJob
@@ -118,8 +119,17 @@ class JobActions:
     def ask_trigger(self, job_id: int) -> str:
         """Show the form to trigger a job with a parameter and executors."""
         job = self._job(job_id)
-        form = self._with_choices(TriggerForm(data={"param": job.stored.param or ""}), job)
+        form = self._with_choices(TriggerForm(data={"param": self._own_param(job)}), job)
         return render_template("pages/jobs_trigger.html", form=form, job=job)
+
+    def _own_param(self, job: ListedJob) -> str:
+        """Return the job's parameter, or the one that its template makes now."""
+        now_ms, zone = self._services.now_ms(), self._services.timezone
+        try:
+            return sample_param(job.stored, now_ms, app=job.app, zone=zone)
+        except Problem as problem:
+            flash(problem_text(problem), "error")
+            return ""
 
     @route("/jobs/<id:job_id>/trigger/preview", Right.OPERATE, methods=("POST",))
     def preview_trigger(self, job_id: int) -> str | tuple[str, int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
 from warren.sql.jobs import child_links, jobs
 from warren.sql.listings import job_search
@@ -216,25 +216,47 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
     return runs
 
 
-def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int, current: bool = False) -> NewRun:
-    """Return the run that repeats a run, in an origin of its own, with children."""
+def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int) -> NewRun:
+    """Return the run that repeats a run as it was, in an origin of its own, with children."""
+    return replace(
+        _again(run, job, run_id=run_id, now_ms=now_ms),
+        handler=run.handler or "",
+        param=run.param or "",
+        fault=None,
+        script_version=run.script_version,
+        wanted_addresses=run.wanted_addresses,
+    )
+
+
+def repeat_current(
+    run: LockedRun, job: Job, *, run_id: int, now_ms: int, zone: str, app: str
+) -> NewRun:
+    """Return the run that repeats a run with the settings of its job, whose zone and app these are.
+
+    Raises:
+        Problem: the template of the job's param has no value for this run.
+
+    """
+    again = _again(run, job, run_id=run_id, now_ms=now_ms, zone=zone, app=app)
+    check_made(again)
+    return again
+
+
+def _again(
+    run: LockedRun, job: Job, *, run_id: int, now_ms: int, zone: str = "UTC", app: str = ""
+) -> NewRun:
     usual = run_of(
         job,
         kind=Kind.RERUN,
         scheduled_at=run.scheduled_at,
         due_at=now_ms,
+        zone=zone,
+        app=app,
         run_date=run.run_date,
     )
-    if not current:
-        usual = replace(
-            usual,
-            handler=run.handler or "",
-            param=run.param or "",
-            script_version=run.script_version,
-            wanted_addresses=run.wanted_addresses,
-        )
     return replace(
         usual,
+        run_date=run.run_date,
         run_id=run_id,
         origin_id=run_id,
         rerun_of=run.id,

@@ -10,7 +10,7 @@ from datetime import date
 from sqlalchemy.orm import Session
 
 from warren.scheduler.expectations.expectations import seconds_of
-from warren.scheduler.jobs.new_run import date_of, run_of
+from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
@@ -130,8 +130,17 @@ def runs_of(
             traceparent=traceparent,
         )
         for number, (trigger, due_ms) in enumerate(zip(triggers, due, strict=True))
-        for day in [trigger.run_date or date_of(job, due_ms, zone)]
-        for usual in [run_of(job, kind=kind, scheduled_at=due_ms, due_at=due_ms, run_date=day)]
+        for usual in [
+            run_of(
+                job if trigger.param is None else job._replace(param_template=None),
+                kind=kind,
+                scheduled_at=due_ms,
+                due_at=due_ms,
+                zone=zone,
+                app=job.app,
+                run_date=trigger.run_date,
+            )
+        ]
     ]
 
 
@@ -151,16 +160,23 @@ def check_addresses(
 
 
 def check_params(
-    session: Session, job: JobToTrigger, asked: Sequence[Trigger], place: str, now_ms: int
+    session: Session, job: JobToTrigger, runs: Sequence[NewRun], place: str, now_ms: int
 ) -> None:
-    """Raise Refused, with the places in the list, if no executor accepts some of the params."""
+    """Raise Refused, with the places in the list, if no executor accepts some of the params.
+
+    Raises:
+        Problem: the template of the job's param has no value for one of the runs.
+
+    """
+    for run in runs:
+        check_made(run)
     if not job.handler or job.script_version is not None:
         return
     typed = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler)
     problems = [
         problem.at(f"{place}/{number}/{problem.field}") if place else problem
-        for number, trigger in enumerate(asked)
-        for problem in typed.problems((job.param if trigger.param is None else trigger.param) or "")
+        for number, run in enumerate(runs)
+        for problem in typed.problems(run.param)
     ]
     if problems:
         raise Refused(problems)

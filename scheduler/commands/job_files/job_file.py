@@ -105,11 +105,12 @@ class JobFileCommands:
             if preview.applied[number].action is not ChangeAction.UNCHANGED
         }
         names = {spec.app for spec in changing.values()}
-        typed = TypedParams.read(session, names, self._context.now_ms())
+        now_ms = self._context.now_ms()
+        typed = TypedParams.read(session, names, now_ms)
         problems = [
             problem.at(f"jobs/{number}/{problem.field}")
             for number, spec in changing.items()
-            for problem in typed.problems(spec.app, spec.handler, spec.param)
+            for problem in typed.problems_of(spec, now_ms)
         ]
         if problems:
             raise Refused(problems)

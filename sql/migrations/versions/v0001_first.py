@@ -404,6 +404,7 @@ def _make_tables() -> None:
         sa.Column("executor_route_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_handler", sa.String(length=255), nullable=True),
         sa.Column("executor_param", LONG_TEXT, nullable=True),
+        sa.Column("param_template", LONG_TEXT, nullable=True),
         sa.Column("executor_block_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_timeout", sa.Integer(), nullable=False),
         sa.Column("executor_fail_retry_count", sa.Integer(), nullable=False),

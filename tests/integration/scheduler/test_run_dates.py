@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.family import end, tick_in_flight
 from tests.support.acting import acting
@@ -14,10 +15,12 @@ from tests.support.sql_rows import put
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.problems import Code, Problem
 from warren.sql.listings import recent
 from warren.sql.listings.recent import RunFilter
-from warren.sql.models import Run
+from warren.sql.models import Job, Run
 from warren.sql.run_status import Kind, RunStatus
 
 DAY = date(2026, 2, 28)
@@ -192,3 +195,159 @@ def test_an_imported_run_without_a_date_is_run_again_without_one(
 
     row = cluster.database.read(lambda session: session.get_one(Run, again))
     assert row.run_date is None
+
+
+# -- templates of params ------------------------------------------------------------------------
+
+TEMPLATE = "--day {{ run_date }} --month {{ months(run_date, -1) | format('%Y%m') }}"
+
+
+def test_the_param_of_a_scheduled_run_is_made_of_its_date(cluster: Cluster) -> None:
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    cluster.apply(spec("daily", param_template="{{ app }}/{{ job }} {{ run_date }}", **every))
+    cluster.scheduler()
+
+    [first, *_] = eventually(cluster.runs)
+
+    assert first.param == f"{APP}/daily {first.run_date}"
+
+
+def test_a_trigger_with_a_date_makes_its_param_unless_it_has_one(
+    cluster: Cluster, commands: Commands
+) -> None:
+    cluster.apply(spec("daily", param_template=TEMPLATE))
+    job = job_id(cluster, "daily")
+
+    made = commands.runs.trigger(job, run_date=DAY)
+    given = commands.runs.trigger(job, param="mine", run_date=DAY)
+
+    params = {run.id: run.param for run in cluster.runs()}
+    assert params == {made: "--day 2026-02-28 --month 202601", given: "mine"}
+
+
+def test_a_run_whose_param_cannot_be_made_fails_with_the_reason_and_no_other_does(
+    cluster: Cluster,
+) -> None:
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    cluster.apply(
+        spec("good", param_template=TEMPLATE, **every),
+        spec("bad", param_template=TEMPLATE, retries=3, alarm_emails=("a@example.com",), **every),
+    )
+    put_template(cluster, "bad", "{{ run_date + job }}")
+    cluster.scheduler()
+
+    good, bad = eventually(
+        lambda: (
+            all(both := [cluster.runs(job_id=job_id(cluster, name)) for name in ("good", "bad")])
+            and both
+        )
+    )
+
+    assert {run.status for run in bad} == {RunStatus.FAILED}
+    assert all("cannot add" in (run.message or "") for run in bad)
+    assert {run.attempt for run in bad} == {0}
+    assert RunStatus.FAILED not in {run.status for run in good}
+
+
+def put_template(cluster: Cluster, job: str, template: str) -> None:
+    """Break a template behind the back of the rules."""
+
+    def unit(session: Session) -> None:
+        session.get_one(Job, job_id(cluster, job)).param_template = template
+
+    cluster.database.write(unit)
+
+
+@on_memory
+def test_a_child_whose_param_cannot_be_made_fails_and_is_told(cluster: Cluster) -> None:
+    cluster.apply(spec("parent", "child"), spec("child", param_template=TEMPLATE))
+    put_template(cluster, "child", "{{ job.rows }}")
+    [run_id] = tick_in_flight(cluster, "parent")
+
+    tally = end(cluster, run_id)
+
+    [child] = cluster.runs(kind=Kind.PARENT)
+    assert tally.planned == [child.id]
+    assert child.status == RunStatus.FAILED
+    assert "has no part 'rows'" in (child.message or "")
+
+
+@on_memory
+def test_a_childs_param_is_made_of_its_parents_date(cluster: Cluster) -> None:
+    cluster.apply(spec("parent", "child"), spec("child", param_template=TEMPLATE))
+    [run_id] = tick_in_flight(cluster, "parent")
+    put(cluster.database, [run_id], run_date=DAY)
+
+    end(cluster, run_id)
+
+    [child] = cluster.runs(kind=Kind.PARENT)
+    assert child.param == "--day 2026-02-28 --month 202601"
+
+
+@on_memory
+def test_a_rerun_keeps_its_param_and_with_current_settings_makes_it_anew(
+    cluster: Cluster, commands: Commands
+) -> None:
+    cluster.apply(spec("daily", param_template=TEMPLATE))
+    [run_id] = tick_in_flight(cluster, "daily")
+    put(cluster.database, [run_id], run_date=DAY, param="as it was")
+    end(cluster, run_id, status=RunStatus.FAILED)
+
+    [same], _ = commands.runs.rerun([run_id])
+    put(cluster.database, [same], status=RunStatus.FAILED)
+    [current], _ = commands.runs.rerun([same], RerunOptions(current=True))
+
+    params = {run.id: run.param for run in cluster.runs()}
+    assert params[same] == "as it was"
+    assert params[current] == "--day 2026-02-28 --month 202601"
+
+
+@on_memory
+def test_a_trigger_whose_param_cannot_be_made_is_refused(
+    cluster: Cluster, commands: Commands
+) -> None:
+    cluster.apply(spec("daily", param_template=TEMPLATE))
+    put_template(cluster, "daily", "{{ nothing }}")
+
+    with pytest.raises(Problem) as caught:
+        commands.runs.trigger(job_id(cluster, "daily"))
+
+    assert caught.value.code is Code.PARAM_NOT_MADE
+    assert "unknown name 'nothing'" in str(caught.value)
+    assert cluster.runs() == []
+
+
+def test_an_edit_makes_the_params_of_planned_runs_anew(cluster: Cluster) -> None:
+    cluster.apply(spec("daily", param="old", **HOURLY))
+    due = [ms(f"2027-03-31T0{hour}:00:00Z") for hour in (8, 9)]
+    for at in due:
+        [run_id] = tick_in_flight(cluster, "daily", scheduled_at=at)
+        put(cluster.database, [run_id], status=RunStatus.PLANNED)
+
+    cluster.apply(
+        spec("daily", param_template="{{ scheduled_at | format('%H') }}", timezone="UTC", **HOURLY)
+    )
+
+    assert [run.param for run in cluster.runs(status=RunStatus.PLANNED)] == ["08", "09"]
+
+
+def test_a_template_that_cannot_work_is_refused_when_it_is_saved() -> None:
+    cases = [
+        ({"param_template": "{{ run_date * 2 }}"}, Code.PARAM_TEMPLATE),
+        ({"param_template": "{{ tomorrow }}"}, Code.PARAM_TEMPLATE),
+        ({"param_template": "x" * 4_097}, Code.PARAM_TEMPLATE),
+        ({"param_template": "{{ run_date }}", "param": "x"}, Code.PARAM_AND_TEMPLATE),
+        ({"run_date_days": 3_661}, Code.INTEGER),
+        ({"param_template": "{{ run_date }}"}, None),
+    ]
+
+    wrong = [
+        (fields, codes)
+        for fields, code in cases
+        if (
+            codes := [problem.code for problem in rules.problems(spec("daily", **fields), now_ms=0)]
+        )
+        != ([code] if code else [])
+    ]
+
+    assert not wrong

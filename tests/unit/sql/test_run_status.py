@@ -8,7 +8,7 @@ FLYING = {"ROUTED", "SENT", "RUNNING"}
 
 #: Every arrow there is, from -> to.
 ARROWS = {
-    "PLANNED": {"ROUTED", "CANCELLED", "UNDELIVERED"},
+    "PLANNED": {"ROUTED", "CANCELLED", "UNDELIVERED", "FAILED"},
     "ROUTED": {
         "SENT",
         "RUNNING",

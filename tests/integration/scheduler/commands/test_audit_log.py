@@ -115,6 +115,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "process": "fresh",
         "alarm_style": "slack",
         "param": "p",
+        "param_template": "{{ run_date }}",
         "expect": Expectations(start_within="5m"),
     }
     contacts = {

@@ -20,6 +20,7 @@ OTHERS = JobSpec(
     run_date_months=-2,
     handler="report.daily",
     param="a=1",
+    param_template="{{ run_date }}",
     tags=("night", "billing"),
     route="ROUND",
     block="DISCARD_LATER",

@@ -1,0 +1,1 @@
+"""Expressions in a job's settings: a small language, and the functions that it knows."""

@@ -1,0 +1,98 @@
+"""What expressions may call, as `days(run_date, -1)` or as the filter `run_date | days(-1)`.
+
+Each takes the value first. None of them takes longer than its arguments are long.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any, TypeAlias
+
+from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, months_later
+
+#: What expressions compute with: what JSON holds, dates and times.
+Value: TypeAlias = Any
+
+#: The directives of `format`; C libraries would also take widths, as in `%1000000d`.
+DIRECTIVES = "YmdHMSjyuwVGU%"
+_DIRECTIVE = re.compile("%(.?)", re.DOTALL)
+
+
+class Fault(ValueError):
+    """An expression cannot be read, or has no value; the text says what was expected."""
+
+
+def days(value: Value, number: Value) -> date:
+    """Return the date so many days later; `-1` is the day before."""
+    day, count = _day(value, "days"), _number(number, "days", MAX_DAYS)
+    try:
+        return day + timedelta(days=count)
+    except OverflowError:
+        raise Fault(f"there is no date {number} days from {day}") from None
+
+
+def months(value: Value, number: Value) -> date:
+    """Return the same day so many months later, or the last of a month that has no such day."""
+    day, count = _day(value, "months"), _number(number, "months", MAX_MONTHS)
+    try:
+        return months_later(day, count)
+    except ValueError:
+        raise Fault(f"there is no date {number} months from {day}") from None
+
+
+def format_(value: Value, pattern: Value) -> str:
+    """Return a date or time as `strftime` writes it, with the directives in DIRECTIVES."""
+    if not isinstance(value, date):
+        raise Fault(f"expected format of a date, got: {shown(value)}")
+    if not isinstance(pattern, str):
+        raise Fault(f"expected format with a text such as '%Y%m', got: {shown(pattern)}")
+    for match in _DIRECTIVE.finditer(pattern):
+        if not match[1] or match[1] not in DIRECTIVES:
+            known = " ".join(f"%{letter}" for letter in DIRECTIVES)
+            raise Fault(f"expected one of {known} in format, got: {match[0]!r}")
+    return value.strftime(pattern)
+
+
+def tojson(value: Value) -> str:
+    """Return a value as JSON; dates and times are texts."""
+    return json.dumps(value, ensure_ascii=False, default=text)
+
+
+#: All functions by name.
+FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+    "days": days,
+    "months": months,
+    "format": format_,
+    "tojson": tojson,
+}
+#: How many values each takes besides the first.
+ARGUMENTS = {"days": 1, "months": 1, "format": 1, "tojson": 0}
+
+
+def text(value: Value) -> str:
+    """Return a value as a template writes it: texts as they are, lists and objects as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    return value.isoformat() if isinstance(value, date) else tojson(value)
+
+
+def shown(value: Value) -> str:
+    """Return a value as a message quotes it."""
+    return text(value)[:60] or "an empty text"
+
+
+def _day(value: Value, function: str) -> date:
+    if isinstance(value, datetime):
+        return value.date()
+    if not isinstance(value, date):
+        raise Fault(f"expected {function} of a date, got: {shown(value)}")
+    return value
+
+
+def _number(value: Value, function: str, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > most:
+        raise Fault(f"expected {function} with a number up to {most}, got: {shown(value)}")
+    return value
