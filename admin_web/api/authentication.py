@@ -1,4 +1,4 @@
-"""Who calls: the token of a request, its owner and its limits, looked up for each request."""
+"""Identifies the caller: a request's token, its owner and its limits, looked up each time."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ from warren.sql.accounts import sign_in_attempts, tokens
 from warren.sql.accounts.tokens import KnownToken, Owner
 from warren.sql.jobs import jobs
 
-#: Unknown tokens allowed from one address in a burst, and milliseconds until one more is allowed.
+#: How many unknown tokens one address may send in a burst, and milliseconds until the next one.
 #: Separate from the limit on sign-ins to the console.
 GUESS_LIMIT = (15, 20_000)
 #: How precisely the last use of a token is recorded; each record is a write.
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Authentication:
-    """Finds out who calls and whether they may, before anything else is read."""
+    """Identifies the caller and checks the scope, before anything else is read."""
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
@@ -42,18 +42,18 @@ class Authentication:
         """Return the call with its actor; None if the view is open to anyone.
 
         Raises:
-            Refusal: 401 without a valid token, 429 if it calls too often, 403 without the scope.
+            Refusal: 401 without a valid token, 429 over its rate limit, 403 without the scope.
 
         """
         if endpoint.access is OpenAccess.ANYONE:
             return None
         token, owner = self._known_token(request.headers.get("Authorization", ""))
         self._limit(token.id, endpoint)
-        self._see(token)
+        self._record_use(token)
         return self._call(token, owner, endpoint)
 
     def admit_again(self, endpoint: Endpoint) -> Call:
-        """Return the call of a request that was held, with its actor as of now; it is not counted.
+        """Return the call of a held request, with its owner's current rights; not counted again.
 
         Raises:
             Refusal: 401 without a token that is still valid, 403 without the scope.
@@ -78,7 +78,7 @@ class Authentication:
         return call
 
     def _actor(self, token: KnownToken, owner: Owner) -> Actor:
-        """Return who acts; a token for some jobs sees only their apps."""
+        """Return the actor; one with a token for some jobs sees only their apps."""
         actor = actor_of(token, owner, origin=request.remote_addr or "")
         if actor.job_ids is None:
             return actor
@@ -130,7 +130,7 @@ class Authentication:
         if wait:
             raise too_many_requests("this token calls too often", wait)
 
-    def _see(self, token: KnownToken) -> None:
+    def _record_use(self, token: KnownToken) -> None:
         now_ms, token_id = self._services.now_ms(), token.id
         if token.used_at is not None and now_ms - token.used_at < SEEN_MS:
             return

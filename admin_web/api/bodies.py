@@ -13,17 +13,17 @@ from werkzeug.datastructures import MultiDict
 from warren.admin_web.api.problem_answers import Refusal
 
 T = TypeVar("T")
-#: Problems in one answer at most.
+#: The most problems in one answer.
 MAX_ERRORS = 100
 _AT = re.compile(r" - at `\$(.*)`$")
 
 
 class FieldErrors(list[dict[str, str]]):
-    """The problems found so far; `is_unknown`: one of them is an unknown field."""
+    """The problems so far; `is_unknown`: whether one of them is an unknown field."""
 
     is_unknown = False
 
-    def say(self, pointer: str, detail: str) -> None:
+    def add(self, pointer: str, detail: str) -> None:
         """Add a problem at a JSON pointer; raise Refusal once there are MAX_ERRORS."""
         self.append({"pointer": pointer, "detail": detail})
         if len(self) >= MAX_ERRORS:
@@ -31,7 +31,7 @@ class FieldErrors(list[dict[str, str]]):
 
 
 def parsed(data: bytes) -> Any:
-    """Parse a JSON text; an empty one stands for an empty object.
+    """Parse a JSON text; an empty text counts as an empty object.
 
     Raises:
         Refusal: 400, it is not JSON.
@@ -68,25 +68,25 @@ def refuse(wrong: FieldErrors) -> None:
 def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> T | None:
     """Return an object as a struct; None if anything is wrong, which is added to `wrong`."""
     if not isinstance(value, Mapping):
-        wrong.say(pointer, f"expected an object, got: {_shown(value)}")
+        wrong.add(pointer, f"expected an object, got: {_shown(value)}")
         return None
     before = len(wrong)
     fields: Any = {field.encode_name: field for field in _fields(kind)}
     for name in value:
         if name not in fields:
             wrong.is_unknown = True
-            wrong.say(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}")
+            wrong.add(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}")
     made = {}
     for name, field in fields.items():
         if name in value:
             made[field.name] = _read(field.type, value[name], f"{pointer}/{_escaped(name)}", wrong)
         elif field.required:
-            wrong.say(f"{pointer}/{_escaped(name)}", f"missing field {name!r}")
+            wrong.add(f"{pointer}/{_escaped(name)}", f"missing field {name!r}")
     return kind(**made) if len(wrong) == before else None
 
 
 def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
-    """Return the parameters of a query as a struct; lists may be repeated or have commas.
+    """Return a query's parameters as a struct; a list is repeated or separated by commas.
 
     Raises:
         Refusal: 400 if there are unknown parameters, else 422; with every problem.
@@ -142,7 +142,7 @@ def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
         place = _AT.search(text)
         deeper = "/".join(re.findall(r"\w+", place[1])) if place else ""
         detail = _AT.sub("", text)
-        wrong.say(f"{pointer}/{deeper}" if deeper else pointer, detail[:1].lower() + detail[1:])
+        wrong.add(f"{pointer}/{deeper}" if deeper else pointer, detail[:1].lower() + detail[1:])
         return None
 
 

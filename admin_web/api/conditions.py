@@ -22,7 +22,7 @@ SEEN = {"If-None-Match": "The `ETag` that the caller has; 304 if it is still the
 
 
 def version(spec: JobSpec) -> str:
-    """Return the version of a job's declaration, which a change must have seen.
+    """Return the version of a job's declaration, which a client must name to change it.
 
     Starting or stopping the job does not change it.
     """
@@ -68,5 +68,5 @@ def check(spec: JobSpec) -> str | None:
 
 
 def is_not_modified(tag: str) -> bool:
-    """Return whether the client already has what this tag stands for."""
+    """Return whether the client already has the answer with this tag."""
     return request.if_none_match.contains_weak(tag)

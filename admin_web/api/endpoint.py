@@ -17,7 +17,7 @@ JSON, MERGE_PATCH, YAML, TEXT = (
     "application/yaml",
     "text/plain",
 )
-#: Bytes of a body at most; a job file may be larger.
+#: The most bytes of a body; a job file may have more.
 BODY_BYTES = 1_000_000
 
 
@@ -34,7 +34,7 @@ class OpenAccess(StrEnum):
 class Endpoint:
     """Where a view is found, who may call it, what it takes and returns.
 
-    `query`, `body` and `answer` are types that msgspec knows; `status` is that of success;
+    `query`, `body` and `answer` are types for msgspec; `status` is that of success;
     `other_answers` are descriptions by status. `headers` are the request headers it reads, with
     their descriptions; `media` are the types its body may have, and `answer_media` those of its
     answer. `is_heavy`: it is expensive, so only few run at a time. `needs_whole_apps`: it concerns
@@ -70,7 +70,7 @@ class Mounted:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One admitted request: who calls, and what was read of it."""
+    """One admitted request: its caller, and what was read from it."""
 
     actor: Actor
     user_id: int
@@ -92,7 +92,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer with status or headers of its own; bytes are sent as they are, all else as JSON."""
+    """An answer with its own status or headers; bytes are sent as they are, the rest as JSON."""
 
     value: Any = None
     status: int | None = None

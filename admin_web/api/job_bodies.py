@@ -19,7 +19,7 @@ from warren.scheduler.schedules.schedule import ValueForm
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
 _WEBHOOK, _RETRY, _RUN_DATE = in_group("webhook"), in_group("retry"), in_group("run_date")
 _KEYWORDS = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
-#: The fields that the path contains too.
+#: The fields that the path contains as well.
 _NAMES = ("name", "app")
 #: The older name of `process`, which is still read.
 FRESH_PROCESS = "fresh_process"
@@ -39,15 +39,15 @@ def _type(field: Field) -> Any:
     return _TYPES.get(field.type, field.type)
 
 
-def _shown(value: Any) -> Any:
-    """Return a field's value as the API shows it."""
+def _to_api(value: Any) -> Any:
+    """Return a field's value as it is in the API."""
     if isinstance(value, Expectations):
         return ExpectBody(**value.rules())
     return list(value) if isinstance(value, tuple) else value
 
 
-def _meant(value: Any) -> Any:
-    """Return the field's value that the API's value means."""
+def _from_api(value: Any) -> Any:
+    """Return a field's value, given its value in the API."""
     if isinstance(value, ExpectBody):
         return Expectations.of(msgspec.to_builtins(value))
     return tuple(value) if isinstance(value, list) else value
@@ -103,7 +103,7 @@ class JobState(msgspec.Struct, kw_only=True):
     stop_reason: str
 
 
-#: A job as it is sent: everything is optional but what it runs; `state` and `warnings` are ignored.
+#: A job in a request: only what it runs is required; `state` and `warnings` are ignored.
 JobBody: Any = msgspec.defstruct(
     "JobBody",
     [
@@ -117,7 +117,7 @@ JobBody: Any = msgspec.defstruct(
     ],
     kw_only=True,
 )
-#: A job as it is returned: with every field. `warnings` are what is suspicious about a job that was
+#: A job in an answer, with every field. `warnings` name what looks wrong with a job that was
 #: just saved; other answers leave them out.
 JobAnswer: Any = msgspec.defstruct(
     "Job",
@@ -142,7 +142,9 @@ class BodyLocation:
 
 def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: bool) -> Any:
     """Return the answer about a job; without secrets, webhooks are cut down to their hosts."""
-    values: dict[str, Any] = {key: _shown(getattr(spec, field.name)) for key, field in _TOP.items()}
+    values: dict[str, Any] = {
+        key: _to_api(getattr(spec, field.name)) for key, field in _TOP.items()
+    }
     values |= {"enabled": enabled, "state": state}
     schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
     zone = {"timezone": spec.timezone} if spec.timezone else {}
@@ -179,16 +181,16 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     """Return the job that a body describes, or None and add what is wrong to `wrong`."""
     before = len(wrong)
     values: dict[str, Any] = {
-        field.name: _meant(value)
+        field.name: _from_api(value)
         for key, field in _TOP.items()
         if (value := getattr(body, key)) is not None
     }
     if location.app and values.setdefault("app", location.app) != location.app:
-        wrong.say(f"{location.pointer}/app", f"expected {location.app!r} as in the path")
+        wrong.add(f"{location.pointer}/app", f"expected {location.app!r} as in the path")
     values.setdefault("name", location.name)
     for name in _NAMES:
         if not values.get(name):
-            wrong.say(f"{location.pointer}/{name}", f"missing field {name!r}")
+            wrong.add(f"{location.pointer}/{name}", f"missing field {name!r}")
     values |= _process_of(body, location, wrong)
     values |= _retry_of(body, location, wrong)
     values |= _schedule_of(body.schedule, location, wrong)
@@ -202,7 +204,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
         if name == "script" and group is not None:
             for key in ("language", "source"):
                 if not getattr(group, key):
-                    wrong.say(f"{location.pointer}/script/{key}", f"missing field {key!r}")
+                    wrong.add(f"{location.pointer}/script/{key}", f"missing field {key!r}")
     return JobSpec(**values) if len(wrong) == before else None
 
 
@@ -226,10 +228,10 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def without_replaced(target: dict[str, Any], patch: Any) -> dict[str, Any]:
-    """Return a job without the fields that a patch says by another name.
+    """Return a job without the fields that a patch sets under another name.
 
-    These are `process` as `fresh_process`, its older name, and `retries` and `retry_delay` as
-    `retry/times` and `retry/delay`.
+    That is `process` if it sets `fresh_process`, the older name; `retries` and `retry_delay` if it
+    sets `retry/times` and `retry/delay`.
     """
     said = patch if isinstance(patch, dict) else {}
     retry = said["retry"] if isinstance(said.get("retry"), dict) else {}
@@ -244,7 +246,7 @@ def _process_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[s
     try:
         return {"process": process_of(body.process or "", body.fresh_process)}
     except Problem as problem:
-        wrong.say(f"{location.pointer}/process", str(problem))
+        wrong.add(f"{location.pointer}/process", str(problem))
         return {}
 
 
@@ -256,7 +258,7 @@ def _retry_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str
     try:
         return _values_of(body.retry, _RETRY) | in_short(short, said)
     except Problem as problem:
-        wrong.say(f"{location.pointer}/{problem.field}", str(problem))
+        wrong.add(f"{location.pointer}/{problem.field}", str(problem))
         return {}
 
 
@@ -267,7 +269,7 @@ def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> d
     if len(said) != 1:
         got = " and ".join(said) or "none of these"
         words = f"expected one of {', '.join(_KEYWORDS)}, got: {got}"
-        wrong.say(f"{location.pointer}/schedule", words)
+        wrong.add(f"{location.pointer}/schedule", words)
         return {}
     [(word, value)] = said.items()
     return {

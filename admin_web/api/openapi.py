@@ -57,7 +57,7 @@ _NAME = re.compile(r"<(?:(\w+):)?(\w+)>")
 _ID = {"type": "integer", "format": "int64", "minimum": 0, "maximum": 2**53 - 1}
 #: Generators take integers without a format for 32 bits, in which ids and milliseconds do not fit.
 _FORMATS = {"integer": "int64", "number": "double"}
-#: Problems that programs have to expect, besides the general one.
+#: Errors that programs have to expect, besides the general one.
 _PROBLEMS = {
     422: "the query or the body is invalid, or a rule forbids it; every problem is listed",
     428: "the header `If-Match` or `If-None-Match` is missing",
@@ -109,12 +109,12 @@ def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
         if "description" in schema:
             # A docstring, indented as in the source; Python 3.13 has removed the indentation.
             schema["description"] = inspect.cleandoc(schema["description"])
-        _tell_formats(schema)
+        _add_formats(schema)
     return schemas
 
 
-def _tell_formats(schema: Any) -> None:
-    """Add its format to each number within a schema, and its type to each choice of texts."""
+def _add_formats(schema: Any) -> None:
+    """Add formats to the numbers in a schema, and types to the choices of texts."""
     parts = schema.values() if isinstance(schema, dict) else schema
     if isinstance(schema, dict):
         if known := _FORMATS.get(str(schema.get("type"))):
@@ -123,11 +123,11 @@ def _tell_formats(schema: Any) -> None:
             schema["type"] = "string"
     for part in parts:
         if isinstance(part, dict | list):
-            _tell_formats(part)
+            _add_formats(part)
 
 
 def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
-    """Return the names of these types, where they have one, and of all objects in them."""
+    """Return the names of these types, if they have any, and of all objects in them."""
     schema_names: set[str] = set()
     wanted = [name for kind in kinds if (name := getattr(kind, "__name__", "")) in schemas]
     while wanted:

@@ -17,7 +17,7 @@ from warren.sql.errors import DatabaseUnavailable, LookupFailed
 
 
 class Refusal(Exception):
-    """A refused request: the status, the reason, and every single problem.
+    """A refused request: its status, the reason, and each single problem.
 
     A problem has `detail`, and `pointer`, a JSON pointer into the body, `line` of a YAML body, or
     `parameter`.
@@ -56,7 +56,7 @@ MEDIA = "application/problem+json"
 RETRY_SECONDS = 2
 #: Codes with a more specific status than that of their kind.
 _OWN_STATUS = {Code.JOB_CHANGED: 412}
-#: Names of RFC 9110 that Python before 3.13 has not.
+#: Names from RFC 9110 that Python has only since 3.13.
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 log = structlog.get_logger()
@@ -143,7 +143,7 @@ class ProblemAnswers:
         return problem(503, words, number=number, headers={"Retry-After": str(RETRY_SECONDS)})
 
     def unexpected(self, error: Exception) -> Response:
-        """Answer with a number that is in the log too."""
+        """Answer with a number that can be found in the log."""
         number = _number()
         log.error("api_call_failed", path=_path(), number=number, exc_info=error)
         return problem(500, f"internal error; the log has it under number {number}", number)

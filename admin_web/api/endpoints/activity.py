@@ -41,7 +41,7 @@ States = Literal[tuple(state.value for state in AlarmState)]  # type: ignore[val
 
 
 class AlarmsQuery(msgspec.Struct, kw_only=True):
-    """Which alarms to list: unsent ones, or all, or those in a state; of a job by its id."""
+    """Which alarms to list: unsent ones, all, or those in a state; of one job with `job_id`."""
 
     all: bool = False
     state: States | None = None  # type: ignore[valid-type]
@@ -51,9 +51,9 @@ class AlarmsQuery(msgspec.Struct, kw_only=True):
 
 
 class TestBody(msgspec.Struct, kw_only=True):
-    """Where to send a test: the targets of a job, or those given, in the name of the job or app.
+    """Where to send a test: a job's targets, or the given ones on behalf of a job or an app.
 
-    Without `job_id` and `app_id` it is for administrators.
+    Without `job_id` and `app_id`, only administrators may send it.
     """
 
     job_id: int | None = None
@@ -65,7 +65,7 @@ class TestBody(msgspec.Struct, kw_only=True):
 
 
 class TestAnswer(msgspec.Struct, kw_only=True):
-    """The tests that were sent, and what became of each within a few seconds."""
+    """The tests that were sent, with the result that each had after a few seconds."""
 
     items: list[AlarmAnswer]  # type: ignore[valid-type] # it is made from a NamedTuple
 
@@ -78,9 +78,9 @@ class DaysQuery(msgspec.Struct, kw_only=True):
 
 
 class Day(msgspec.Struct, kw_only=True):
-    """How many runs of a day succeeded, failed, were skipped and are still open.
+    """How many runs of a day succeeded, failed, were skipped, or are still open.
 
-    `success_share` is null if none is over.
+    `success_share` is null until a run is over.
     """
 
     day: str
@@ -113,7 +113,7 @@ class TrailQuery(msgspec.Struct, kw_only=True):
 
 
 class TrailEntry(msgspec.Struct, kw_only=True):
-    """Something that somebody did or tried."""
+    """Something that a user did or tried to do."""
 
     id: int
     at: str

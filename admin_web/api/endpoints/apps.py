@@ -28,14 +28,14 @@ from warren.sql.registry.pauses import EVERY_APP, ShownPause
 
 
 class PauseBody(msgspec.Struct, kw_only=True):
-    """Why something is paused, and when the pause ends by itself; null removes its end."""
+    """Why something is paused, and when the pause ends by itself; null removes that end."""
 
     reason: str = ""
     until: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class PauseFacts(msgspec.Struct, kw_only=True):
-    """A pause of an app: since when, until when, by whom and why."""
+    """An app's pause: since when, until when, by whom and why."""
 
     paused_at: str | None = None
     paused_until: str | None = None
@@ -80,14 +80,14 @@ class AppAlarm(msgspec.Struct, kw_only=True):
 
 
 class AppWebhook(msgspec.Struct, kw_only=True):
-    """What is told about the ends of an app's runs: all, successes or failures."""
+    """Where ends of an app's runs are reported, and which: all, successes or failures."""
 
     url: str = ""
     when: str = ""
 
 
 class AppBody(msgspec.Struct, kw_only=True):
-    """An app as it is sent; `name` must be that of the path if it is given."""
+    """An app in a request; `name`, if given, must be that of the path."""
 
     name: str | None = None
     title: str | None = None
@@ -101,7 +101,7 @@ class AppBody(msgspec.Struct, kw_only=True):
 
 
 class AppFacts(msgspec.Struct, kw_only=True):
-    """An app as it is returned: `jobs` counts its jobs; `pause` is null unless it is paused."""
+    """An app in an answer: `jobs` is how many it has; `pause` is null unless it is paused."""
 
     id: int
     name: str
@@ -129,7 +129,7 @@ class AppEndpoints:
     def index(self, call: Call) -> Any:
         """List apps by name."""
         after = place_of(call.query, str) or ""
-        rows, held = self._services.database.read(
+        rows, paused = self._services.database.read(
             lambda session: (
                 app_listing.listing(
                     session, call.actor.app_ids, after=after, limit=call.query.limit + 1
@@ -141,7 +141,7 @@ class AppEndpoints:
             AppPage,
             call.query,
             rows,
-            lambda row: _answer(call, row.app, row.jobs, held.get(row.app.id)),
+            lambda row: _answer(call, row.app, row.jobs, paused.get(row.app.id)),
             lambda row: row.app.name,
         )
 
@@ -149,14 +149,14 @@ class AppEndpoints:
     def show(self, call: Call, app: str) -> AppFacts:
         """Show an app."""
         app_id = self._id(call, app)
-        app_row, usage, held = self._services.database.read(
+        app_row, usage, paused = self._services.database.read(
             lambda session: (
                 app_listing.by_id(session, app_id),
                 app_listing.usage(session, app_id, names=0),
                 self._pauses(session, call),
             )
         )
-        return _answer(call, app_row, usage.job_count, held.get(app_id))
+        return _answer(call, app_row, usage.job_count, paused.get(app_id))
 
     @endpoint(
         "PUT", "/apps/<app>", Scope.ADMIN, AppFacts, body=AppBody, other_answers={201: "created"}
@@ -165,7 +165,7 @@ class AppEndpoints:
         """Create an app, or replace its settings."""
         if call.body.name not in (None, app):
             wrong = FieldErrors()
-            wrong.say("/name", f"expected {app[:100]!r} as in the path")
+            wrong.add("/name", f"expected {app[:100]!r} as in the path")
             refuse(wrong)
         spec, commands = app_spec_of(app, call.body), self._services.commands(call.actor).apps
         try:
@@ -192,7 +192,7 @@ class AppEndpoints:
 
     @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, needs_whole_apps=True)
     def resume(self, call: Call, app: str) -> Changed:
-        """Resume an app's runs; for ticks over the job's limit, its misfire policy decides."""
+        """Resume an app's runs; a job's misfire policy decides about ticks later than its limit."""
         commands = self._services.commands(call.actor).cluster
         return Changed(changed=commands.resume(self._id(call, app)))
 
@@ -242,7 +242,7 @@ def app_spec_of(app: str, body: AppBody) -> AppSpec:
     )
 
 
-def _answer(call: Call, app: App, jobs: int, held: ShownPause | None) -> AppFacts:
+def _answer(call: Call, app: App, jobs: int, pause: ShownPause | None) -> AppFacts:
     spec = app_spec(app)
     urls = [spec.alarm.webhook, spec.webhook.url]
     if not call.may(Scope.ADMIN):
@@ -258,5 +258,5 @@ def _answer(call: Call, app: App, jobs: int, held: ShownPause | None) -> AppFact
         alarm=alarm if spec.alarm else None,
         webhook=webhook if spec.webhook else None,
         jobs=jobs,
-        pause=pause_answer(held),
+        pause=pause_answer(pause),
     )

@@ -81,8 +81,8 @@ class ClusterEndpoints:
     def executors(self, call: Call) -> Any:
         """List executors by app and address, including listed ones that are offline.
 
-        `blocked_by` says why one gets no new runs, the widest reason first; it is empty if it may
-        get some. If you filter by `app`, it also says when the routes of all started jobs choose
+        `blocked_by` says why one gets no new runs, the most general reason first; empty if it can
+        get some. If you filter by `app`, it also says so if the routes of all started jobs choose
         other executors.
         """
         query, after = call.query, place_of(call.query, str) or ""
@@ -140,13 +140,13 @@ class ClusterEndpoints:
     def cluster(self, _call: Call) -> ClusterAnswer:
         """Show whether dispatch is paused, and how many schedulers are alive."""
         now_ms = self._services.now_ms()
-        held = self._services.database.read(
+        paused = self._services.database.read(
             lambda session: pauses.in_force(session, now_ms, app_ids=())
         )
         nodes = [node_view(row, now_ms) for row in self._nodes()]
         return ClusterAnswer(
-            paused=bool(held),
-            **pause_facts(held[0] if held else None),
+            paused=bool(paused),
+            **pause_facts(paused[0] if paused else None),
             schedulers_alive=sum(node.is_online for node in nodes),
         )
 
@@ -157,7 +157,7 @@ class ClusterEndpoints:
 
     @endpoint("POST", "/cluster/resume", Scope.ADMIN, Changed)
     def resume(self, call: Call) -> Changed:
-        """Resume sending runs; for ticks later than the job's limit, its misfire policy decides."""
+        """Resume sending runs; a job's misfire policy decides about ticks later than its limit."""
         return Changed(changed=self._services.commands(call.actor).cluster.resume())
 
     def _nodes(self) -> list[Registration]:

@@ -1,4 +1,4 @@
-"""Incidents: what is not as expected, and who has seen it."""
+"""Incidents: broken expectations, and who has acknowledged them."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ class IncidentEndpoints:
         "POST", "/incidents/<id:incident_id>/ack", Scope.OPERATE, IncidentAnswer, body=AckBody
     )
     def ack(self, call: Call, incident_id: int) -> Any:
-        """Acknowledge an open incident, so that it no longer reminds."""
+        """Acknowledge an open incident, so that no more reminders are sent."""
         until_ms = _end_ms(call.body.until)
         commands = self._services.commands(call.actor).incidents
         commands.acknowledge(incident_id, note=call.body.note, until_ms=until_ms)

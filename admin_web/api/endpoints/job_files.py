@@ -29,7 +29,7 @@ from warren.sql.registry.apps import ids_by_name
 
 
 class ApplyQuery(msgspec.Struct, kw_only=True):
-    """How to apply: only show what would change; delete the apps' jobs that are not in the file."""
+    """Whether to only show what would change; whether to delete the apps' jobs not in the file."""
 
     dry_run: bool = False
     prune: bool = False
@@ -54,14 +54,14 @@ class ChangeAnswer(msgspec.Struct, kw_only=True):
 
 
 class JobWarning(msgspec.Struct, kw_only=True):
-    """What is suspicious about a job, APP/NAME, though it may be right."""
+    """What may be wrong with a job, which is given as APP/NAME."""
 
     job: str
     message: str
 
 
 class Applied(msgspec.Struct, kw_only=True):
-    """What was changed, or would be; `warnings` are about unchanged jobs too."""
+    """What was changed, or would be; `warnings` include those about unchanged jobs."""
 
     changes: list[ChangeAnswer]
     warnings: list[JobWarning]

@@ -26,13 +26,13 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
     """
     job_id = services.database.read_autocommit(lambda session: job_names.named(session, app, name))
     if job_id is None or not call.actor.knows_job(*job_id):
-        app_id_of(services, call, app)  # raises if it is the app that does not exist
+        app_id_of(services, call, app)  # raises if the app does not exist either
         raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
     return job_id[1]
 
 
 def job_id_to_match(services: ApiServices, call: Call, app: str, name: str) -> int:
-    """Return the id of a job of which the request has seen a version.
+    """Return the id of a job that, according to If-Match, the client has seen.
 
     Raises:
         PreconditionFailed: there is no such job.

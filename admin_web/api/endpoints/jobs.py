@@ -205,7 +205,7 @@ class JobEndpoints:
             return self._change(call, job_id_to_match(self._services, call, app, name), spec)
         if spec.name != name:
             wrong = FieldErrors()
-            wrong.say("/name", f"expected {name!r} as in the path")
+            wrong.add("/name", f"expected {name!r} as in the path")
             refuse(wrong)
         try:
             job_id = self._services.commands(call.actor).jobs.create(spec)

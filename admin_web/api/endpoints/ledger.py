@@ -22,7 +22,7 @@ from warren.sql.instants import DAY_MS, HOUR_MS, moment
 from warren.sql.listings import ledger
 from warren.sql.listings.ledger import LedgerFilter
 
-#: Limits of one page or request; its cost grows with jobs times days.
+#: Limits of one page or request, whose cost grows with jobs times days.
 LEDGER_JOBS = 20
 LEDGER_MS = 31 * DAY_MS
 #: How much time one transaction covers, and how long one request may take.

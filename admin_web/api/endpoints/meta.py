@@ -1,4 +1,4 @@
-"""The API's name and version, its description, and who calls."""
+"""The API's name and version, its description, and the rights of a token."""
 
 from importlib import resources
 from typing import Any
@@ -26,7 +26,7 @@ class About(msgspec.Struct, kw_only=True):
 
 
 class WhoAmI(msgspec.Struct, kw_only=True):
-    """What a token may do now: only what its owner may do too.
+    """What a token may do at present, which is never more than its owner may.
 
     `apps` and `jobs` are null if it is not limited to some.
     """

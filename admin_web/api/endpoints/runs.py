@@ -61,7 +61,7 @@ Kinds = Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
 
 
 class RerunBody(msgspec.Struct, kw_only=True):
-    """How to run a run again: as it was, or with the job's `current` handler, param and script.
+    """How to repeat a run: as it was, or with the job's `current` handler, param and script.
 
     `children`: whether the job's children run when the due time has succeeded. Without it they do,
     but if they have already run for this due time, the request is refused.
@@ -173,7 +173,7 @@ class RunEndpoints:
             run = visible_run(session, call, run_id)
             shown = recent.last_of_tick(session, run)
             runs = tick_runs(session, run)
-            # Read later, they tell whether all were shown; those describe the same moment as items.
+            # `runs` are read later, to see whether `shown` are all: those are of the same moment.
             is_whole = [run_view.id for run_view in shown] == [run_view.id for run_view in runs]
             return shown, tick_answer(run, shown if is_whole else runs)
 

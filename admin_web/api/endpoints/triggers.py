@@ -1,4 +1,4 @@
-"""Triggers jobs, now or at times of their own; moves and cancels what is planned."""
+"""Triggers jobs, now or at a given time; moves and cancels planned runs."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ After = Annotated[
 
 
 class MoveBody(msgspec.Struct, kw_only=True):
-    """When a planned run is due instead: `at` a time, or `in` a while from now."""
+    """The new due time of a planned run: `at` a time, or `in` a while from now."""
 
     at: Instant | None = None
     after: After | None = msgspec.field(default=None, name="in")
@@ -82,10 +82,10 @@ class TriggerEndpoints:
         headers=KEY_HEADER | WAIT_HEADER | _TRACE,
     )
     def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
-        """Run a job now, or at a time of its own, whether it is started or stopped."""
+        """Run a job now or at a given time, whether it is started or stopped."""
         seconds = preferred_wait_seconds()
         trigger = _trigger(call.body, "")
-        once = idempotent(_asked(call.body), call)
+        once = idempotent(_idempotent_content(call.body), call)
         job_id = job_id_of(self._services, call, app, name)
         self._services.run_ids.reserve()
         run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
@@ -110,12 +110,12 @@ class TriggerEndpoints:
         headers=KEY_HEADER | _TRACE,
     )
     def trigger_all(self, call: Call, app: str, name: str) -> Reply:
-        """Run a job many times, each now or at a time of its own; all are planned or none."""
+        """Run a job many times, each now or at its own time; all runs are planned, or none."""
         runs = call.body.runs
         if not 1 <= len(runs) <= MAX_TRIGGERS:
             raise at_pointer("/runs", f"expected 1 to {MAX_TRIGGERS} runs, got: {len(runs)}")
         wanted = [_trigger(body, f"/runs/{number}") for number, body in enumerate(runs)]
-        once = idempotent([_asked(body) for body in runs], call)
+        once = idempotent([_idempotent_content(body) for body in runs], call)
         run_ids, is_new = self._services.commands(call.actor).runs.trigger_all(
             job_id_of(self._services, call, app, name),
             wanted,
@@ -148,8 +148,11 @@ def _trigger(body: TriggerBody, pointer: str) -> Trigger:
     return Trigger(param=body.param, addresses=body.addresses, when=when, run_date=day)
 
 
-def _asked(body: TriggerBody) -> list[object]:
-    """Return what a key stands for; without a time, as for those who know of none."""
+def _idempotent_content(body: TriggerBody) -> list[object]:
+    """Return what an idempotency key stands for; times are left out if the body has none.
+
+    So the keys that clients used before bodies had times still match.
+    """
     asked: list[object] = [body.param, body.addresses]
     times = [body.at, body.after, body.late]
     asked += times if any(times) else []

@@ -1,1 +1,1 @@
-"""What programs get to know of runs: their answers, their logs, and requests that wait for them."""
+"""Answers about runs and their logs, and requests that wait for a run to end."""

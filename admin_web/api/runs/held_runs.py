@@ -1,4 +1,4 @@
-"""Answers with a run and the state of its tick, at once or when the tick is over."""
+"""Answers with a run and the state of its tick: at once, or once the tick is over."""
 
 import hashlib
 import re
@@ -45,7 +45,7 @@ class HeldRuns:
     def reply(
         self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
     ) -> Reply | Wait:
-        """Return a run, at the end of its tick if the caller is willing to wait."""
+        """Return a run; if the caller is willing to wait, only once its tick is over."""
 
         def reply(call: Call, more: dict[str, str]) -> tuple[Reply, bool]:
             run, tick = self.read(call, run_id)

@@ -59,7 +59,7 @@ class Holder(Protocol):
         """Wait on this connection."""
 
     def end(self, held: "HeldRequest") -> None:
-        """Give up."""
+        """Stop waiting."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class HeldRequest:
         self.polling.begin(self, connection)
 
     def cancel(self) -> None:
-        """Give up; the server calls it if it cannot put the connection aside."""
+        """Stop holding; the server calls it if it cannot put the connection aside."""
         self.polling.end(self)
 
 
@@ -119,7 +119,7 @@ class ClientWatch:
             self._selector.unregister(connection)
 
 
-#: Requests that must be polled one by one: polls a second in total, and the pause of each.
+#: For requests that must be polled one by one: polls a second in total, and each one's pause.
 POLLS_PER_SECOND, POLL_PAUSE_SECONDS = 50, 0.5
 
 log = structlog.get_logger()
@@ -227,7 +227,7 @@ class LongPolling:
         return now + max(POLL_PAUSE_SECONDS, polled / POLLS_PER_SECOND)
 
     def _look(self) -> None:
-        """Watch until no request waits, in spite of errors."""
+        """Watch until no request waits; errors are logged, and watching continues."""
         while True:
             try:
                 self._watch()

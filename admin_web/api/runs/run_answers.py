@@ -24,7 +24,7 @@ from warren.sql.registry.presence import EXECUTOR_ALIVE_MS
 from warren.sql.run_status import FINAL
 from warren.sql.runs.ticks import tick_of
 
-#: Seconds that a request waits at most.
+#: The most seconds that a request waits.
 LONGEST_SECONDS = 60
 
 
@@ -36,8 +36,8 @@ class Wait:
         run_id: the answer comes when the whole tick of this run is over.
         seconds: how long it may be held.
         at_once: the answer if it cannot be held.
-        later: returns the answer, or None = not yet, ask again. Its arguments are the call as it is
-            admitted then, without query and body, and whether it must answer now.
+        later: returns the answer, or None if it is to be asked again. Its arguments are the call as
+            admitted by then, without query and body, and whether it must answer now.
         is_polled: whether to ask `later` from time to time before the tick is over.
 
     """
@@ -50,7 +50,7 @@ class Wait:
 
 
 def applied(seconds: float) -> dict[str, str]:
-    """Return the header that tells a client how long its request could be held."""
+    """Return the header that says how long the request could be held."""
     return {"Preference-Applied": f"wait={int(seconds)}"}
 
 
@@ -74,7 +74,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     """Lines of a log; `is_end`: the run is over and nothing follows.
 
     `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
-    The lines of a kept end have other numbers than in the log, so it comes whole, at most 4 kB
+    The lines of a kept end have other numbers than in the log, so all of it is returned, up to 4 kB
     whatever the `limit` is, and only if `from_line` is 1.
     """
 
@@ -150,7 +150,7 @@ class TickEnd(msgspec.Struct, kw_only=True):
     run_ids: list[int]
 
 
-#: `result` is what the handler returned; `progress` is how far it said it was.
+#: `result` is what the handler returned; `progress` is the last that it reported.
 _MORE: dict[str, Any] = {"result": Any, "progress": Progress | None}
 RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more=_MORE)
 #: A run with the state of its tick.

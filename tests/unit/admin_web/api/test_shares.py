@@ -23,7 +23,7 @@ NEW = {"If-None-Match": "*"}
 
 class TestPlaces:
     def test_one_key_takes_its_part_and_leaves_the_rest(self) -> None:
-        places = ConcurrencyLimits(3, of_one=2)
+        places = ConcurrencyLimits(3, per_key=2)
 
         with ExitStack() as stack:
             taken = [stack.enter_context(places.taken(key)) for key in (1, 1, 1, 2, 3)]
@@ -31,7 +31,7 @@ class TestPlaces:
         assert taken == [True, True, False, True, False]
 
     def test_a_place_is_free_again_even_after_a_failure(self) -> None:
-        places = ConcurrencyLimits(1, of_one=1)
+        places = ConcurrencyLimits(1, per_key=1)
 
         with pytest.raises(RuntimeError), places.taken(1):
             raise RuntimeError
