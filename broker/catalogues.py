@@ -1,6 +1,6 @@
 """Catalogues as they travel: bytes with a fingerprint, cut until they fit into a message.
 
-No catalogue is refused: a program with too many handlers or very long docstrings works like others.
+No catalogue is refused: a program with too many handlers or very long docstrings still works.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from warren.broker.messages.catalogue import HANDLER_LIMIT, Catalogue, HandlerFa
 
 #: The largest catalogue, in bytes; the rest of its message needs far less than 100,000.
 CATALOGUE_BYTES = 900_000
-#: Characters to which the descriptions of handlers are cut first.
+#: The most characters of a handler's description in a catalogue that has to be cut.
 SHORT_ABOUT = 60
 
 
-class Told:
+class EncodedCatalogue:
     """An encoded catalogue: its bytes, at most CATALOGUE_BYTES, and their fingerprint."""
 
     __slots__ = ("contents", "fingerprint")
@@ -38,7 +38,7 @@ def fitted(catalogue: Catalogue) -> bytes:
 
 
 def fingerprint_of(contents: bytes) -> str:
-    """Return what identifies a catalogue's bytes."""
+    """Return the fingerprint of a catalogue's bytes, 32 hexadecimal digits."""
     return hashlib.sha256(contents).hexdigest()[:32]
 
 
@@ -46,7 +46,7 @@ def catalogue_of(contents: bytes) -> Catalogue:
     """Return the catalogue in these bytes.
 
     Raises:
-        Malformed: they are too many, or no catalogue.
+        Malformed: there are too many bytes, or they are not a catalogue.
 
     """
     if len(contents) > CATALOGUE_BYTES:

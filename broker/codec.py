@@ -1,4 +1,4 @@
-"""Converts messages to JSON and back, and refuses whatever is not exactly a known message.
+"""Converts messages to JSON and back, and refuses whatever is not a known message.
 
 Several triggers for one boot can share a message, and are then confirmed, returned and redelivered
 together. Each is encoded by itself, so an unreadable one does not affect the others.
@@ -18,7 +18,7 @@ from warren.broker.messages.values import Message
 VERSION = "2"
 #: The largest body, in bytes, in both directions.
 BODY_LIMIT = 1_000_000
-#: The most bytes of headers; ours have fewer than 1,000.
+#: The most bytes of headers; Warren's own have fewer than 1,000.
 HEADER_LIMIT = 8_000
 
 _encoder = msgspec.json.Encoder()
@@ -73,7 +73,7 @@ def packed(encoded: Sequence[bytes]) -> Triggers:
 
 
 def stretches(sizes: Sequence[int], limit: int) -> Iterator[slice]:
-    """Yield slices of triggers of these sizes that fit into a message, at most `limit` each."""
+    """Yield slices of triggers of these sizes; each fits into a message and has at most `limit`."""
     first = total = 0
     for position, size in enumerate(sizes):
         is_full = position - first >= min(limit, PACK_TRIGGERS) or total + size > PACK_BYTES

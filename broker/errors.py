@@ -1,4 +1,4 @@
-"""What can go wrong between messages.
+"""The errors of the package.
 
 BrokerError
 ├── BrokerUnavailable     no broker answers, or it refuses the connection

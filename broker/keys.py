@@ -1,4 +1,4 @@
-"""Who holds which key, and how keys are derived.
+"""The keys: which process holds which, and how they are derived.
 
     master secret (schedulers, consoles)
       └─ app key (its executors; `warren secrets app NAME`)      app_key
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from warren.broker.topology import check_app
 
-#: The app of messages that schedulers send to themselves.
+#: The app in messages that schedulers send to themselves.
 NO_APP = ""
 _SALT = b"warren"
 #: HKDF's block counter; a key is one block of SHA-256, so the first is enough.
@@ -31,7 +31,7 @@ class Keys(Protocol):
 
 
 class ClusterKeys:
-    """The keys of all apps, derived from one master secret or two."""
+    """The keys of all apps, derived from one or two master secrets."""
 
     def __init__(self, secret: str, previous: str | None = None) -> None:
         self._secrets = (secret, previous) if previous else (secret,)

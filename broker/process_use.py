@@ -1,10 +1,10 @@
-"""Which runs a job process serves. It is imported beside handlers, so it needs nothing else."""
+"""Which runs a job process serves. Job processes import this, so it imports nothing of ours."""
 
 from enum import StrEnum
 
 
 class ProcessUse(StrEnum):
-    """Runs of its job, runs of any job of its handler, or one run."""
+    """Runs of one job, runs of all jobs with the same handler, or a single run."""
 
     JOB = "job"
     HANDLER = "handler"

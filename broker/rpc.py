@@ -27,9 +27,9 @@ from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publi
 
 log = structlog.get_logger()
 
-#: How far an executor's clock may be ahead before it takes a question for expired.
+#: How far ahead an executor's clock may be before it takes a question for expired.
 CLOCK_MARGIN_SECONDS = 5.0
-#: How often to forget questions whose time is up.
+#: Seconds between two removals of questions whose time is up.
 _TAKE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 _TAKE_LIMIT = 500
@@ -77,8 +77,8 @@ class Requester:
     ) -> list[Answer | None]:
         """Return each question's answer, in the order given; None for one that got none.
 
-        A question that reached no queue, or was not confirmed, is not waited for; the others are,
-        until all are answered or time runs out.
+        It does not wait for a question that reached no queue or was not confirmed. It waits for the
+        others until all are answered or time runs out.
 
         Raises:
             ValueError: a name that is no app, address or boot id.

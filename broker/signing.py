@@ -22,14 +22,14 @@ from warren.broker.messages.to_scheduler import Canary, Heartbeat
 from warren.broker.messages.values import Message
 from warren.broker.transport import Delivery, Outgoing
 
-#: Derived keys that are kept; with more executors than that, a message costs some 20 µs more.
+#: How many derived keys are kept; with more executors than that, a message costs some 20 µs more.
 KEY_CACHE_SIZE = 4_096
 
 _HEADERS = ("type", "cluster", "expiry", "app", "address", "mac")
 _EXPIRY_DIGITS = 16
 #: The most signatures that one message may have.
 _MAX_SIGNATURES = 2
-#: Who sends messages of version 1.
+#: What the sender of a message of version 1 is.
 _OLD_VERSION = "an older Warren with another signature scheme: upgrade that process"
 
 
@@ -41,11 +41,12 @@ class Direction(StrEnum):
 
 
 class Sealer:
-    """Signs what goes out and checks what comes in, for one process.
+    """Signs what one process sends, and checks what it receives.
 
-    `keys` says which apps it may speak for and hear. `cluster` is None or empty where it is not
-    known yet (an executor before its first Welcome): then messages of any cluster are opened, and
-    what is sealed carries no cluster. `clock` gives the epoch in milliseconds. Thread-safe.
+    `keys` are those of the apps whose messages it may sign and open. `cluster` is None or empty if
+    it is not known yet (an executor before its first Welcome): then messages of any cluster are
+    opened, and what is sealed carries no cluster. `clock` gives the epoch in milliseconds.
+    Thread-safe.
     """
 
     def __init__(self, keys: Keys, cluster: str | None, clock: Callable[[], int]) -> None:
@@ -83,7 +84,7 @@ class Sealer:
 
         Raises:
             ValueError: this process has no key of this app.
-            Malformed: the message is too large or holds text that is no Unicode.
+            Malformed: the message is too large, or contains text that is not Unicode.
 
         """
         body = encode(message)
@@ -165,7 +166,7 @@ class Sealer:
     def _macs(
         self, headers: dict[str, str], direction: Direction, routing_key: str, body: bytes
     ) -> list[str]:
-        """Return the signature by each key that is held of the message's app."""
+        """Return a signature by each key of the message's app that this process has."""
         texts = (headers["type"], headers["cluster"], routing_key, headers["expiry"])
         fields = [_bytes(text) for text in (*texts, headers["app"], headers["address"])]
         framed = struct.pack(f">{len(fields)}I", *map(len, fields)) + b"".join([*fields, body])
@@ -198,7 +199,7 @@ def _bytes(text: str) -> bytes:
 
 def _read_headers(delivery: Delivery) -> dict[str, str]:
     headers = {}
-    _check_size(delivery)  # first: whatever else is wrong with it, it is not to be kept
+    _check_size(delivery)  # first: an oversized message is not kept, whatever else is wrong with it
     _check_version(delivery.headers.get("v"))
     for name in _HEADERS:
         value = delivery.headers.get(name)

@@ -1,7 +1,7 @@
 """The trace of a run, in the format of W3C Trace Context; sent along with triggers.
 
-Ids that nobody chose are derived from the cluster, the tick and the run. They need not be stored:
-whoever knows a run can compute them.
+Ids that a client did not choose are derived from the cluster, the tick and the run. They need not
+be stored: whoever knows a run can compute them.
 """
 
 import hashlib

@@ -87,7 +87,7 @@ class Batch(Protocol):
 class Publisher(Protocol):
     """Publishes with pipelined confirms and `mandatory`; reconnects by itself, with backoff.
 
-    Nothing is queued while there is no connection: such messages are UNKNOWN at once.
+    Nothing is queued while there is no connection: the messages are UNKNOWN at once.
     """
 
     @property

@@ -72,7 +72,7 @@ class MemoryExchange:
             return queue
 
     def find(self, name: str, owner: object = None) -> MemoryQueue | None:
-        """Return a queue that `owner` may use; None if there is none."""
+        """Return a queue that `owner` may use; None if it does not exist."""
         with self.lock:
             self._check_running()
             queue = self._find(name)

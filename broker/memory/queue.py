@@ -32,7 +32,7 @@ class Tag(NamedTuple):
 
 
 class Mailbox:
-    """What a consumer wants, and its unsettled messages. `arrived` shares the lock."""
+    """The queues that a consumer reads, and its unsettled messages. `arrived` shares the lock."""
 
     def __init__(self, wanted: Iterable[str | Queue], prefetch: int, lock: threading.RLock) -> None:
         self.wanted = {want if isinstance(want, str) else want.name: want for want in wanted}

@@ -1,6 +1,6 @@
 """The transport inside one process, for `warren up` and tests: RabbitMQ's rules without RabbitMQ.
 
-Nothing survives the process. `MemoryBroker` can also play an unavailable or blocked RabbitMQ.
+Nothing survives the process. `MemoryBroker` can also act like an unavailable or blocked RabbitMQ.
 """
 
 import time

@@ -25,8 +25,8 @@ CodeVersion = Annotated[str, msgspec.Meta(max_length=CODE_VERSION_LIMIT)]
 class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A handler: its name, the first line of its docstring, its module, and the line there.
 
-    `process` is which runs its processes serve unless their job says; None: as the executor says.
-    `schema` is the JSON Schema of its params; "" = it has none, or it did not fit in.
+    `process` is which runs a process serves unless the job says so; None = the executor's default.
+    `schema` is the JSON Schema of its params; "" = it has none, or the schema was too large.
     """
 
     name: _Name
@@ -40,7 +40,7 @@ class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an executor can run.
 
-    `has_more`: it has other handlers too, which did not fit in. `languages`: scripts in them are
+    `has_more`: it has more handlers, which did not fit in. `languages`: scripts in them are
     allowed and their interpreters were found; `missing`: allowed, but without an interpreter.
     """
 

@@ -1,4 +1,4 @@
-"""What is sent to executors: triggers, and commands and questions to one boot."""
+"""Messages to executors: triggers, and commands and questions to one boot."""
 
 from typing import Annotated
 
@@ -28,18 +28,18 @@ class Trigger(Message, frozen=True, kw_only=True):
     block: Block = Block.SERIAL_EXECUTION
     concurrency: Natural = 1
     timeout_seconds: Seconds = 0
-    #: None: as the handler says, or the executor's default.
+    #: None = the handler's value, or else the executor's default.
     process: ProcessUse | None = None
-    #: A ScriptLanguage, instead of a handler; empty: the handler runs.
+    #: The ScriptLanguage of a script that runs instead of a handler; empty = the handler runs.
     script_language: str = ""
     script_source: str = ""
     #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.
     resent: bool = False
     #: When the run was routed to this boot; a copy of an older decision proves nothing either.
     routed_at_ms: Natural = 0
-    #: When the run was due; its report repeats it. 0: not given.
+    #: When the run was due; its report repeats this. 0 = not given.
     due_at_ms: Natural = 0
-    #: The run's trace, as in W3C Trace Context; empty: none.
+    #: The run's trace, in the format of W3C Trace Context; empty = none.
     traceparent: str = ""
 
 
@@ -59,8 +59,8 @@ class Welcome(Message, frozen=True, kw_only=True):
     """Allows a boot to take triggers; `now_ms` is the database's clock.
 
     It answers the heartbeat sent at `heartbeat_sent_at_ms`, so that the boot knows how old the
-    answer may be, whatever its own clock says. With `wants_catalogue` the boot tells what it can
-    run.
+    answer may be, whatever its own clock says. With `wants_catalogue` the boot sends its
+    catalogue.
     """
 
     boot_id: str
@@ -70,7 +70,7 @@ class Welcome(Message, frozen=True, kw_only=True):
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """Tells a boot that another live one holds its address."""
+    """Refuses a boot because another live one has its address."""
 
     boot_id: str
     reason: str
@@ -112,7 +112,7 @@ class RunKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Know(Message, frozen=True, kw_only=True):
-    """Asks what is known about these runs. Answered with `KnowAnswer`."""
+    """Asks what the executor knows about these runs. Answered with `KnowAnswer`."""
 
     question_id: str
     reply_to: str
@@ -149,9 +149,9 @@ class Drain(Message, frozen=True, kw_only=True):
     boot_id: BootId
 
 
-#: What schedulers tell a boot.
+#: The commands of schedulers to a boot.
 Command = Welcome | Refused | Kill | StillOpen | Drain
-#: What schedulers and consoles ask a boot, through the exchange of questions.
+#: The questions of schedulers and consoles to a boot, sent through the exchange of questions.
 Question = Beat | IdleBeat | Know | ReadLog
 
 ToExecutor = Trigger | Triggers | Command | Question

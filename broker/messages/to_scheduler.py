@@ -1,4 +1,4 @@
-"""What schedulers receive: answers, reports and heartbeats of executors, and their own canary."""
+"""Messages to schedulers: executors' answers, reports and heartbeats, and their own canary."""
 
 from enum import StrEnum
 from typing import Annotated, Self
@@ -44,8 +44,8 @@ class BeatAnswer(Message, frozen=True, kw_only=True):
 class IdleBeatAnswer(Message, frozen=True, kw_only=True):
     """Why each busy job could not start at once, and whether the whole executor is busy.
 
-    `may_start` False = it starts nothing now, even with free slots. `waiting` counts all runs.
-    `whys` are the reasons for the texts in the other fields.
+    `may_start` False = it starts no run now, even with free slots. `waiting` counts all its runs.
+    `whys` are the reasons behind the texts in the other fields.
     """
 
     question_id: str
@@ -86,7 +86,7 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
 class LogChunk(Message, frozen=True, kw_only=True):
     """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` if there are none.
 
-    `is_end`: there are no more at present, and none of a run that has ended is still on its way.
+    `is_end`: there are no more at present, and if the run has ended, there will be no more.
     `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
     `found` are the numbers of lines that match a search; None = no search.
     """
@@ -124,7 +124,7 @@ class Finished(
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
     `result` is what its handler returned, as JSON; "" = nothing.
     `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not say.
-    `may_retry` False: its handler says that trying again is useless. `retry_seconds`: it asks for
+    `may_retry` False: its handler said that trying again is useless. `retry_seconds`: it asked for
     this wait before the next attempt, instead of its job's.
     """
 
@@ -148,7 +148,7 @@ class NotStarted(
 ):
     """The run provably never started here and never will.
 
-    `is_full`: there is no room, so sending it again at once is useless.
+    `is_full`: there was no room, so sending it again at once is useless.
     """
 
     run_id: Natural
@@ -174,7 +174,7 @@ class Callback(Message, frozen=True, kw_only=True):
 
 
 class Progressed(Message, frozen=True, kw_only=True):
-    """How far runs of this boot are: what has changed in the last second. It may get lost."""
+    """The progress of this boot's runs that changed in the last second. It may get lost."""
 
     app: AppName
     address: Address
@@ -218,7 +218,7 @@ class Ailment(StrEnum):
 
     @classmethod
     def named(cls, name: str) -> Self | None:
-        """Return the problem of a name, in any case; None if this version does not know it."""
+        """Return the problem with this name, in any case; None if this version does not know it."""
         return next((ailment for ailment in cls if ailment.value == name.upper()), None)
 
     @property
@@ -228,7 +228,7 @@ class Ailment(StrEnum):
 
     @property
     def starts_nothing(self) -> bool:
-        """Whether an executor with it starts no run."""
+        """Whether an executor with this problem starts no runs."""
         return self is not Ailment.DISK
 
 
@@ -246,7 +246,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
     do; 0 = the usual time. `triggers_per_message`: how many triggers it accepts in one message; an
     older executor accepts one. `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome`
-    repeats it. `catalogue`: the fingerprint of what it can run; empty: it does not say, and may
+    repeats it. `catalogue`: the fingerprint of its catalogue; empty if it sends none: then it may
     run anything.
     """
 
@@ -283,7 +283,7 @@ class Canary(Message, frozen=True, kw_only=True):
     number: Natural
 
 
-#: What a boot answers to a question.
+#: The answers of a boot to questions.
 Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
 
 ToScheduler = (

@@ -1,4 +1,4 @@
-"""What messages consist of: bounds, names, and the values that both sides know."""
+"""The parts of messages: bounds, names, and the values that both sides know."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -43,7 +43,7 @@ def cut_message(text: str) -> str:
 def result_value(result: str | None) -> Any:
     """Return the value of a run's result; None if it has none.
 
-    A job process may send any text: one that is no JSON is returned as it is.
+    A job process may send any text: one that is not JSON is returned as it is.
     """
     if not result:
         return None
@@ -54,7 +54,7 @@ def result_value(result: str | None) -> Any:
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a run is, as its handler says: `done` of `total`, None = unknown, and a text."""
+    """How far a run is, according to its handler: `done` of `total`, None = unknown, and a text."""
 
     done: Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
     total: Annotated[float, msgspec.Meta(gt=0, le=NUMBER_LIMIT)] | None = None
@@ -65,7 +65,7 @@ class Outcome(StrEnum):
     """How a run ended, as its executor saw it."""
 
     SUCCEEDED = "SUCCEEDED"
-    #: It had nothing to do, as its handler says: neither a success nor a failure.
+    #: Its handler said that it had nothing to do: neither a success nor a failure.
     SKIPPED = "SKIPPED"
     FAILED = "FAILED"
     TIMED_OUT = "TIMED_OUT"

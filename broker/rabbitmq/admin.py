@@ -24,7 +24,7 @@ from warren.broker.transport import BrokerSettings, Delivery, Queue
 
 #: Reply codes: the queue belongs to another connection, or was declared with other arguments.
 _TOPOLOGY_CODES = (405, 406)
-#: How many times a quorum queue delivers a message before it is dead-lettered. Set explicitly, as
+#: How many times a quorum queue delivers a message before dead-lettering it. Set explicitly, as
 #: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.
 DELIVERY_LIMIT = 200
 

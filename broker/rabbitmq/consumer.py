@@ -92,7 +92,7 @@ class Subscription:
         channel = self._channel
         if channel is not None and channel.is_open and self._consumer_tag:
             channel.add_callback(self._on_cancel_confirmed, [spec.Basic.CancelOk])
-            # basic_cancel would put back what arrives before the confirm, marked as redelivered:
+            # basic_cancel would put back what arrives before the confirm, marked as redelivered,
             # as if somebody might have begun it.
             channel._send_method(spec.Basic.Cancel(consumer_tag=self._consumer_tag))  # noqa: SLF001
 

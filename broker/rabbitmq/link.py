@@ -33,7 +33,7 @@ TCP_USER_TIMEOUT_MS = 8_000
 
 
 class LinkOwner(Protocol):
-    """What a link tells its owner, always in the link's thread."""
+    """What a link calls on its owner, always in the link's thread."""
 
     def connected(self, connection: Any) -> None:
         """Start using a new connection."""
@@ -69,9 +69,9 @@ class Link:
     def call(self, callback: Callable[[], None]) -> bool:
         """Have `callback` called in the link's thread; return False if there is no connection.
 
-        It may still not be called if the connection is lost first; the owner is told of that,
-        always afterwards. So no callback is accepted while a connection is only being attempted: if
-        that fails, the owner is not told.
+        It is not called if the connection is lost first; then the owner's `lost` is called, always
+        afterwards. So no callback is accepted during an attempt to connect: if that fails, `lost`
+        is not called.
         """
         with self._lock:
             if self._is_up:
@@ -110,7 +110,7 @@ class Link:
             self._closing.wait(random.uniform(0, min(longest, first * 2 ** min(failures, 20))))  # noqa: S311 - jitter
 
     def _serve(self, parameters: Any) -> bool:
-        """Connect, stay until the connection is lost, and return whether it was a good one."""
+        """Connect, stay until the connection is lost, and return whether it was stable."""
         loop = IOLoop()
         self._stood_since = None
         with self._lock:  # from here on `close` finds the loop; an earlier `close` is noticed here

@@ -1,4 +1,4 @@
-"""The properties of messages: those that we send, and whatever strangers put into theirs."""
+"""The properties of messages: of those that we send, and of those that strangers send."""
 
 from collections.abc import Mapping
 from typing import Any

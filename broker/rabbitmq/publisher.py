@@ -61,7 +61,7 @@ class AmqpBatch:
             self._done.set()
 
     def wait(self, timeout_seconds: float) -> list[Confirm]:
-        """Return each message's confirm; on timeout UNKNOWN, and the rest is not sent any more."""
+        """Return each message's confirm; after the timeout UNKNOWN, and unsent ones are dropped."""
         if not self._done.wait(timeout_seconds):
             self.is_given_up = True
         return [fate or Confirm.UNKNOWN for fate in self._fates]

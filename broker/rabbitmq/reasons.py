@@ -1,4 +1,4 @@
-"""Says in a few words why a connection could not be made or was lost, from pika's errors."""
+"""Turns pika's errors into short reasons why a connection could not be made or was lost."""
 
 import ssl
 from collections.abc import Iterator

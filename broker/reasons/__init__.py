@@ -1,1 +1,1 @@
-"""Why something is as it is: codes, each with its English sentence, and the facts of one case."""
+"""Reasons: a code with its English sentence, and the facts of one case."""

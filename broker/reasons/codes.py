@@ -1,7 +1,7 @@
 """Every reason that executors and schedulers give: a sentence with placeholders for facts.
 
 `str` of a reason is the English sentence. To show it in another language, translate the sentence
-and fill in the same facts. A new one needs a line here, code that gives it, and a translation in
+and fill in the same facts. A new reason needs a line here, code that gives it, and a translation in
 the catalogues.
 """
 
@@ -44,7 +44,7 @@ Fact: TypeAlias = Words | int | float | tuple[Words, ...]
 
 
 class Why(Sentence):
-    """Why a run ended, was routed or not, and why due times were skipped or jobs stopped."""
+    """Why a run ended, was routed or was not, and why due times were skipped or jobs stopped."""
 
     # -- how a job's process ended ------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Why(Sentence):
     EXECUTOR_ENDED_BEFORE = "the executor stopped before it started"
     REPORT_FORGOTTEN = "it ended and was reported, but the report is no longer kept"
 
-    # -- what became of runs at executors that registered with a gateway ----------------------
+    # -- how runs ended at executors that registered with a gateway ---------------------------
 
     REMOTE_SIGNED_OFF = "%(url)s has signed off"
     REMOTE_UNREGISTERED = "%(url)s has stopped registering"
@@ -176,7 +176,7 @@ class Why(Sentence):
     ROUTE_FAILED = "route %(route)s failed: %(fault)s"
     SCRIPT_GONE = "its version of the script is gone"
 
-    # -- what is told about the handler of a job that is saved --------------------------------
+    # -- warnings about the handler of a saved job --------------------------------------------
 
     HANDLER_MISSING = "no online executor has %(name)r"
     HANDLER_MISSING_NEAR = "no online executor has %(name)r; did you mean %(near)r?"
@@ -187,7 +187,7 @@ class Why(Sentence):
         "its handler and param were not checked: %(address)s does not tell all its handlers"
     )
 
-    # -- why nothing is sent to an executor or of a job at present -----------------------------
+    # -- why an executor or a job gets no runs at present --------------------------------------
 
     NO_SCHEDULER_ONLINE = "no scheduler is online"
     PAUSED = "dispatch is paused until somebody resumes it"

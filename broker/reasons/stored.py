@@ -1,7 +1,7 @@
 """Reasons as JSON, in messages and in rows, which also hold the English text.
 
-Reading never fails: what is too long, unknown to this version or made up is no reason, and then the
-English text is shown as it is.
+Reading never fails: a reason that is too long, invalid or unknown to this version is ignored, and
+the English text is shown as it is.
 """
 
 import re
@@ -30,7 +30,7 @@ _decoder = msgspec.json.Decoder(_Plain)
 
 
 def to_json(words: Words) -> str:
-    """Return a reason as JSON; "" for other words, and for a reason that is too long to keep."""
+    """Return a reason as JSON; "" for a plain text, and for a reason that is too long to keep."""
     if not isinstance(words, Reason):
         return ""
     try:
@@ -41,7 +41,7 @@ def to_json(words: Words) -> str:
 
 
 def from_json(text: str | None) -> Reason | None:
-    """Return the reason in a JSON text, None when there is none that this version knows."""
+    """Return the reason in a JSON text; None if this version does not know it."""
     if not text or len(text) > LIMIT:
         return None
     try:
@@ -52,7 +52,7 @@ def from_json(text: str | None) -> Reason | None:
 
 @cache
 def places(code: Sentence) -> frozenset[str]:
-    """Return the names of the facts that a code's sentence has places for."""
+    """Return the names of the placeholders in a code's sentence."""
     return frozenset(_PLACE.findall(code.sentence))
 
 

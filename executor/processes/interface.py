@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from warren.broker.catalogues import Told
+from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Progress
@@ -35,7 +35,7 @@ class SlotOptions:
     `process` applies where neither the job nor its handler sets it. Scripts in `script_languages`
     may run.
     `hooks` are modules with hooks, `log_level` is that of jobs' log records.
-    `code_version` is told of the handlers; empty: the commit of their folder.
+    `code_version` is reported as that of the handlers; empty = the commit of their folder.
     A replacement of the zygote may import the handlers for `slow_seconds` before runs go elsewhere.
     Once `is_unwanted` returns true, the handlers' first import is given up.
 
@@ -82,7 +82,7 @@ class SlotPool(Protocol):
     is_remote: bool = False
 
     @property
-    def catalogue(self) -> Told | None:
+    def catalogue(self) -> EncodedCatalogue | None:
         """What can be run here; None if only the other end knows. Any thread may ask."""
         return None
 
@@ -121,8 +121,8 @@ class SlotPool(Protocol):
     def recall(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
         """Take back the runs handed ahead with this one that have not begun.
 
-        Meanwhile it calls what the events say. Returns False if this one cannot be taken back, nor
-        has it been reached.
+        It calls the events for them before it returns. Returns False if this one cannot be taken
+        back and has not been reached either.
         """
         return True
 
@@ -166,8 +166,8 @@ class OnFinished(Protocol):
         """Record and report it; `on_recorded` is called once it is in the journal."""
 
 
-def _ignore(_run_id: int, _told: object) -> None:
-    """Do nothing, for slots that hand nothing ahead or tell of no progress."""
+def _ignore(_run_id: int, _event: object) -> None:
+    """Do nothing, for slots that hand nothing ahead or report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ class SlotEvents:
     """What slots call from the loop, never from within `start`.
 
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
-    run. `moved(run_id, event)` tells of a run handed ahead: REACHED, right after the end of the one
-    before, or NOT_BEGUN if it was not reached after all. `progressed` tells how far a run is.
+    run. `moved(run_id, event)` is about a run handed ahead: REACHED, right after the end of the one
+    before, or NOT_BEGUN if it was not reached after all. `progressed` is how far a run is.
     """
 
     started: Callable[[int], None]

@@ -1,7 +1,7 @@
 """The slots: starts, times, stops and finishes runs in job processes.
 
-What happens to a run in a slot is in `slot_runs`. This module prepares runs, and opens, tends and
-closes what they run in.
+What happens to a run in a slot is in `slot_runs`. This module prepares runs, and opens, maintains
+and closes what they run in.
 
 Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
 of it is left: at its result if the process is clean and lives on, otherwise at exit.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from warren.broker.catalogues import Told
+from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.process_use import ProcessUse
@@ -95,7 +95,7 @@ class Slots(SlotPool):
             on_change=self._close_when_empty,
         )
         self._pool = self._runs.pool
-        self._catalogue: Told | None = None
+        self._catalogue: EncodedCatalogue | None = None
         self._sweeps = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[None] | None = None
@@ -108,8 +108,8 @@ class Slots(SlotPool):
         return tuple(handler.name for handler in self._supervisor.handlers)
 
     @property
-    def catalogue(self) -> Told | None:
-        """What can be run here, as the last zygote has it."""
+    def catalogue(self) -> EncodedCatalogue | None:
+        """What can be run here, according to the last zygote."""
         return self._catalogue
 
     @property
@@ -146,7 +146,7 @@ class Slots(SlotPool):
         self._supervisor.keep_spares(self._options.spare_count)
         self._supervisor.open(self._options.is_unwanted)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        self._catalogue = self._tell()
+        self._catalogue = self._make_catalogue()
         return self.handlers
 
     @property
@@ -161,7 +161,7 @@ class Slots(SlotPool):
     def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires `free`. Any failure is reported as its end.
 
-        A process of its job that is idle is given the others too, to go on with.
+        An idle process of its job gets the others too, to continue with.
         """
         if not self.free or trigger.run_id in self._runs.ids:
             raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
@@ -177,11 +177,11 @@ class Slots(SlotPool):
         return self._runs.has_begun(run_id)
 
     def recall(self, run_id: int) -> bool:
-        """Take back what was given along with this run; return whether it is not out now."""
+        """Take back what was given with this run; return False if it is still ahead."""
         return self._runs.recall(run_id)
 
     def recall_all(self) -> None:
-        """Take back every run that a process has and has not begun."""
+        """Take back every run that a process has but has not begun."""
         self._runs.recall_all()
 
     def stop(self, run_id: int, why: Words) -> bool:
@@ -210,7 +210,7 @@ class Slots(SlotPool):
         return SlotRun(trigger, path, use=use, log_reserve=self._log_limiter.reserve_bytes)
 
     def _use(self, trigger: Trigger) -> ProcessUse:
-        """Return which runs the process of this one serves: by its job, its handler, or us."""
+        """Return which runs its process serves, as its job, its handler or the options say."""
         if trigger.script_language:
             return ProcessUse.FRESH
         facts = self._supervisor.by_name.get(trigger.handler)
@@ -243,15 +243,15 @@ class Slots(SlotPool):
         self._runs.on_zygote_died(survivors, self._supervisor.error)
 
     def _on_zygote_ready(self) -> None:
-        self._catalogue = self._tell()
+        self._catalogue = self._make_catalogue()
         self._runs.place_waiting()
         self._events.ready()
 
-    def _tell(self) -> Told:
+    def _make_catalogue(self) -> EncodedCatalogue:
         languages, missing = self._scripts.languages()
         version = self._options.code_version or commit_of(self._supervisor.folder)
         handlers = self._supervisor.handlers
-        return Told(
+        return EncodedCatalogue(
             Catalogue(handlers=handlers, languages=languages, missing=missing, code_version=version)
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from warren.broker.catalogues import Told
+from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
@@ -45,7 +45,7 @@ class InstantSlots(SlotPool):
         self._count = count
         self._handlers = tuple(handlers)
         facts = tuple(HandlerFacts(name=name, about=f"Does {name}.") for name in handlers)
-        self._told = Told(
+        self._told = EncodedCatalogue(
             Catalogue(
                 handlers=facts, languages=tuple(map(str, ScriptLanguage)), code_version=code_version
             )
@@ -60,7 +60,7 @@ class InstantSlots(SlotPool):
         return self._handlers
 
     @property
-    def catalogue(self) -> Told:
+    def catalogue(self) -> EncodedCatalogue:
         return self._told
 
     def lacks_handler(self, trigger: Trigger) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from warren.broker.catalogues import Told
+from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
@@ -58,11 +58,11 @@ class ScriptedSlots(SlotPool):
         return self._handlers
 
     @property
-    def catalogue(self) -> Told | None:
+    def catalogue(self) -> EncodedCatalogue | None:
         if self.is_remote:
             return None
         facts = tuple(HandlerFacts(name=name) for name in self._handlers)
-        return Told(Catalogue(handlers=facts, code_version="v1"))
+        return EncodedCatalogue(Catalogue(handlers=facts, code_version="v1"))
 
     def lacks_handler(self, trigger: Trigger) -> bool:
         if self.is_remote or trigger.script_language:

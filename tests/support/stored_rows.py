@@ -8,7 +8,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tests.support import schemas
-from warren.broker.catalogues import Told
+from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.self_health import ZONE_KEY
@@ -194,14 +194,14 @@ class Rows:
         self.database.write(unit)
 
 
-def told_in(load: str) -> Told | None:
+def told_in(load: str) -> EncodedCatalogue | None:
     """Return a catalogue of the handlers that a load names, for tests; typed if by schema."""
     try:
         told = json.loads(load)["handlers"]
     except (ValueError, KeyError, TypeError):
         return None
     schemas = told if isinstance(told, dict) else dict.fromkeys(told)
-    return Told(
+    return EncodedCatalogue(
         Catalogue(
             handlers=tuple(
                 HandlerFacts(name=str(name), schema=json.dumps(schema) if schema else "")

@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
-from warren.broker.catalogues import Told
+from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.keys import AppKeys
 from warren.broker.memory.transport import MemoryBroker
 from warren.broker.messages.catalogue import Catalogue, CatalogueAnswer
@@ -196,12 +196,15 @@ def test_ailments_without_end_are_not_kept(cluster: Cluster) -> None:
 def test_catalogues_that_nobody_asked_for_are_not_kept(cluster: Cluster) -> None:
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
-    own, other = Told(Catalogue(code_version="v1")), Told(Catalogue(code_version="v2"))
+    own, other = (
+        EncodedCatalogue(Catalogue(code_version="v1")),
+        EncodedCatalogue(Catalogue(code_version="v2")),
+    )
     who = {"app": APP, "address": "one", "boot_id": "b"}
     beat = Heartbeat(started_at_ms=1, load=Load(), catalogue=own.fingerprint, **who)
     node.roster.admit(beat)
 
-    def tell(told: Told) -> set[str]:
+    def tell(told: EncodedCatalogue) -> set[str]:
         answer = CatalogueAnswer(contents=msgspec.Raw(told.contents), **who)
         node.registrar.take_catalogue(answer)
         asked = {own.fingerprint, other.fingerprint}
