@@ -67,7 +67,7 @@ class Memory:
 
 
 class Host:
-    """What the kernel tells of this process's memory and limits, under `root`."""
+    """What the kernel says about this process's memory and limits, in files under `root`."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root

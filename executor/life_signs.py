@@ -62,7 +62,7 @@ class LifeSigns:
             return
         self._beat_at = now
         self._on_beat()
-        with suppress(OSError):  # a full disk is told by heartbeats; the file then grows old
+        with suppress(OSError):  # heartbeats report a full disk; the file then grows old
             self._write(signs)
 
     def end(self) -> None:
@@ -99,7 +99,7 @@ def running(state_dir: Path) -> Iterator[tuple[Signs, float]]:
 
 
 def _born(pid: int) -> int:
-    """Return when a process began, which tells it from a later one with its id; -1 if it is gone.
+    """Return when a process began, as a later one may have the same id; -1 = it is gone.
 
     A zombie is gone.
     """

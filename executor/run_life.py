@@ -194,32 +194,32 @@ class InSlot(Enum):
     """What `SlotRuns` does about it, in the method of this name."""
 
     START_TIMER = auto()
-    TELL_STARTED = auto()
-    TELL_STARTED_SOON = auto()
+    REPORT_STARTED = auto()
+    REPORT_STARTED_SOON = auto()
     TAKE_SLOT = auto()
     FORGET = auto()
     GIVE_BACK = auto()
     REST_PROCESS = auto()
     REACH_NEXT = auto()
-    TELL_REACHED = auto()
-    AWAIT_EXIT = auto()
+    REPORT_REACHED = auto()
+    WAIT_FOR_EXIT = auto()
     ASK_TO_EXIT = auto()
     END_PROCESS = auto()
     LEAVE_QUEUE = auto()
-    AWAIT_ROOM = auto()
+    WAIT_FOR_ROOM = auto()
     PLACE_AGAIN = auto()
     END_SOON = auto()
     REPORT_END = auto()
 
 
-_GO_ON = (InSlot.REACH_NEXT, InSlot.REPORT_END, InSlot.TELL_REACHED)
+_GO_ON = (InSlot.REACH_NEXT, InSlot.REPORT_END, InSlot.REPORT_REACHED)
 
 SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[InSlot, ...]]]] = {
     SlotPhase.QUEUED: {
         SlotEvent.GIVEN_NEW: (SlotPhase.RUNNING, (InSlot.START_TIMER,)),
         SlotEvent.GIVEN_IDLE: (
             SlotPhase.RUNNING,
-            (InSlot.START_TIMER, InSlot.TELL_STARTED_SOON),
+            (InSlot.START_TIMER, InSlot.REPORT_STARTED_SOON),
         ),
         SlotEvent.HANDED_AHEAD: (SlotPhase.AHEAD, ()),
         SlotEvent.CROWDED: (SlotPhase.QUEUED, ()),
@@ -232,22 +232,22 @@ SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[InSlot, 
         SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.FORGET,)),
     },
     SlotPhase.RUNNING: {
-        SlotEvent.FORKED: (SlotPhase.RUNNING, (InSlot.TELL_STARTED,)),
+        SlotEvent.FORKED: (SlotPhase.RUNNING, (InSlot.REPORT_STARTED,)),
         SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.GIVE_BACK,)),
         SlotEvent.ANSWERED: (SlotPhase.GONE, (InSlot.REST_PROCESS, InSlot.REPORT_END)),
         SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
-        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.AWAIT_EXIT,)),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.WAIT_FOR_EXIT,)),
         SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (InSlot.ASK_TO_EXIT,)),
         SlotEvent.STOP: (SlotPhase.STOPPING, (InSlot.END_PROCESS,)),
         SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
         SlotEvent.EXITED_IDLE: (SlotPhase.QUEUED, (InSlot.PLACE_AGAIN,)),
-        SlotEvent.NO_ROOM: (SlotPhase.QUEUED, (InSlot.AWAIT_ROOM,)),
+        SlotEvent.NO_ROOM: (SlotPhase.QUEUED, (InSlot.WAIT_FOR_ROOM,)),
     },
     SlotPhase.ANSWERED: {
         SlotEvent.FORKED: (SlotPhase.ANSWERED, ()),
         SlotEvent.NOT_BEGUN: (SlotPhase.ANSWERED, ()),
         SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
-        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.AWAIT_EXIT,)),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.WAIT_FOR_EXIT,)),
         SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (InSlot.ASK_TO_EXIT,)),
         SlotEvent.STOP: (SlotPhase.STOPPING, (InSlot.END_PROCESS,)),
         SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
@@ -255,10 +255,10 @@ SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[InSlot, 
         SlotEvent.NO_ROOM: (SlotPhase.GONE, (InSlot.REPORT_END,)),
     },
     SlotPhase.STOPPING: {
-        SlotEvent.FORKED: (SlotPhase.STOPPING, (InSlot.TELL_STARTED,)),
+        SlotEvent.FORKED: (SlotPhase.STOPPING, (InSlot.REPORT_STARTED,)),
         SlotEvent.NOT_BEGUN: (SlotPhase.STOPPING, ()),
         SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
-        SlotEvent.ANSWERED_LAST: (SlotPhase.STOPPING, (InSlot.AWAIT_EXIT,)),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.STOPPING, (InSlot.WAIT_FOR_EXIT,)),
         SlotEvent.ANSWERED_LATE: (SlotPhase.STOPPING, (InSlot.ASK_TO_EXIT,)),
         SlotEvent.STOP: (SlotPhase.STOPPING, ()),
         SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),

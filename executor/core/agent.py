@@ -56,7 +56,7 @@ class ShutdownTarget(Protocol):
 
     @property
     def has_processes(self) -> bool:
-        """Whether processes that were told to exit are still there."""
+        """Whether processes that were asked to exit are still there."""
 
     def begin_draining(self) -> None:
         """Take no more runs, and return those that wait."""

@@ -25,7 +25,7 @@ from warren.executor.requests.intake import EarlyKills, Intake
 from warren.executor.requests.query_responder import QueryResponder
 from warren.executor.run_life import Event
 
-#: Most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
+#: The most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
 #: where it provably never started if this host dies.
 PREFETCH = 40
 
@@ -37,10 +37,10 @@ class Hooks(Protocol):
         """Call something on the core's thread; thread-safe."""
 
     def run_moved(self, run_id: int, event: Event) -> None:
-        """Handle what a slot tells of a run."""
+        """Handle a slot's event about a run."""
 
     def run_progressed(self, run_id: int, progress: Progress) -> None:
-        """Handle what a job process tells of its run."""
+        """Handle a job process's report on the progress of its run."""
 
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None

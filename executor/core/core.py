@@ -94,11 +94,11 @@ class Core:
     # -- events of the roles ------------------------------------------------------------------
 
     def run_moved(self, run_id: int, event: Event) -> None:
-        """Handle what a slot tells of a run."""
+        """Handle a slot's event about a run."""
         self._active_runs.moved(run_id, event)
 
     def run_progressed(self, run_id: int, progress: Progress) -> None:
-        """Handle what a job process tells of its run."""
+        """Handle a job process's report on the progress of its run."""
         self._roles.progress.note(run_id, progress)
 
     def run_finished(
@@ -251,7 +251,7 @@ class Core:
 
     @property
     def has_processes(self) -> bool:
-        """Whether processes are left that were told to exit."""
+        """Whether processes are left that were asked to exit."""
         return self._slots_closed is not None and not self._slots_closed.done()
 
     @property

@@ -12,13 +12,13 @@ from warren.executor.core.assembly import Roles
 from warren.executor.errors import JournalFailed
 from warren.executor.messaging.inbox import Inbox
 
-#: How long to wait before another try when the journal could not be begun.
+#: Seconds until the next try after the journal could not be begun.
 JOURNAL_RETRY_SECONDS = 1.0
 #: After this long without a welcome, log the likely reasons once.
 WELCOME_SECONDS = 10.0
-#: How long other schedulers that ask for the catalogue are taken to have heard the last answer, and
-#: how long that is valid.
-TELL_AGAIN_SECONDS = 3.0
+#: For how long schedulers that ask for the catalogue are assumed to have received the last answer,
+#: and how long an answer is valid.
+SEND_AGAIN_SECONDS = 3.0
 CATALOGUE_SECONDS = 60.0
 
 
@@ -39,8 +39,8 @@ class Startup:
         self._make_run_inbox = make_run_inbox
         self._is_closed = False
         self.was_welcomed = False
-        self._told = ""
-        self._told_at = float("-inf")
+        self._sent = ""
+        self._sent_at = float("-inf")
         self.run_inbox: Inbox | None = None
 
     def start(self) -> None:
@@ -68,16 +68,16 @@ class Startup:
             self._log.info("executor_welcomed", cluster=cluster)
             self._begin()
         if welcome.wants_catalogue:
-            self._tell_catalogue()
+            self._send_catalogue()
 
-    def _tell_catalogue(self) -> None:
-        """Tell all schedulers what can be run here; once, however many of them ask."""
+    def _send_catalogue(self) -> None:
+        """Send the catalogue to all schedulers; once, however many of them ask."""
         catalogue, now = self._roles.slots.catalogue, self._clock.monotonic()
         if catalogue is None:
             return
-        if catalogue.fingerprint == self._told and now - self._told_at < TELL_AGAIN_SECONDS:
+        if catalogue.fingerprint == self._sent and now - self._sent_at < SEND_AGAIN_SECONDS:
             return
-        self._told, self._told_at = catalogue.fingerprint, now
+        self._sent, self._sent_at = catalogue.fingerprint, now
         answer = CatalogueAnswer(
             app=self._identity.app,
             address=self._identity.address,

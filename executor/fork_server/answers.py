@@ -1,4 +1,4 @@
-"""What a job process tells the executor: results, what it gives back, how far a run is."""
+"""What a job process sends to the executor: results, runs that it gives back, progress."""
 
 import os
 import threading
@@ -36,7 +36,7 @@ class Answers:
             self.is_closed = True
 
     def progress_of(self, run_id: int) -> Callable[[float, float | None, str], None]:
-        """Return what tells of a run's progress, once a second at most; any thread may call it."""
+        """Return what reports a run's progress, up to once a second; any thread may call it."""
         told_at, lock = -_PROGRESS_SECONDS, threading.Lock()
 
         def tell(done: float, total: float | None, text: str) -> None:

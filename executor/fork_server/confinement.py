@@ -29,7 +29,7 @@ from warren.executor.fork_server import linux
 
 #: The settings. Job processes get WARREN_RUN_ID and the like later.
 _PREFIX = "WARREN_"
-#: Where systemd puts our credential files, and where it is told that we live.
+#: Where systemd puts our credential files, and the socket by which we notify it.
 _OF_SYSTEMD = frozenset({"CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 
 

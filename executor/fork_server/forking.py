@@ -17,7 +17,7 @@ from warren.executor.fork_server.interpreter import forget_child, run_child
 
 
 class Forker:
-    """Starts processes. What they inherit tells them whether the process that made this lives."""
+    """Starts processes, which inherit a descriptor that shows whether their maker lives."""
 
     def __init__(self) -> None:
         #: By it `multiprocessing.parent_process` knows whether the zygote lives.
@@ -43,7 +43,7 @@ class Forker:
         return process
 
     def close(self) -> None:
-        """Close what tells the processes that this one lives."""
+        """Close the descriptor that shows the processes that this one lives."""
         os.close(self.alive)
         os.close(self._end)
 

@@ -163,7 +163,7 @@ class Result(Frame, frozen=True, kw_only=True, omit_defaults=True):
 
     `was_interrupted`: SIGTERM arrived before the handler returned. `log_bytes` and `log_tail`
     describe the run's log, `log_error` says why something is missing from it. `why` and `log_why`
-    are the reasons that `message` and `log_error` tell; a handler's own message has none.
+    are the reasons behind `message` and `log_error`; a handler's own message has none.
     `returned` is what the handler returned, as JSON. `may_retry` False: a failure is not retried;
     `retry_seconds`: it is after this wait instead of its job's.
     """

@@ -1,4 +1,4 @@
-"""The main function of a job process: runs one handler, one run at a time, until told to exit.
+"""The main function of a job process: runs one handler, one run at a time, until asked to exit.
 
 The zygote forks it. It imports the standard library, the handler side of this package,
 `warren.broker.messages` and `warren.broker.reasons`, and never sees a connection, a database or the
@@ -81,7 +81,7 @@ def main(setup: JobSetup, assignment: Assignment) -> NoReturn:
 
 
 def main_of_spare(setup: JobSetup, link: socket.socket) -> NoReturn:
-    """Run a job process that is told at the other end of a link whose it is."""
+    """Run a job process that learns over a link which job or handler it serves."""
     _set_up(setup, linux.SPARE_NAME, {link.fileno(), *setup.kept_fds, *setup.handler_fds})
     setup.termination.listen()
     assignment = _await_assignment(setup, link)

@@ -22,7 +22,7 @@ _FORK_LIMIT = 4
 #: Seconds until another spare follows one that died or could not be forked: at first, at most.
 BACKOFF_SECONDS = (0.1, 30.0)
 
-#: From so many seconds on, it is told: some have failed one after the other.
+#: From this delay in seconds on it is reported: several have failed one after the other.
 _TOLD_SECONDS = 0.8
 
 #: What a spare answers once it has its order, before it acts on it.

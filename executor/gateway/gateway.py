@@ -163,7 +163,7 @@ class Server:
         return None
 
     async def _inherit(self, caller: _Caller, body: bytes) -> bool:
-        """Continue an executor; without a body, only tell whether that is possible now."""
+        """Continue an executor; without a body, only answer whether that is possible now."""
         if body:
             handover = read_handover(body)
             if handover.app not in caller.apps:

@@ -146,7 +146,7 @@ class Peers:
         return True in await self._ask_all("registry", app, body, appname=appname)
 
     async def sign_off(self, app: str, url: str) -> None:
-        """Tell them that an executor signed off."""
+        """Notify the other gateways that an executor signed off."""
         await self._ask_all("registryRemove", app, registration_of(app, url))
 
     async def pass_on(self, app: str, results: Sequence[RemoteResult]) -> list[RemoteResult]:
@@ -227,7 +227,7 @@ class Peers:
             return None
 
     def _miss(self, url: str, why: str) -> None:
-        """Tell once that a gateway does not answer, until it does again."""
+        """Log that a gateway does not answer: once, until it answers again."""
         if url not in self._missing:
             self._missing.add(url)
             log.warning("peer_missed", url=url, why=why)

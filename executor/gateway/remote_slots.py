@@ -36,7 +36,7 @@ from warren.executor.processes.endings import killed, timed_out
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.processes.script_files import SETTING
 
-#: Most ended runs of one executor whose late results are told from those of unknown runs.
+#: How many ended runs of an executor are remembered: late results of others are of unknown runs.
 ENDED_LIMIT = 10_000
 
 

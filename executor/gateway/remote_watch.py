@@ -106,7 +106,7 @@ class RemoteWatch:
         self._on_alive = on_alive
         self._on_lost = on_lost
         self._on_ready = on_ready
-        self._tells_idleness: bool | None = None
+        self._can_ask_idleness: bool | None = None
         self._log = structlog.get_logger().bind(url=client.url.text)
 
     async def run(self) -> None:
@@ -124,7 +124,7 @@ class RemoteWatch:
         """Check that it is up and, if a proof is due, that each run is still running."""
         was_away = self._liveness.away is not None
         is_alive = await self._is_alive()
-        if is_alive and self._tells_idleness is None:
+        if is_alive and self._can_ask_idleness is None:
             await self._try_idle_beat()
         if is_proof_due:
             proofs = [self._prove(run, is_alive=is_alive) for run in list(self._runs())]
@@ -147,17 +147,17 @@ class RemoteWatch:
 
     async def _try_idle_beat(self) -> None:
         try:
-            self._tells_idleness = await self._client.is_idle(NO_JOB)
+            self._can_ask_idleness = await self._client.is_idle(NO_JOB)
         except CallFailed:
             return
-        if not self._tells_idleness:
+        if not self._can_ask_idleness:
             self._log.warning("remote_idleness_doubted")
 
     async def _prove(self, run: RemoteRun, *, is_alive: bool) -> None:
         """Check that a run is still running; after too long without proof it is LOST."""
         if is_alive:
             self._on_alive(run.trigger.run_id)
-        if is_alive and not (self._tells_idleness and await self._is_idle(run.trigger.job_id)):
+        if is_alive and not (self._can_ask_idleness and await self._is_idle(run.trigger.job_id)):
             run.proven_at = self._now()
         elif self._now() - run.proven_at > PROOF_SECONDS:
             self._on_lost(run)

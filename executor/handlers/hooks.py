@@ -80,7 +80,7 @@ class RunHooks:
 
     Args:
         hooks: all of them.
-        tell: gets what is wrong with a hook, and the error.
+        tell: called with what is wrong with a hook, and the error.
 
     """
 
@@ -104,7 +104,7 @@ class RunHooks:
                 self._entered.append((name, entered))
 
     def leave(self, end: RunEnd) -> None:
-        """Tell each hook how the run ended."""
+        """Pass each hook the end of the run."""
         for name, entered in reversed(self._entered):
             try:
                 entered.send(end)

@@ -55,7 +55,7 @@ def _imports(path: Path) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # what cannot be read is told by whoever imports it
+        return  # whoever imports a file that cannot be read will report it
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

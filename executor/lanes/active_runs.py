@@ -1,7 +1,7 @@
 """The active runs of this boot: those that wait in lanes and those that run in slots.
 
-`run_life.LIFE` says what may happen to a run and what is done then. Here is what makes it happen,
-and, at the end, what is done.
+`run_life.LIFE` says which events a run may have, and their effects. This module raises the events
+and, at its end, carries out the effects.
 """
 
 from collections.abc import Callable
@@ -182,7 +182,7 @@ class ActiveRuns:
         self._happens(Event.DURABLE if self._slots.free else Event.SLOT_GONE, run)
 
     def moved(self, run_id: int, event: Event) -> None:
-        """Record what its slot tells of a run: STARTED, REACHED or NOT_BEGUN."""
+        """Record a slot's event about a run: STARTED, REACHED or NOT_BEGUN."""
         run = self._runs.get(run_id)
         if run is not None:
             self._happens(event, run)
@@ -246,7 +246,7 @@ class ActiveRuns:
                 self._stop(run, returned(why))
 
     def forget_closed(self, run_ids: set[int]) -> None:
-        """Drop the waiting ones of these runs: the schedulers have ended them already."""
+        """Drop those of these runs that wait: the schedulers have ended them already."""
         for run_id in run_ids:
             run = self._in_hand(run_id)
             if run is not None and run.phase is Phase.WAITING:

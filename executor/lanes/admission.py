@@ -1,4 +1,4 @@
-"""Decides whether a run may start beside the other runs of its job. Pure: no I/O, no clock."""
+"""Decides whether a run may start alongside the other runs of its job. Pure: no I/O, no clock."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _WAIT = Wait()
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """The runs of one job by age: running, running but told to stop, and waiting."""
+    """The runs of one job by age: running, running but being stopped, and waiting."""
 
     running: Collection[Age]
     stopping: Collection[Age]

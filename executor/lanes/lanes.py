@@ -124,7 +124,7 @@ class Lanes:
         self._enqueue(lane)
 
     def mark_stopping(self, job_id: int, run_id: int) -> None:
-        """Record that a running run was told to stop; until it ends it counts as running."""
+        """Record that a running run is being stopped; until it ends it counts as running."""
         lane = self._lanes[job_id]
         age = lane.running.pop(run_id, None)
         if age is not None:

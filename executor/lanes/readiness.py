@@ -30,7 +30,7 @@ class Readiness:
         self._clock = clock
         self._slots = slots
         self.is_draining = False
-        #: Whether the boot could not be noted in the journal so far, so that it takes no triggers.
+        #: Whether the boot could not be recorded in the journal yet, so that it takes no triggers.
         self.is_unable_to_begin = False
 
     @property

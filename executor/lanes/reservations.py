@@ -37,7 +37,7 @@ class Reservations:
         return self._runs.get(run_id, False)
 
     def restore(self, run_id: int) -> None:
-        """Remember a run again that waits again, and whose reservation was durable."""
+        """Restore the durable reservation of a run that waits again."""
         self._runs[run_id] = True
 
     def renew(self) -> None:

@@ -16,7 +16,7 @@ from warren.broker.signing import Direction, Sealer, cluster_of
 from warren.broker.topology import ASK_EXCHANGE
 from warren.broker.transport import Consumer, Delivery
 
-#: Most deliveries in one batch.
+#: The most deliveries in one batch.
 BATCH_LIMIT = 100
 #: How long to wait after a failure, and how long at a time for what ends a wait by itself.
 RETRY_SECONDS, WAIT_SECONDS = 0.5, 10.0

@@ -1,4 +1,4 @@
-"""Tells the schedulers how far runs are: one message a second, which may get lost."""
+"""Reports the progress of runs to the schedulers: one message a second, which may get lost."""
 
 from collections.abc import Callable
 

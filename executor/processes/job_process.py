@@ -21,7 +21,7 @@ from warren.executor.run_life import SlotPhase
 
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
-#: More reads than the answers of a batch take.
+#: More reads than are needed for the answers of a batch.
 _MAX_READS = 1_000
 #: How much of an invalid answer is shown, in bytes.
 _SHOWN_BYTES = 60
@@ -149,7 +149,7 @@ class SlotRun:
 
     `forked_at_ms` is when its process began, if that was new.
 
-    What its end is concluded from: the `stop` that was ordered, the `result` that it answered, and
+    Its end follows from these: the `stop` that was ordered, the `result` that it answered, and
     the `exit` of its process, None if that lives on.
     """
 
@@ -264,7 +264,7 @@ class JobProcess:
         self._channel.send(b"".join([_order(run, last=last, batch=batch) for run in runs]))
 
     def begin(self, run: SlotRun) -> None:
-        """Note that the process is at this run now."""
+        """Record that this is the process's current run."""
         self.run = run
         run.process = self
         self.runs_begun += 1

@@ -1,4 +1,4 @@
-"""The runs that a job process is handed ahead, so that it waits for nobody between them.
+"""The runs that a job process is handed ahead, so that it does not have to wait between them.
 
     head ──> follower ──> follower ──> …      one batch, answered run by run
                └─ withdrawn, or the process has worked for long enough: it goes back to its lane
@@ -105,7 +105,7 @@ class LookAhead:
         return process.batch is not None and bool(process.batch.followers)
 
     def reach_next(self, process: JobProcess) -> SlotRun:
-        """Note that a process has come to its next run; return that."""
+        """Record that a process has come to its next run; return that run."""
         assert process.batch is not None
         run = self._ahead.pop(process.batch.reach_next())
         process.begin(run)
@@ -148,7 +148,7 @@ class LookAhead:
             self._take_back(process, batch, batch.head)  # it has answered all that it began
 
     def _take_back(self, process: JobProcess, batch: Batch, noted: int) -> None:
-        """Take back the runs that have not begun if that is the last one that has."""
+        """Take back the runs that have not begun, if `noted` is the last one that has."""
         run = process.run
         for run_id in batch.take_back(None if run is None else run.trigger.run_id, noted):
             back = self._ahead.pop(run_id, run)

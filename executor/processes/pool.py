@@ -17,7 +17,7 @@ from warren.executor.processes.look_ahead import LookAhead
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotEvent
 
-#: Jobs whose last use of a process is remembered.
+#: For how many jobs the last use of a process is remembered.
 MAX_REMEMBERED = 10_000
 
 
@@ -128,7 +128,7 @@ class Pool:
         self._events = events
         self._processes: dict[int, JobProcess] = {}
         self._idle = IdleProcesses()
-        #: The numbers of idle processes that were told to exit.
+        #: The numbers of idle processes that were asked to exit.
         self._leaving: set[int] = set()
         #: Runs that wait for a process of another job to exit.
         self._waiting: deque[SlotRun] = deque()
@@ -149,7 +149,7 @@ class Pool:
         return self._processes.get(number)
 
     def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> SlotEvent:
-        """Give a run to an idle process of its job, or to a new one, now or later; return which.
+        """Give a run to an idle process of its job, or to a new one now or later; return the event.
 
         An idle process may be handed some of the `followers` ahead, the first ones first.
         """
@@ -214,7 +214,7 @@ class Pool:
         return removed
 
     def place_waiting(self) -> Iterator[tuple[SlotRun, SlotEvent]]:
-        """Fork processes for waiting runs while there is room; yield each with what it got."""
+        """Fork processes for waiting runs while there is room; yield each run with its event."""
         event = SlotEvent.GIVEN_NEW
         while (
             self._waiting

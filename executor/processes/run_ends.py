@@ -1,4 +1,4 @@
-"""Tells how job processes and the runs in them ended, for reports and for the log."""
+"""Works out how job processes and their runs ended, for reports and for the log."""
 
 import signal
 import time

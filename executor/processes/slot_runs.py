@@ -1,7 +1,7 @@
-"""The runs that hold a slot, or that processes were handed ahead: what happens to them.
+"""The runs that hold a slot or were handed ahead to a process, and what happens to them.
 
-`run_life.SLOT_LIFE` says what may happen to a run in a slot and what is done then. Here is what
-makes it happen (a stop, a timeout, what processes do) and, at the end, what is done.
+`run_life.SLOT_LIFE` says which events a run in a slot may have, and their effects. This module
+raises the events (stops, timeouts, what processes do) and, at its end, carries out the effects.
 """
 
 import asyncio
@@ -86,13 +86,13 @@ class SlotRuns:
         return self._look_ahead.batch_size
 
     def close(self) -> None:
-        """Close what processes noted in; none of them is left."""
+        """Close the begin notes; no process is left that could write to one."""
         self._look_ahead.close()
 
     # -- for the slots ------------------------------------------------------------------------
 
     def start(self, run: SlotRun, followers: Sequence[SlotRun]) -> None:
-        """Give a run a slot and a process; that may be handed some of the followers ahead."""
+        """Give a run a slot and a process, which may be handed some of the followers ahead."""
         self._runs[run.trigger.run_id] = run
         self._happens(self.pool.place(run, followers), run)
         for follower in followers:
@@ -100,7 +100,7 @@ class SlotRuns:
                 self._happens(SlotEvent.HANDED_AHEAD, follower)
 
     def refuse(self, run: SlotRun, why: Reason) -> None:
-        """Give a run a slot, for it to fail soon."""
+        """Give a run a slot in which it fails soon."""
         self._runs[run.trigger.run_id] = run
         run.exit = Exit(failure=why)
         self._happens(SlotEvent.UNPLACED, run)
@@ -123,7 +123,7 @@ class SlotRuns:
         return run is None or self._look_ahead.has_begun(run)
 
     def recall(self, run_id: int) -> bool:
-        """Take back what was handed ahead along with this run; return whether it is not out now."""
+        """Take back what was handed ahead with this run; return False if it is still ahead."""
         run = self._runs.get(run_id) or self._look_ahead.get(run_id)
         if run is not None:
             self._look_ahead.recall(run.process)
@@ -137,7 +137,7 @@ class SlotRuns:
     # -- what processes do --------------------------------------------------------------------
 
     def on_forked(self, forked: frames.Forked) -> None:
-        """Note that a process exists."""
+        """Record that a process exists."""
         process = self.pool.get(forked.number)
         if process is None:
             return
@@ -154,7 +154,7 @@ class SlotRuns:
             if run is not None and run.trigger.run_id == answer.run_id:
                 self._events.progressed(answer.run_id, answer.progress)
         elif run is not None and run.trigger.run_id == answer.run_id:
-            self._tell_started(run)  # the answer may arrive before `Forked`
+            self._report_started(run)  # the answer may arrive before `Forked`
             run.result = answer
             self._happens(self._answered(process, answer), run)
 
@@ -209,7 +209,7 @@ class SlotRuns:
         had_no_room: bool = False,
         is_untaken: bool = False,
     ) -> None:
-        """Handle the end of a process that is removed: it concerns all the runs that it had."""
+        """Handle the end of a process that is removed, for all the runs that it had."""
         never_began = self._look_ahead.never_began(process) or is_untaken
         run = process.run
         if run is None:
@@ -257,13 +257,13 @@ class SlotRuns:
             stop, grace_seconds = timed_out(seconds), self._grace_seconds
             run.timer = self._loop.call_later(seconds, self._stop, run, stop, grace_seconds)
 
-    def _tell_started(self, run: SlotRun) -> None:
+    def _report_started(self, run: SlotRun) -> None:
         if not run.started_at_ms:
             run.started_at_ms = run.forked_at_ms or int(time.time() * 1000)
             self._events.started(run.trigger.run_id)
 
-    def _tell_started_soon(self, run: SlotRun) -> None:
-        self._loop.call_soon(self._tell_started, run)
+    def _report_started_soon(self, run: SlotRun) -> None:
+        self._loop.call_soon(self._report_started, run)
 
     def _take_slot(self, run: SlotRun) -> None:
         self._runs[run.trigger.run_id] = run
@@ -291,12 +291,12 @@ class SlotRuns:
         assert run.process is not None
         self._reach_next_of(run.process)
 
-    def _tell_reached(self, run: SlotRun) -> None:
+    def _report_reached(self, run: SlotRun) -> None:
         assert run.process is not None
         if run.process.run is not None:
             self._events.moved(run.process.run.trigger.run_id, Event.REACHED)
 
-    def _await_exit(self, run: SlotRun) -> None:
+    def _wait_for_exit(self, run: SlotRun) -> None:
         assert run.process is not None
         run.process.expect_exit(self._grace_seconds)
         self._look_ahead.recall(run.process)
@@ -313,7 +313,7 @@ class SlotRuns:
         self.pool.cancel_waiting(run)
         run.exit = Exit()
 
-    def _await_room(self, run: SlotRun) -> None:
+    def _wait_for_room(self, run: SlotRun) -> None:
         """Let the run of a process that could not be forked wait for an idle one to exit."""
         if self.pool.make_room(run):
             run.detach()
@@ -328,7 +328,7 @@ class SlotRuns:
         self._loop.call_soon(self._happens, SlotEvent.OVER, run)
 
     def _report_end(self, run: SlotRun) -> None:
-        """Report the end of a run of which nothing is left."""
+        """Report the end of a run whose processes are all gone."""
         self._leave_slot(run)
         self.place_waiting()
         self._events.finished(self._ends.conclude(run))

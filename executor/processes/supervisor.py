@@ -26,11 +26,11 @@ from warren.executor.processes.zygote_link import ZygoteLink
 BACKOFF_SECONDS = (0.1, 30.0)
 #: After a zygote has been ready for this long the backoff starts from the beginning.
 GOOD_LIFE_SECONDS = 60.0
-#: Seconds after which an import of handlers is told to be slow, at first, and again.
+#: Seconds after which a slow import of handlers is logged, for the first time and again.
 SLOW_IMPORT_SECONDS = (5.0, 30.0)
-#: Seconds between two looks whether the zygote that imports the handlers is still wanted.
+#: Seconds between two checks whether the zygote that imports the handlers is still wanted.
 _WANTED_SECONDS = 0.25
-#: Seconds between two checks for orphans of a dead zygote that were killed and are not gone yet.
+#: Seconds between two checks for orphans of a dead zygote that were killed but still exist.
 _POLL_SECONDS = 0.005
 
 
@@ -110,7 +110,7 @@ class ForkServerSupervisor:
             while not self.is_ready:
                 _check_wanted(is_unwanted)
                 if time.monotonic() >= told_at:
-                    self._tell_slow(link)
+                    self._log_slow_import(link)
                     told_at += again
                 if link.wait(_WANTED_SECONDS):
                     self._take_initial(link)
@@ -131,14 +131,14 @@ class ForkServerSupervisor:
             self._link.send(frames.Fork(number=number, handler=handler), channel, note)
 
     def keep_spares(self, count: int) -> None:
-        """Keep so many processes forked in advance from now on, unless that is so."""
+        """Keep this many processes forked in advance from now on."""
         if count != self._spares:
             self._spares = count
             if self._link is not None and self.is_ready:
                 self._link.send(frames.KeepSpares(count=count))
 
     def signal(self, number: int, number_of_signal: int) -> None:
-        """Send a signal to a job process and its group, unless it is gone already."""
+        """Send a signal to a job process and its group, unless the process is gone."""
         if self._link is not None:
             self._link.send(frames.Signal(number=number, signal=number_of_signal))
 
@@ -219,16 +219,16 @@ class ForkServerSupervisor:
         if frame.native_threads:
             self._log.warning("native_threads_left", count=frame.native_threads)
 
-    def _tell_slow(self, link: ZygoteLink) -> None:
+    def _log_slow_import(self, link: ZygoteLink) -> None:
         seconds = round(time.monotonic() - link.started_at)
         self._log.warning("handlers_awaited", source=self._importing, seconds=seconds)
 
     def _watch_import(self, pid: int) -> None:
-        """Tell, again and again, that a replacement still imports the handlers."""
+        """Log, again and again, that a replacement is still importing the handlers."""
         # By its id: a timer that held a dead one would hold its descriptors too.
         link = self._link
         if link is not None and link.pid == pid and not self.is_ready:
-            self._tell_slow(link)
+            self._log_slow_import(link)
             self._loop.call_later(SLOW_IMPORT_SECONDS[1], self._watch_import, pid)
 
     def _on_death(self) -> None:
@@ -242,7 +242,7 @@ class ForkServerSupervisor:
             self.error = _ended(code)
         if self._on_closed is None:
             self._log.error("zygote_died", pid=link.pid, exit_code=code, why=self.error)
-        # An import that takes long and then fails is no good life.
+        # A long import that then fails does not count as having been ready.
         if was_ready and self._loop.time() - self._ready_at > GOOD_LIFE_SECONDS:
             self._backoff = BACKOFF_SECONDS[0]
         self._is_ending_orphans = True
