@@ -1,4 +1,4 @@
-"""Where a job's alarms go, and tests of these targets."""
+"""Where a job's alarms go, and test alarms to these targets."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ class JobTarget(NamedTuple):
 
 
 def read_targets(session: Session, job_id: int) -> list[JobTarget]:
-    """Return the targets of a job: its own, else its app's; the cluster's are not known here."""
+    """Return a job's targets: its own, else its app's; the cluster's are not known here."""
     of_job = alarms.job_targets(session, [job_id])[job_id]
     own = targets_of(of_job.alarm_email, of_job.alarm_webhook, of_job.alarm_style)
     targets = [
@@ -63,7 +63,7 @@ def read_targets(session: Session, job_id: int) -> list[JobTarget]:
     return targets
 
 
-#: The targets beside which forms have a button, by the names of their fields.
+#: The targets with a button beside them, by the names of their form fields.
 TESTED = ("emails", "webhook", "webhook_url")
 #: The name of these buttons.
 BUTTON = "test"
@@ -73,21 +73,21 @@ TypedTest = Callable[[AlarmCommands, AlarmTargets, RunWebhook], list[int]]
 
 
 class AlarmTests:
-    """Sends tests in the visitor's name."""
+    """Sends test alarms on behalf of the visitor."""
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
 
     def send(self, test: Test) -> None:
-        """Send tests, and flash what became of each.
+        """Send tests, and flash the result of each.
 
         Raises:
             Refused: a test cannot be sent.
 
         """
         commands = self._services.commands(visitor().actor).alarms
-        for alarm in commands.await_tests(test(commands), self._services.test_wait_seconds):
-            flash(_words(alarm), "message" if alarm.status == AlarmStatus.SENT else "error")
+        for alarm in commands.wait_for_tests(test(commands), self._services.test_wait_seconds):
+            flash(_result_text(alarm), "message" if alarm.status == AlarmStatus.SENT else "error")
 
     def send_typed(
         self, form: ConsoleForm, targets: AlarmTargets, webhook: RunWebhook, send: TypedTest
@@ -118,7 +118,7 @@ def _typed(
     return NOBODY, RunWebhook(url=webhook.url)
 
 
-def _words(test: ListedAlarm) -> str:
+def _result_text(test: ListedAlarm) -> str:
     target = shown_target(test)
     if test.status == AlarmStatus.SENT:
         answer = test.answer or ""

@@ -139,7 +139,7 @@ class ExecutorPages:
         ) -> tuple[list[ExecutorView], dict[str, int], Histories, Blockers]:
             views, ids = self._read(session, known)
             wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
-            listed = _behind(wanted, after)
+            listed = _after(wanted, after)
             shown = [ids[executor.key] for executor in listed[:LINES] if executor.key in ids]
             hour = charts.last_hour(session, shown, now_ms)
             return listed, ids, hour, self._blockers(session, known)
@@ -189,8 +189,8 @@ class ExecutorPages:
         return redirect(came_from() or url_for("executors.index"), 303)
 
     def _blockers(self, session: Session, known: Visitor) -> Blockers:
-        now_ms, tell_time = self._services.now_ms(), self._times.format
-        return blockers.read(session, known.app_ids, now_ms=now_ms, tell_time=tell_time)
+        now_ms, format_time = self._services.now_ms(), self._times.format
+        return blockers.read(session, known.app_ids, now_ms=now_ms, format_time=format_time)
 
     def _read(self, session: Session, known: Visitor) -> tuple[list[ExecutorView], dict[str, int]]:
         """Return executors by app and address, and the ids of those that have registered."""
@@ -205,8 +205,8 @@ def _order(form: ExecutorFilterForm) -> str:
     return form.order.data or "name"
 
 
-def _behind(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
-    """Return the executors that follow this key; all of them if its executor is gone."""
+def _after(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
+    """Return the executors after the one with this key; all of them if it is gone."""
     places = (place for place, executor in enumerate(executors) if executor.key == key)
     return executors[next(places, -1) + 1 :]
 

@@ -35,7 +35,7 @@ from warren.sql.listings.run_relations import Family
 from warren.sql.run_status import OPEN, RunStatus
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
-#: Generations that a page shrinks to fit.
+#: The most generations that fit on a page, shrunk if necessary.
 MAX_SHRUNK = 4
 #: Characters of a name that fit into a box, and boxes in a column at most.
 MAX_NAME, MAX_BOXES = 21, 12
@@ -164,7 +164,7 @@ class Setting(NamedTuple):
 def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
     """Return a job's settings in the order of the form, without empty ones.
 
-    Of a secret the visitor may not see, only that it is set.
+    For a secret that the visitor may not see, only that it is set.
     """
     form = JobForm()
     settings = [
@@ -301,6 +301,6 @@ def _blockers(
 ) -> list[Reason]:
     times = LocalTimes(services.cluster_zone, services.now_ms)
     job_blockers = blockers.read(
-        session, [app_id], now_ms=services.now_ms(), tell_time=times.format
+        session, [app_id], now_ms=services.now_ms(), format_time=times.format
     )
     return job_blockers.of_job(spec.app, blockers.need_of(spec))

@@ -1,4 +1,4 @@
-"""Alarms and webhook events, and who is told about them, as values.
+"""Alarms and webhook events, and their targets, as values.
 
 Events are stored in the database until they are sent.
 """
@@ -14,7 +14,7 @@ from warren.sql.run_status import RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmTargets:
-    """Where an alarm goes; `style` is that of the webhook's body, "" = by its host."""
+    """Where an alarm goes; `style` is the format of the webhook's body, "" = by its host."""
 
     emails: tuple[str, ...] = ()
     webhook: str = ""

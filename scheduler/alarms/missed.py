@@ -2,7 +2,7 @@
 
 It is stored in the transaction that records the skip. Any number of schedulers may record skips of
 one outage, and parts of it apart: its key is the job and when the outage began. What was due while
-dispatch was paused raises none: whoever paused has asked for it.
+dispatch was paused raises none: whoever paused asked for it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from warren.sql.run_status import LATE_MS
 def add_alarms(
     session: Session, skips: Sequence[SkippedTicks], defaults: AlarmTargets, *, now_ms: int
 ) -> None:
-    """Store an alarm for each target of each job with skips, unless it was told of the outage."""
+    """Store an alarm for each target of each job with skips, unless it got one for this outage."""
     of_jobs: dict[int, list[SkippedTicks]] = {}
     for skip in skips:
         of_jobs.setdefault(skip.job_id, []).append(skip)

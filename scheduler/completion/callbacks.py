@@ -123,7 +123,7 @@ class Callbacks:
             self._taken.extend(self._consumer.take(BATCH, NAP_SECONDS))
         while self._taken and len(self._items) < REPORTS:
             self._receive(self._taken[0])
-            # Only now: if the database is down, the next round goes on with it.
+            # Only now: if the database is down, the next round continues with it.
             self._taken.popleft()
 
     def _receive(self, delivery: Delivery) -> None:
@@ -195,7 +195,7 @@ class Callbacks:
         self._on_freed(tally.freed)
 
     def _renewed(self, item: _Item) -> _Item:
-        """Return a report with the present id of its executor's app."""
+        """Return a report with the current id of its executor's app."""
         return replace(item, app_id=self._context.app_names.id_of(app_of(item.delivery)))
 
     def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
@@ -253,7 +253,7 @@ class Callbacks:
         texts.update((run_id, encode(run).decode()) for run_id, run in message.runs.items())
 
     def _store_progress(self) -> None:
-        """Store how far runs are, all of them in one transaction; the next message makes up for it.
+        """Store the progress of runs in one transaction; if it fails, newer progress follows.
 
         It comes after the reports, because a run may have started with one of them.
         """

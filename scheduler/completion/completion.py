@@ -144,7 +144,7 @@ def _jobs_to_run(session: Session, won: Sequence[Won]) -> dict[int, JobToRun]:
 
 
 def _failures_before(session: Session, won: Sequence[Won]) -> dict[int, FailedRun]:
-    """Return what failed before the ends that are no failures by themselves."""
+    """Return the failed attempts before those ends that are not failures themselves."""
     unwanted = [row for row, end in won if end.status in NO_FAILURE]
     return ticks.failures_before(session, unwanted) if unwanted else {}
 

@@ -20,7 +20,7 @@ from warren.sql.runs.ticks import Tick
 
 
 class Attempt(Protocol):
-    """A run, with what decides how its tick ended: one attempt of one shard."""
+    """One attempt of one shard, with the values that decide how its tick ended."""
 
     @property
     def id(self) -> int: ...  # noqa: D102 - as the columns of a run
@@ -109,9 +109,9 @@ class End:
     only if they still hold, as it may have been sent meanwhile.
     `result` is what its handler returned, as JSON.
     `alone_of_job` is the run's job if its executor reports it as the only run of its tick, and
-    `due_at` when it was due, if the executor tells.
+    `due_at` is when it was due, if the executor says so.
     `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
-    `may_retry` and `retry_seconds` are what its handler says of one.
+    `may_retry` and `retry_seconds` are what its handler says about one.
     """
 
     run_id: int

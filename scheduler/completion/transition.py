@@ -1,8 +1,8 @@
 """The step of completion that enters final states: the first final state of a run wins.
 
 Most ends report the success of a run that is the only one of its tick. One guarded UPDATE moves
-all those of an executor, without reading their rows first; what it does not move, and every other
-end, is judged by its row.
+all those of an executor, without reading their rows first. The runs that it does not move, and
+every other end, are judged by their rows.
 """
 
 from collections import Counter, defaultdict
@@ -111,7 +111,7 @@ def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
 
 
 def _plain(end: End, now_ms: int) -> PlainSuccess | None:
-    """Return what ends a whole tick, as far as can be told without the row; None for other ends.
+    """Return an end as a plain success if it is a whole tick, judging without its row; else None.
 
     Instants within a day are accepted, whenever the run was routed.
     """

@@ -1,4 +1,4 @@
-"""Finds due PLANNED rows, app by app, and has them sent; `run_sender` is the way that they take.
+"""Finds due PLANNED rows, app by app, and passes them to `run_sender`, which has the steps.
 
 peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
 """
@@ -36,7 +36,7 @@ SWEEP_MS = 10_000
 IDLE_SECONDS = 0.5
 FULL_SECONDS = 0.05
 CONTENDED_SECONDS = (0.005, 0.02)
-#: Jobs left out of one peek at most: SQLite takes 32,766 parameters.
+#: The most jobs that are left out of one peek: SQLite takes 32,766 parameters.
 LEFT_OUT_LIMIT = 20_000
 
 log = structlog.get_logger()
@@ -169,7 +169,7 @@ class Dispatcher:
     def _until_ms(self, app: str, live: Mapping[str, str]) -> int:
         """Return the latest due time of the runs to claim; 0 = none are.
 
-        While nobody is online, those are that have waited long enough; the claim gives them up.
+        While no executor is online, it claims those that have waited long enough, to give them up.
         """
         if live:
             return self._context.now_ms()

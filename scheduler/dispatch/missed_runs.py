@@ -5,12 +5,12 @@ skipped. The last one
 
     within its job's late limit   is released, and runs as itself
     later, FIRE_ONCE_NOW          is sent now as MISFIRE
-    later, DO_NOTHING             is CANCELLED too, and the job's alarm targets are told
+    later, DO_NOTHING             is CANCELLED too, and the job's alarm targets are notified
 
 A scheduled run of a paused app that was due over 5 s before the pause ended is late, as after a
 downtime in which no scheduler could send. A pause of the whole cluster counts as a downtime
-(`scheduler/membership/uptime.py`). Nobody is told what a pause held back: whoever paused has asked
-for it.
+(`scheduler/membership/uptime.py`). Nobody is notified of what a pause held back: whoever paused
+asked for it.
 
 Any number of schedulers may work on it: whoever holds the job's row decides about all its runs in
 one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
@@ -75,7 +75,7 @@ class Pauses:
         return [span for span in self.missed if span.app_id == app_id]
 
     def missed_by(self, app_id: int, due_at: int) -> MissedBy:
-        """Return what kept a run from being sent in time, if anything did."""
+        """Return what kept a run from being sent in time, if anything."""
         by = {
             downtime.app_id
             for downtime in self._over
@@ -108,7 +108,7 @@ LINGER_MS = 30_000
 IDLE_SECONDS = 0.5
 WAITING_SECONDS = 0.05
 
-#: Why a run is cancelled that its job skips, and one before another that runs, or is a MISFIRE.
+#: Why a run is cancelled: its job skips it, a later one runs, or a MISFIRE run stands for it.
 _SKIPPED = {
     MissedBy.SCHEDULERS: Why.MISSED(policy=MisfirePolicy.DO_NOTHING),
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE(policy=MisfirePolicy.DO_NOTHING),
@@ -130,7 +130,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Verdicts:
-    """What one transaction writes: runs to cancel, with the reason; to send now; to release.
+    """What one transaction writes: runs to cancel, with the reason, to send now, and to release.
 
     `ended` is what metrics count of the cancelled ones.
     """

@@ -32,7 +32,7 @@ from warren.sql.models import SkippedTicks
 from warren.sql.run_status import LATE_MS
 from warren.sql.runs import due_runs, planning
 
-#: How near a tick must be for planning to begin. Less than the window: most ticks are at full
+#: How close a tick must be for planning to begin. Less than the window: most ticks are at full
 #: seconds, so with the whole window they would be planned just when others are to be sent.
 BEGIN_MS = 4_700
 #: Jobs claimed in one transaction.
@@ -40,7 +40,7 @@ BATCH = 200
 #: Waits: while no tick is near, and after a round that left nothing.
 IDLE_SECONDS = 0.5
 DONE_SECONDS = 0.05
-#: A round that has waited this long, as for locks, decides by the present time.
+#: A round that has waited this long, for locks for example, decides by the current time.
 LONG_WAIT_SECONDS = 1.0
 #: How long the count of overdue rows is trusted: the longer of this, and this many times the
 #: duration of the count. During a long pause there may be a million rows.
@@ -86,7 +86,7 @@ class _Batch:
     """What one transaction writes.
 
     Attributes:
-        told: those of the skips in whose place nothing runs.
+        reported: the skips in whose place nothing runs.
         overdue: skips of jobs with too many overdue rows, and how many of these there are.
         watermarks: up to when those jobs' due times were decided before, by id; not of fixed
             delays, of which the audit needs a record for each.
@@ -96,7 +96,7 @@ class _Batch:
     planned: list[planning.NewRun] = field(default_factory=list)
     advanced: list[dict[str, int]] = field(default_factory=list)
     skips: list[SkippedTicks] = field(default_factory=list)
-    told: list[SkippedTicks] = field(default_factory=list)
+    reported: list[SkippedTicks] = field(default_factory=list)
     overdue: list[tuple[SkippedTicks, int]] = field(default_factory=list)
     watermarks: dict[int, int] = field(default_factory=dict)
     stops: list[due_jobs.JobStop] = field(default_factory=list)
@@ -202,7 +202,7 @@ class Planner:
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
-        missed.add_alarms(session, batch.told, self._alarm_defaults, now_ms=now_ms)
+        missed.add_alarms(session, batch.reported, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
         self._write_stops(session, batch.stops, now_ms)
@@ -231,7 +231,7 @@ class Planner:
         else:
             batch.skips += skips
             pairs = zip(skips, plan.skips, strict=True)
-            batch.told += [skip for skip, decided in pairs if decided.is_told]
+            batch.reported += [skip for skip, decided in pairs if decided.is_told]
         _advance(job, plan, batch)
 
     def _write_stops(
@@ -322,7 +322,7 @@ def _advance(job: JobToPlan, plan: Plan, batch: _Batch) -> None:
 
 
 def _not_computable(job: JobToPlan, zone: str) -> Reason:
-    """Return what its row says of when it is due, in which a person sees what is wrong."""
+    """Return the schedule in the job's row as a reason, so that a person sees what is wrong."""
     return Why.NOT_COMPUTABLE(
         kind=job.schedule_kind, value=job.schedule_value or "", zone=zone, policy=job.misfire
     )

@@ -1,4 +1,4 @@
-"""Asks a run's route for a destination, given all that the route may look at.
+"""Asks a run's route for a destination, and gives the route the facts that it may use.
 
 An app's runs may go to executors that are online and healthy and have room.
 """
@@ -107,8 +107,8 @@ class RouteResolver:
     ) -> RouteRequest:
         """Return the facts on which the job's route may decide.
 
-        `memory` is stored for the job; `among` is where the claim has sent runs so far. Only who
-        has what the run needs may be chosen.
+        `memory` is stored for the job; `among` is where the claim has sent runs so far. Only
+        executors that have what the run needs may be chosen.
 
         Raises:
             RouteFailed: there is no such route.
@@ -181,7 +181,7 @@ class RouteResolver:
 
 
 def _nobody(facts: ClaimFacts, need: Need, meant: Sequence[str], wanted: Collection[str]) -> Words:
-    """Say why no executor will do: what the online ones lack, or that the app is offline."""
+    """Return why no executor is suitable: what the online ones lack, or that the app is offline."""
     online = ", ".join(address for address in meant if not wanted or address in wanted)
     if not online:
         return "" if wanted or facts.listed else Why.APP_OFFLINE(app=facts.app)

@@ -1,6 +1,6 @@
 """A job in the audit log: its record, and what an edit changes about it.
 
-Records name fields by their database columns; changes are told in the terms of a job file.
+Records name fields by their database columns; changes are described in the terms of a job file.
 """
 
 import difflib
@@ -59,7 +59,7 @@ FIELD_OF: Mapping[str, Field] = {
 CHILDREN = _COLUMNS["child_ids"]
 #: What stands for a secret.
 HIDDEN = "***"
-#: Most characters stored of each value, and what marks one that was cut.
+#: The most characters that are stored of each value, and the mark of one that was cut.
 LONGEST_VALUE, CUT_MARK = 2_000, "…"
 #: Columns whose values are secret: the audit log notes only that they are set.
 SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)

@@ -15,12 +15,12 @@ import msgspec
 
 from warren.scheduler.problems import Code, Problem
 
-#: Problems that are told of one param, and steps after which the rest counts as right.
+#: The most problems reported of a param, and the most steps; after those the rest counts as valid.
 MAX_PROBLEMS = 20
 MAX_STEPS = 100_000
 #: How many schemas may be inside each other.
 MAX_DEPTH = 60
-#: Characters shown of a wrong value.
+#: The most characters of a wrong value that are shown.
 _SHOWN = 100
 
 Schema = Mapping[str, Any]
@@ -116,7 +116,7 @@ class _Check:
 
 
 def resolved(schema: Schema, part: Any) -> Schema:
-    """Return a part of a schema, or what it refers to in it; empty if there is no such."""
+    """Return a part of a schema, with its reference resolved; empty if the reference is broken."""
     for _ in range(MAX_DEPTH):
         if not isinstance(part, Mapping):
             break
@@ -129,7 +129,7 @@ def resolved(schema: Schema, part: Any) -> Schema:
 
 
 def _own_problem(schema: Schema, value: Any, place: str) -> Problem | None:
-    """Return what is wrong with a value whatever is in it."""
+    """Return what is wrong with a value itself, regardless of its parts."""
     kinds = _types(schema)
     if kinds and not any(_TYPES.get(kind, _anything)(value) for kind in kinds):
         return _problem(Code.PARAM_TYPE, place, value, kind=_either(kinds))
@@ -148,7 +148,7 @@ def _own_problem(schema: Schema, value: Any, place: str) -> Problem | None:
 
 
 def _is_kind(problem: Problem, place: str) -> bool:
-    """Whether a value is of another kind altogether."""
+    """Whether the problem is that a value has the wrong type."""
     return problem.field == place and problem.code in (Code.PARAM_TYPE, Code.PARAM_CHOICE)
 
 

@@ -1,7 +1,7 @@
 """What online executors say about the params of their handlers, and whether a param fits.
 
 While new code is deployed, executors may have different schemas: a param fits if one of them
-accepts it. What no executor that is online has told is not checked.
+accepts it. Handlers whose params no online executor has described are not checked.
 """
 
 from collections import defaultdict
@@ -20,18 +20,18 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
 from warren.sql.registry import catalogues, presence
 
-#: Catalogues of which it is remembered what they say: an app has one, or two for a while.
+#: The most catalogues whose schemas are cached: an app has one, or two for a while.
 REMEMBERED = 64
 
 
 class HandlerSchemas(NamedTuple):
-    """What is told of a handler: each different schema, and whether by all who may have it."""
+    """A handler's different schemas, and whether all executors that may have it sent theirs."""
 
     schemas: tuple[str, ...]
     is_complete: bool
 
     def problems(self, param: str) -> list[Problem]:
-        """Return why nobody accepts a param; nothing if somebody does, or may."""
+        """Return why no executor accepts a param; nothing if one does, or may."""
         if not self.is_complete:
             return []
         by_schema = [param_problems(msgspec.json.decode(schema), param) for schema in self.schemas]
@@ -39,14 +39,14 @@ class HandlerSchemas(NamedTuple):
 
 
 class TypedParams:
-    """The params of the handlers of some apps, as the executors that are online tell them."""
+    """The params of the handlers of some apps, as online executors describe them."""
 
-    def __init__(self, catalogues_of: Mapping[str, Collection["_Told | None"]]) -> None:
-        self._told = catalogues_of
+    def __init__(self, catalogues_of: Mapping[str, Collection["_Schemas | None"]]) -> None:
+        self._catalogues_of = catalogues_of
 
     @classmethod
     def read(cls, session: Session, apps: Collection[str], now_ms: int) -> "TypedParams":
-        """Read what is told about the handlers of these apps."""
+        """Read what online executors say about the handlers of these apps."""
         online: dict[str, set[str]] = defaultdict(set)
         for app, fingerprint in presence.catalogues_online(session, apps, now_ms=now_ms):
             online[app].add(fingerprint or "")
@@ -59,10 +59,10 @@ class TypedParams:
         )
 
     def of(self, app: str, handler: str) -> HandlerSchemas:
-        """Return what is told of a handler."""
+        """Return the schemas of a handler."""
         schemas: dict[str, None] = {}
         is_complete = True
-        for typed in self._told.get(app, ()):
+        for typed in self._catalogues_of.get(app, ()):
             if typed is None or (handler not in typed.schemas and typed.has_more):
                 is_complete = False  # it may have the handler, and accept anything
             elif handler in typed.schemas:
@@ -84,19 +84,19 @@ class TypedParams:
         return self.problems(spec.app, spec.handler, param)
 
 
-class _Told(NamedTuple):
-    """A catalogue: the schema of each handler, "" for one without, and if it has others too."""
+class _Schemas(NamedTuple):
+    """The schema of each handler in a catalogue, "" = none; and whether it has others too."""
 
     schemas: Mapping[str, str]
     has_more: bool
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _read(contents: str) -> _Told | None:
+def _read(contents: str) -> _Schemas | None:
     try:
         catalogue = catalogue_of(contents.encode())
     except Malformed:  # a later version of Warren may have written it
         return None
-    return _Told(
+    return _Schemas(
         {handler.name: handler.schema for handler in catalogue.handlers}, catalogue.has_more
     )

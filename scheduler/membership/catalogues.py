@@ -1,6 +1,6 @@
-"""What executors can run: their catalogues by fingerprint, and who of an app can run what.
+"""What executors can run: their catalogues by fingerprint, and which executors can run what.
 
-    heartbeat with a fingerprint ─> known here? ─> in the database? ─> Welcome asks ─> told to all
+    heartbeat with a fingerprint ─> known here? ─> in the database? ─> Welcome asks ─> sent to all
 
 A catalogue is asked for only if no scheduler has heard it yet; it is kept in the database, so that
 schedulers that start later know it too.
@@ -22,12 +22,12 @@ from warren.sql.registry import catalogues
 
 #: How long to wait for a catalogue before another boot is asked for the same one.
 ASK_SECONDS = 3.0
-#: Catalogues of an app that are asked for in a minute: a deployment has one or a few.
+#: The most catalogues of an app that are asked for in a minute: a deployment has one or two.
 ASKS_A_MINUTE = 20
 MINUTE = 60.0
-#: Catalogues above which those that no executor has are forgotten.
+#: With more catalogues than this, those that no executor has are forgotten.
 KEPT = 64
-#: Needs for which it is remembered who lacks what they ask for.
+#: The most needs for which it is remembered which executors lack them.
 NEEDS_KEPT = 50_000
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ class Known(NamedTuple):
     code_version: str
 
     def has(self, need: Need) -> bool:
-        """Return whether what a run needs is there, as far as is told."""
+        """Return whether the catalogue has what a run needs."""
         if need.is_script:
             return need.name in self.languages
         return self.has_more or need.name in self.names
@@ -77,7 +77,7 @@ class Catalogues:
     def has(self, fingerprint: str, need: Need) -> bool | None:
         """Return whether an executor has what a run needs; None if that is not known yet.
 
-        One that tells no catalogue may have anything.
+        An executor that sends no catalogue may have anything.
         """
         if not fingerprint:
             return True
@@ -118,7 +118,7 @@ class Catalogues:
         """Store a catalogue that was asked for; ignores others.
 
         Raises:
-            Malformed: it is none.
+            Malformed: it is not a catalogue.
 
         """
         fingerprint = fingerprint_of(contents)
@@ -153,9 +153,9 @@ class Catalogues:
 
 
 class Abilities:
-    """Who of an app's executors lacks what, and the version of their code, at one instant.
+    """Which of an app's executors lack what, and the version of their code, at one instant.
 
-    Made once for each change of the roster, so that a run costs one look into a table. For one
+    Made once for each change of the roster, so that a run costs one look-up in a table. For one
     thread. `fingerprints` are by address; `slots` is how many runs each can run at a time.
     """
 
@@ -179,7 +179,7 @@ class Abilities:
         }
 
     def lacking(self, need: Need) -> frozenset[str]:
-        """Return the addresses without what a run needs, or of which that is not known yet."""
+        """Return the addresses that lack what a run needs, or of which that is not known yet."""
         addresses = self._lacking.get(need)
         if addresses is None:
             if len(self._lacking) >= NEEDS_KEPT:

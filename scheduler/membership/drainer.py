@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 class Drainer:
-    """Sends no new runs to boots that are being drained, and tells those boots.
+    """Lets no new runs go to boots that are being drained, and sends those boots the command.
 
     Args:
         context: the scheduler it works for.

@@ -1,6 +1,6 @@
 """Receives the heartbeats and goodbyes of executors; `registrar` decides whom to admit.
 
-Each scheduler has a heartbeat queue of its own, so each hears everybody, and its own canary.
+Each scheduler has its own heartbeat queue, so each receives all heartbeats, and its own canaries.
 """
 
 import re
@@ -31,7 +31,7 @@ BATCH = 500
 REJECTED_KEY = "rejected"
 #: Whether this scheduler sends e-mails, in its registration.
 MAILS_KEY = "mails"
-#: For how long, and of how many executors at most, a wrong signature is told: it may be anybody's.
+#: For how long, and for how many executors, wrong signatures are reported: anybody may send some.
 REJECTED_SECONDS = 30.0
 REJECTED_LIMIT = 20
 
@@ -139,7 +139,7 @@ class Presence:
         goodbyes: Sequence[tuple[Goodbye, str]],
         now_ms: int,
     ) -> None:
-        """Handle what each account said."""
+        """Handle the messages, each with the broker account that sent it."""
         latest = {(_boot(beat), user): beat for beat, user in heartbeats}
         for goodbye, user in goodbyes:
             # A goodbye is a boot's last message; a heartbeat in the same batch is older.

@@ -53,7 +53,7 @@ class _Use:
 
 
 def _bounded(heartbeat: Heartbeat) -> Heartbeat:
-    """Return what a roster keeps of a heartbeat: nothing that has no bound but the message's."""
+    """Return a heartbeat as a roster keeps it, with every part bounded."""
     return msgspec.structs.replace(heartbeat, ailments=heartbeat.each_ailment)
 
 
@@ -66,7 +66,7 @@ class Roster:
 
     Args:
         clock: monotonic seconds.
-        timeouts: `dead_after`, `lapse` and `no_executor` are looked at.
+        timeouts: it uses `dead_after`, `lapse` and `no_executor`.
         catalogues: what executors can run; None = anything.
 
     """
@@ -123,7 +123,7 @@ class Roster:
             member.returns_seconds = min(returns_seconds, RETURN_LIMIT_SECONDS)
 
     def hear(self, heartbeat: Heartbeat) -> bool:
-        """Note a sign of life; False when this boot does not hold its address here."""
+        """Record a sign of life; return False if this boot does not hold its address here."""
         with self._lock:
             member = self._members.get((heartbeat.app, heartbeat.address))
             if member is None or member.boot_id != heartbeat.boot_id or member.gone:
@@ -132,7 +132,7 @@ class Roster:
             return True
 
     def dismiss(self, app: str, address: str, boot_id: str) -> None:
-        """Note a goodbye: nothing of this boot runs or waits any more."""
+        """Record a goodbye: no run of this boot is running or waiting any more."""
         with self._lock:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
@@ -146,12 +146,12 @@ class Roster:
             return member is not None and member.boot_id == boot_id and member.gone
 
     def set_drained(self, boots: Iterable[Boot]) -> None:
-        """Say which boots are to be given nothing new."""
+        """Set which boots are to get no new runs."""
         with self._lock:
             self._drained = frozenset(boots)
 
     def forget(self, app: str, address: str, boot_id: str) -> None:
-        """Drop a boot of which nothing is left to settle."""
+        """Drop a boot that has no runs left to settle."""
         with self._lock:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
@@ -180,7 +180,7 @@ class Roster:
             }
 
     def triggers_per_message(self, app: str, address: str, boot_id: str) -> int:
-        """Return how many triggers a boot takes in one message, by its own word."""
+        """Return how many triggers a boot takes in one message, according to its heartbeats."""
         with self._lock:
             member = self._members.get((app, address))
             if member is None or member.heartbeat is None or member.boot_id != boot_id:
@@ -192,8 +192,8 @@ class Roster:
     ) -> float:
         """Return for how long this healthy scheduler has known of no executor that takes triggers.
 
-        `addresses` limits the question to these, and `need` to those that have it, or may: of
-        some it is not known yet. 0 while this scheduler is not healthy itself.
+        `addresses` limits it to these executors, and `need` to those that have it or may have it,
+        as it is not known yet of some. 0 while this scheduler is not healthy itself.
         """
         wanted = set(addresses)
         with self._lock:
@@ -233,7 +233,7 @@ class Roster:
             return known[1]
 
     def catalogue_of(self, boot: Boot) -> str:
-        """Return the fingerprint that a boot's heartbeats tell; empty if it is not known here."""
+        """Return the fingerprint in a boot's heartbeats; empty if it is not known here."""
         with self._lock:
             member = self._members.get(boot[:2])
             if member is None or member.heartbeat is None or member.boot_id != boot.boot_id:
@@ -282,13 +282,13 @@ class Roster:
             self._use(member)
 
     def _use(self, member: Member) -> None:
-        """Note that a member takes triggers now, besides when it last could run other things."""
+        """Record that a member takes triggers now; when it could last run other things is kept."""
         if member.heartbeat is None:
             return
         now, key = self._clock(), (member.app, member.address)
         use = _Use(now, member.heartbeat.catalogue)
         if key not in self._uses:
-            # Longer than anybody waits for one.
+            # Longer than any run waits for an executor.
             kept_seconds = 2 * self._timeouts.no_executor + self._timeouts.dead_after
             self._uses = {
                 use: uses for use, uses in self._uses.items() if now - uses[0].at <= kept_seconds

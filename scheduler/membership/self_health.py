@@ -1,6 +1,6 @@
 """This scheduler's own health: its registration, its canary, and whether it may judge others.
 
-Its registration also tells the cluster's time zone, that of days and of jobs that name none.
+Its registration also has the cluster's time zone, which applies to days and to jobs that name none.
 """
 
 import json
@@ -85,11 +85,11 @@ DATABASE_AGE_SECONDS = 4.0
 
 
 class SelfHealth:
-    """Renews the registration, sends canaries, and tells the roster whether all is well.
+    """Renews the registration, sends canaries, and sets the health of the roster.
 
     Args:
         boot_id: of this start of the scheduler.
-        load: returns what the registration tells of this scheduler: its failing roles, ….
+        load: returns what the registration says about this scheduler, such as its failing roles.
 
     """
 
@@ -119,7 +119,7 @@ class SelfHealth:
         self._database_at = float("-inf")
 
     def hear_canary(self, number: int) -> None:
-        """Note that a canary of this scheduler came back through its queue.
+        """Record that a canary of this scheduler came back through its queue.
 
         It proves that the queue was being read up to the moment at which it was sent.
         """

@@ -37,8 +37,8 @@ POLL_SECONDS = 1.0
 #: The wait is at least this for each run looked at: reading one takes some 30 microseconds, and
 #: thousands may wait in executors for long.
 WAIT_SECONDS_A_RUN = 0.000_5
-#: Questions after which a successor that knows nothing of a run is believed, though triggers of the
-#: boot before it may still wait in its queue.
+#: After so many questions, a successor that knows nothing of a run is believed, although triggers
+#: of the boot before it may still wait in its queue.
 SUCCESSOR_QUESTIONS = 2
 
 log = structlog.get_logger()
@@ -128,7 +128,7 @@ class Reconciler:
     def _inquire(
         self, by_executor: dict[tuple[str, str], list[RoutedRun]]
     ) -> list[tuple[str, str]]:
-        """Ask each executor one question and act on the answers; return who answered."""
+        """Ask each executor one question and act on the answers; return which answered."""
         asked: list[tuple[str, str, list[RoutedRun]]] = []
         questions: list[AddressedQuestion] = []
         for (app, address), rows in by_executor.items():
@@ -200,7 +200,7 @@ class Reconciler:
 
 
 def _is_ours(row: RoutedRun, standing: Standing) -> bool:
-    """Whether there is somebody to ask; what a living boot was never handed is the rescuer's."""
+    """Whether an executor can be asked; unconfirmed runs of a living boot are the rescuer's."""
     if standing is Standing.SUPERSEDED:
         return True
     return standing is Standing.ALIVE and row.status != RunStatus.ROUTED

@@ -39,7 +39,7 @@ class Resending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TriggerParts:
-    """What triggers are made of besides their runs, by id."""
+    """What triggers contain in addition to their runs, by id."""
 
     jobs: Mapping[int, JobToRun]
     apps: Mapping[int, str]
@@ -148,7 +148,7 @@ class Rescuer:
         self._unknown: dict[int, _Unknown] = {}
 
     def note_unknown(self, run_ids: Sequence[int]) -> None:
-        """Note runs of this scheduler for whose triggers the broker reported no outcome."""
+        """Record own runs whose triggers the broker neither confirmed nor returned."""
         now = self._context.monotonic()
         with self._lock:
             for run_id in run_ids:

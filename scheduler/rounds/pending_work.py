@@ -15,7 +15,7 @@ from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, WakeUp
 from warren.sql.engine import Database
 from warren.sql.pending import Pending, look
 
-#: Seconds between two looks, and how old one may be to be believed.
+#: Seconds between two looks, and how old one may be to count.
 POLL_SECONDS = 0.5
 STALE_SECONDS = 2.0
 #: How often a resting role checks for itself: it may remember what no statement shows.
@@ -37,7 +37,7 @@ class PendingWork:
     """The role that looks for pending work.
 
     Args:
-        since_ms: tells from when on the dispatcher looks for due runs.
+        since_ms: returns from when on the dispatcher looks for due runs.
         on_look: called after each look with the pending work, when it began, and the database's
             clock then.
         clock: monotonic seconds.

@@ -12,7 +12,7 @@ class RoleLoops:
 
     Args:
         now_ms: the clock whose time is passed to rounds.
-        work: tells resting roles whether there is work for them.
+        work: knows whether there is work for resting roles.
 
     """
 

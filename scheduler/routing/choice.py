@@ -8,12 +8,12 @@ from typing import Any
 
 from warren.broker.reasons.codes import Words
 
-#: What a route remembers of a job between two decisions; JSON. `route` names the route.
+#: What a route remembers about a job between two decisions, as JSON; `route` is the route's name.
 Memory = Mapping[str, Any]
 
 
 class Probe(StrEnum):
-    """What executors are asked before a route chooses: whether they are alive, or idle."""
+    """What to ask executors before a route chooses: whether they are alive, or idle."""
 
     BEAT = "BEAT"
     IDLE_BEAT = "IDLE_BEAT"
@@ -21,7 +21,7 @@ class Probe(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """What one executor answered; `words` describe it in the trigger message.
+    """An executor's answer; `words` describe it in the trigger message.
 
     `heard` False = it did not answer in time, which proves nothing. `rank` orders executors that
     are not ok but may be taken if none is, the highest first; None = it may not be taken.
@@ -35,14 +35,14 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRequest:
-    """What a route may look at.
+    """The facts that a route may use.
 
     `addresses` are the live executors, sorted, or in the order of the app's own list; `away` are
     those of that list that are offline. `wanted` are those that a user named for this run, in the
     user's order. `probes` is None until executors were asked; one that is missing counts as not ok.
     `shard_index` matters to a broadcast only. `run_id` is the run that is to be sent. `nobody` is
-    why there are no candidates, if there is more to say than who is offline. `free_slots` is what
-    schedulers know of each, for a route that needs it.
+    why there are no candidates, if there is more to say than which are offline. `free_slots` is
+    what schedulers know of each, for a route that needs it.
     """
 
     job_id: int

@@ -29,7 +29,7 @@ UNFIT_RANK = 1_000_000
 FORGET_SECONDS = 60.0
 #: Once this many runs sent to an executor are remembered, those that no longer count are dropped.
 SENT_KEPT = 200
-#: Most reasons read from one answer; executors give up to three.
+#: The most reasons that are read from one answer; executors give up to three.
 WHYS_READ = 10
 
 #: A sent run: its boot, its job, and its id. Every run is noted so, and a plain tuple is made fast.
@@ -80,7 +80,7 @@ class _Answered:
 
 @dataclass(slots=True)
 class _BootAnswers:
-    """What is known of one boot; `jobs` are the answers about each job.
+    """What is known about one boot; `jobs` are the answers about each job.
 
     `sent` are the times at which runs were sent there, once it was asked about jobs; `underway` are
     the runs of those jobs, by job, with the times at which they were sent.
@@ -134,7 +134,7 @@ class ProbeAnswers:
             known.jobs.update(dict.fromkeys(news, known.heard))
 
     def is_news(self, boot: Boot, job_id: int, asked: AskedAt) -> bool:
-        """Whether nothing of a job went to a boot, and no answer came, asked for after this."""
+        """Whether, since this question, a boot got no run of a job and answered no later one."""
         known = self._of(boot, asked.at)
         sent_at = max(known.underway.get(job_id, {}).values(), default=-math.inf)
         answered = known.jobs.get(job_id)

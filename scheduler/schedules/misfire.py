@@ -53,7 +53,7 @@ class Skip:
 
     @property
     def is_told(self) -> bool:
-        """Whether nothing runs in their place, so that somebody must be told."""
+        """Whether nothing runs in their place, so that an alarm must be raised."""
         return self.reason.code is Why.MISFIRED
 
 

@@ -30,7 +30,7 @@ from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState
 
-#: Started jobs of an app whose routes are looked at.
+#: The most started jobs of an app whose routes are checked.
 MAX_JOBS = 500
 #: Routes that always choose the same one of the same executors; FAILOVER does while that answers.
 _FIXED = frozenset({Route.FIRST, Route.LAST, Route.CONSISTENT_HASH})
@@ -48,12 +48,12 @@ class Blockers:
     pauses: Sequence[ShownPause]
     executors: Sequence[ExecutorView]
     started_apps: Collection[str]
-    tell_time: Callable[[int], str | None]
+    format_time: Callable[[int], str | None]
 
     def of_executor(
         self, executor_view: ExecutorView, started: Sequence[RoutedJob] | None = None
     ) -> list[Reason]:
-        """Return why an executor gets no runs, the widest reason first; none = it may get some.
+        """Return why an executor gets no runs, most general reason first; none = it may get some.
 
         `started` are the started jobs of its app, if the caller has read them.
         """
@@ -71,7 +71,7 @@ class Blockers:
     ) -> list[Reason]:
         """Return the reasons that concern this executor alone, without taken slots."""
         reasons = self._of_app(executor_view.app)
-        if state := _state(executor_view, self.tell_time):
+        if state := _state(executor_view, self.format_time):
             return [*reasons, state]
         if executor_view.listed is False:
             reasons.append(Why.NOT_LISTED(app=executor_view.app))
@@ -112,7 +112,7 @@ class Blockers:
         return [self._of_pause(pause) for pause in self.pauses if pause.app == app]
 
     def _of_pause(self, shown_pause: ShownPause) -> Reason:
-        until = self.tell_time(shown_pause.until_at) if shown_pause.until_at else None
+        until = self.format_time(shown_pause.until_at) if shown_pause.until_at else None
         if shown_pause.app is None:
             reason = Why.PAUSED_UNTIL(until=until) if until else Why.PAUSED()
         else:
@@ -132,7 +132,7 @@ class Blockers:
         return [ailment.why() for ailment in _stopping(executor_view)]
 
     def _of_routes(self, executor_view: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
-        """Return that the routes of all started jobs choose others, if that is certain."""
+        """Return a reason if it is certain that the routes of all started jobs choose others."""
         live = self._routable(executor_view.app)
         addresses = tuple(two.address for two in live if not two.ailments) or tuple(
             two.address for two in live
@@ -169,11 +169,11 @@ def read(
     app_ids: Collection[int] | None,
     *,
     now_ms: int,
-    tell_time: Callable[[int], str | None] = iso,
+    format_time: Callable[[int], str | None] = iso,
 ) -> Blockers:
     """Return what dispatch to some apps depends on, None = to all apps.
 
-    `tell_time` writes the instants in the reasons.
+    `format_time` writes the instants in the reasons.
     """
     schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
     rows = dashboard.executors(session, app_ids)
@@ -187,7 +187,7 @@ def read(
             read_catalogues(session, rows),
         ),
         started_apps=app_listing.with_started_jobs(session, app_ids),
-        tell_time=tell_time,
+        format_time=format_time,
     )
 
 
@@ -197,7 +197,7 @@ def blocker_json(reasons: Iterable[Reason]) -> list[dict[str, str]]:
 
 
 def _code(reason: Reason) -> str:
-    """Return the code that matters: that of the words, where a note was added."""
+    """Return a reason's code; if a note was added to it, the code of what the note is about."""
     inner = reason.facts.get("words") if reason.code is Why.NOTED else None
     return inner.code.name if isinstance(inner, Reason) else reason.code.name
 
@@ -208,7 +208,7 @@ def need_of(spec: JobSpec) -> Need:
 
 
 def _may_have(executor_view: ExecutorView, need: Need) -> bool:
-    """Return whether an executor may have what a run needs; one that does not tell may."""
+    """Return whether an executor may have what a run needs; one without a known catalogue may."""
     if executor_view.catalogue is None:
         return True
     if need.is_script:
@@ -222,11 +222,11 @@ def _of_lack(app: str, need: Need) -> Reason:
     return Why.APP_LACKS_HANDLER(app=app, name=need.name)
 
 
-def _state(executor_view: ExecutorView, tell_time: Callable[[int], str | None]) -> Reason | None:
+def _state(executor_view: ExecutorView, format_time: Callable[[int], str | None]) -> Reason | None:
     if executor_view.state is ProcessState.ABSENT:
         return Why.NEVER_CONNECTED()
     if executor_view.state is ProcessState.SILENT:
-        return Why.NO_HEARTBEAT(since=tell_time(executor_view.beat_at) or "")
+        return Why.NO_HEARTBEAT(since=format_time(executor_view.beat_at) or "")
     return Why.TAKES_NO_MORE() if executor_view.state is ProcessState.DRAINING else None
 
 

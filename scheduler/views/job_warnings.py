@@ -1,4 +1,4 @@
-"""What looks wrong about jobs that are saved, but may be meant so: a warning, never a refusal."""
+"""Warnings about saved jobs: what looks wrong, but may be intended, so it is never refused."""
 
 import difflib
 from collections import defaultdict
@@ -18,18 +18,18 @@ from warren.sql.alarms.watches import MIN_SUCCESSES
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 
-#: Names that are compared with mistyped ones at most, which takes a second.
+#: The most names that are compared with mistyped ones, which takes a second.
 MAX_COMPARISONS = 20_000
-#: Due times among which a pause is looked for: a week of an hourly schedule.
+#: How many due times are searched for a pause: a week of an hourly schedule.
 DUE_TIMES_LOOKED_AT = 170
 
 
 @dataclass(frozen=True, slots=True)
 class OnlineExecutor:
-    """An online executor; `told` is None if what it can run is not known."""
+    """An online executor; `catalogue` is None if it is not known."""
 
     address: str
-    told: Catalogue | None
+    catalogue: Catalogue | None
 
 
 class HandlerCheck:
@@ -67,7 +67,7 @@ class HandlerCheck:
         if spec.handler in names:
             return None
         for executor in online:
-            if executor.told is None or executor.told.has_more:
+            if executor.catalogue is None or executor.catalogue.has_more:
                 return Why.UNCHECKED_UNTOLD(address=executor.address)
         key = spec.app, spec.handler
         if key not in self._missing:
@@ -84,7 +84,9 @@ class HandlerCheck:
 
     def _known(self, app: str) -> frozenset[str]:
         if app not in self._names:
-            catalogues = [executor.told for executor in self._online[app] if executor.told]
+            catalogues = [
+                executor.catalogue for executor in self._online[app] if executor.catalogue
+            ]
             self._names[app] = frozenset(
                 executor.name for each in catalogues for executor in each.handlers
             )
@@ -92,7 +94,7 @@ class HandlerCheck:
 
 
 def job_warnings(session: Session, spec: JobSpec, now_ms: int) -> list[str]:
-    """Return what is suspicious about a job, in English."""
+    """Return what looks wrong about a job, in English."""
     handler = HandlerCheck.read(session, [spec.app], now_ms).of(spec)
     return [*([str(handler)] if handler else ()), *own_warnings(spec, now_ms)]
 
@@ -100,7 +102,7 @@ def job_warnings(session: Session, spec: JobSpec, now_ms: int) -> list[str]:
 def file_warnings(
     session: Session, specs: Sequence[JobSpec], changed: Collection[str], now_ms: int
 ) -> list[tuple[str, str]]:
-    """Return what is suspicious about the jobs of a file: pairs of APP/NAME and a sentence.
+    """Return what looks wrong about the jobs of a file: pairs of APP/NAME and a sentence.
 
     Warnings about jobs that are not `changed` were given when those changed, and are not repeated.
     """
@@ -124,7 +126,7 @@ def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def own_warnings(spec: JobSpec, now_ms: int) -> list[str]:
-    """Return what is suspicious about a job itself, whoever runs it."""
+    """Return what looks wrong about a job itself, whichever executors there are."""
     warnings = []
     if hint := registry.hint(spec.schedule_kind, spec.schedule_value):
         warnings.append(hint)

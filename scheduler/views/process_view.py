@@ -40,7 +40,7 @@ class ExecutorView(NamedTuple):
     """An executor; `listed`: it is in its app's address list, None if there is no list.
 
     An executor that is listed but has never registered has no boot and no load. `catalogue` is what
-    it can run, which JSON leaves out; None if it does not tell, or was not asked for here.
+    it can run, which JSON leaves out; None if it does not say, or was not asked for here.
     """
 
     app: str

@@ -1,4 +1,4 @@
-"""Judges what is expected of a job's due times by its runs. Pure; instants are milliseconds.
+"""Judges by a job's runs whether its due times met its expectations. Pure; instants are in ms.
 
 due times ── deadline passed, not done ──> a breach ── it or a later one done ──> over
     └─ deadline ahead ──> the next look
@@ -16,7 +16,7 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
 from warren.sql.run_status import FINE, RunStatus
 
-#: A day that is skipped or has no such time of day is followed by one that has.
+#: If a day is skipped, or does not have the time of day, the next one has it.
 _DAYS = 3
 
 
@@ -31,7 +31,7 @@ class DueTime:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule says of a job.
+    """How a job has met a rule.
 
     Attributes:
         broken_at: the first due time that broke it; None = none did.
@@ -55,7 +55,7 @@ def due_times(
     """Return the due times of a schedule after an instant, in order, with the next one.
 
     A run of another origin, such as a re-run, counts for the due time that it repeats. Planned
-    runs that were cancelled do not count: why nothing ran is told by a skip, if by anything.
+    runs that were cancelled do not count: if there is a reason why nothing ran, it is a skip.
     """
     of_due: dict[int, list[WatchedRun]] = defaultdict(list)
     for run in runs:
@@ -97,7 +97,7 @@ def judge(
     pauses: Sequence[PauseRow],
     now_ms: int,
 ) -> Verdict:
-    """Return which due time was not done by its deadline; what a pause held back is not asked."""
+    """Return which due time was not done by its deadline; a pause excuses those it held back."""
     broken_at = next_look_at = None
     for due_time in times:
         if due_time.due_at <= judged_until:
@@ -145,7 +145,7 @@ def next_time(after_ms: int, at: time, zone: ZoneInfo) -> int:
 def since_success(
     last_success_ms: int, since_ms: int, pauses: Iterable[PauseRow], now_ms: int
 ) -> int:
-    """Return from when on the next success is awaited: the last one, or when it could resume."""
+    """Return when the wait for the next success began: at the last one, or when pauses ended."""
     ends = (
         pause.until_at
         for pause in pauses

@@ -1,4 +1,4 @@
-"""One look at one job: reads its runs and judges all that is declared of it."""
+"""One check of one job: reads its runs and judges all its expectations."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ from warren.sql.instants import DAY_MS, MINUTE_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
 
-#: How long after a look the next one comes at the latest; while something is broken; while what is
-#: usual is not known.
+#: The longest time between two checks: usually; while something is broken; while the usual duration
+#: is not known.
 LATEST_MS, BROKEN_MS, UNUSUAL_MS = DAY_MS, 1_000, 10 * MINUTE_MS
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a look found.
+    """The findings of a check.
 
     Attributes:
         opening: the due times that broke a rule, by rule.
         closing: open incidents that are over, and why.
-        columns: what the job's watch remembers.
-        forget: whether nothing is expected of the job.
+        columns: the new values of the job's watch.
+        forget: whether the job has no expectations.
 
     """
 
@@ -43,15 +43,15 @@ class Findings:
 
 
 class Look:
-    """A look at one job.
+    """A check of one job.
 
     Args:
         session: reads its runs.
-        job: what is known of it.
+        job: the watched job.
         open_incidents: its incidents that are open.
         pauses: the pauses that may have held it back.
         timezone: the zone of jobs that name none.
-        now_ms: the time of the look.
+        now_ms: the time of the check.
 
     """
 
@@ -76,7 +76,7 @@ class Look:
         self._nexts: list[int] = []
 
     def findings(self) -> Findings:
-        """Return what is broken, what is over, and when to look next."""
+        """Return what is broken, what is over, and when to check next."""
         job, findings = self._job, self._found
         if not self._expect or job.app_id is None:
             self._close_all(ClosedBy.DELETED if job.app_id is None else ClosedBy.DROPPED)
@@ -203,7 +203,7 @@ def _succeeded(due_time: DueTime) -> int | None:
     return due_time.succeeded_at
 
 
-#: What keeps a rule of due times.
+#: For each rule of due times, what meets it.
 _DONE: Mapping[Rule, Callable[[DueTime], int | None]] = {
     Rule.START_WITHIN: _started,
     Rule.FINISH_BY: _succeeded,

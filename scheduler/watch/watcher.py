@@ -1,8 +1,8 @@
-"""Looks at jobs when their watch says so, and opens, closes and recalls incidents.
+"""Checks jobs when their watch is due, and opens and closes incidents and sends reminders of them.
 
 One scheduler at a time does this, under a lease. An incident is a row before it is an alarm, and
-both are stored in one transaction. All that is due is kept in the database, so a scheduler that
-takes over, or comes back, tells what passed meanwhile.
+both are stored in one transaction. All due times are kept in the database, so a scheduler that
+takes over, or comes back, reports what happened in the meantime.
 """
 
 import time
@@ -29,10 +29,10 @@ from warren.sql.registry import pauses
 from warren.sql.registry.pauses import EVERY_APP, PauseRow
 
 LEASE = "watch"
-#: Seconds between two rounds, and most jobs that a round looks at.
+#: Seconds between two rounds, and the most jobs that a round checks.
 ROUND_SECONDS = 2.0
 LOOKS = 50
-#: After how long an incident that nobody has acknowledged is recalled, again and again.
+#: Time between two reminders of an incident that nobody has acknowledged.
 REMIND_MS = 30 * MINUTE_MS
 #: When a backlog is an incident: this many runs over MINUTE_MS late, or one over OLDEST_MS late. It
 #: is over once less than half of either is left, so that it does not come and go.
@@ -65,7 +65,7 @@ class Watcher:
     Args:
         node: this scheduler's name.
         database: where watches and incidents are stored.
-        roster: tells which apps have executors.
+        roster: knows which apps have executors.
         defaults: targets of jobs and apps without their own.
         timezone: the zone of jobs that name none.
         clock: monotonic seconds.
@@ -94,7 +94,7 @@ class Watcher:
         self.holds_lease = False
 
     def run_round(self, now_ms: int) -> float:
-        """Look at what is due; return the seconds until the next round, 0 when there is more."""
+        """Check the due jobs; return the seconds until the next round, 0 if there are more."""
         self.holds_lease = self._lease.take(now_ms)
         if not self.holds_lease:
             return ROUND_SECONDS
@@ -131,10 +131,10 @@ class Watcher:
                 watches.forget(session, job.job_id)
             else:
                 watches.settle(session, job, **findings.columns)
-        self._tell(session, broken, closing, now_ms)
+        self._record(session, broken, closing, now_ms)
 
     def _watch_all(self, now_ms: int) -> None:
-        """Watch what depends on no look: long runs, backlogs, reminders, deleted jobs."""
+        """Watch what no check of a job covers: long runs, backlogs, reminders, deleted jobs."""
         is_judge = self._roster.is_healthy
         long, still_open, known = self._database.read(
             lambda session: (
@@ -175,7 +175,7 @@ class Watcher:
             return
 
         def write(session: Session) -> None:
-            self._tell(session, news.values(), closing, now_ms)
+            self._record(session, news.values(), closing, now_ms)
             self._remind(session, recalled, known, now_ms)
 
         self._database.write(write)
@@ -195,7 +195,7 @@ class Watcher:
         took = self._clock() - began
         self._backlog_at = began + max(BACKLOG_SECONDS, BACKLOG_FACTOR * took)
 
-    def _tell(
+    def _record(
         self,
         session: Session,
         broken: Iterable[Broken],
@@ -292,7 +292,7 @@ def _waiting(backlog: Backlog) -> Broken:
 def _over(
     incident: OpenIncident, lasting: set[tuple[int, Rule]], *, is_judge: bool
 ) -> ClosedBy | None:
-    """Return why an incident is over that no look decides; None if it is not."""
+    """Return why an incident is over that no check of a job closes; None if it is not over."""
     if incident.job is None:
         return ClosedBy.DELETED
     is_ours = incident.rule == Rule.LONGEST or (incident.rule == Rule.WAITING and is_judge)

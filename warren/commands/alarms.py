@@ -1,4 +1,4 @@
-"""`warren alarms` and `warren incidents`: what was not as expected, and who was told of it."""
+"""`warren alarms` and `warren incidents`: sent and unsent alarms, and broken expectations."""
 
 import click
 
@@ -18,7 +18,7 @@ from warren.views.instants import read_moment, read_span
 from warren.views.terminal import print_json, print_table, relative, visible
 
 HEADERS = ("id", "about", "cause", "run", "to", "status", "since", "tries", "next try", "error")
-#: How long a test is waited for: a little longer than one e-mail may take.
+#: How long to wait for a test: a little longer than one e-mail may take.
 TEST_SECONDS = 35.0
 _NOBODY = (
     "nobody to alarm: expected --job, --email or --webhook, or WARREN_ALARM_EMAILS or "
@@ -29,7 +29,7 @@ _of_job = click.option("--job", help="Only those of this job: NAME, or APP/NAME.
 
 @click.group()
 def alarms() -> None:
-    """Show the alarms, and test where they go."""
+    """Show alarms, and test their targets."""
 
 
 @alarms.command("list", epilog=examples("warren alarms list", "warren alarms list --all --json"))
@@ -97,7 +97,7 @@ def test(  # noqa: PLR0917 - click passes its parameters by name
             ids = tests.test(targets or defaults)
         else:
             raise CommandError(_NOBODY)
-        views = [alarm_view(alarm) for alarm in tests.await_tests(ids, TEST_SECONDS)]
+        views = [alarm_view(alarm) for alarm in tests.wait_for_tests(ids, TEST_SECONDS)]
     for alarm in views:
         if as_json:
             print_json(to_json(alarm))
@@ -111,7 +111,7 @@ def test(  # noqa: PLR0917 - click passes its parameters by name
 @_of_job
 @takes_settings("database_url")
 def resend(settings: Settings, job: str | None) -> None:
-    """Send all undelivered alarms again, now, to where they were to go."""
+    """Send all undelivered alarms again now, to their original targets."""
     with open_client(settings) as client:
         wanted = AlarmFilter(limit=1, job_id=client.ids.job(job) if job else None)
         print(f"alarms sent again: {client.commands.alarms.send_again(wanted)}")
@@ -121,7 +121,7 @@ def resend(settings: Settings, job: str | None) -> None:
 @_of_job
 @takes_settings("database_url")
 def dismiss(settings: Settings, job: str | None) -> None:
-    """Give all undelivered alarms up, so that no page warns of them."""
+    """Give up all undelivered alarms, so that no page warns about them."""
     with open_client(settings) as client:
         wanted = AlarmFilter(limit=1, job_id=client.ids.job(job) if job else None)
         print(f"alarms dismissed: {client.commands.alarms.dismiss(wanted)}")
@@ -220,7 +220,7 @@ def show(settings: Settings, incident_id: int, as_json: bool) -> None:
 def ack(
     settings: Settings, *, incident_id: int, note: str, until: str | None, span: str | None
 ) -> None:
-    """Acknowledge an incident, so that it no longer reminds."""
+    """Acknowledge an incident, so that no more reminders are sent."""
     if until is not None and span is not None:
         raise click.UsageError("give only one of --until and --for")
     until_ms = None if until is None else read_moment(until, "--until", zone=settings.zone)

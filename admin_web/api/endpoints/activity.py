@@ -175,7 +175,7 @@ class ActivityEndpoints:
             ids = commands.test_app(body.app_id, targets, webhook)
         else:
             ids = commands.test(targets)
-        alarm_rows = commands.await_tests(ids, self._services.limits.test_seconds)
+        alarm_rows = commands.wait_for_tests(ids, self._services.limits.test_seconds)
         return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(alarm)) for alarm in alarm_rows])
 
     @endpoint(

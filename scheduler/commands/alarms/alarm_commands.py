@@ -61,7 +61,7 @@ class AlarmCommands:
     ) -> list[int]:
         """Send a test to these targets of a job; without any, to those of its alarms.
 
-        Returns the ids of the tests; `await_tests` says what became of them.
+        Returns the ids of the tests; `wait_for_tests` returns their results.
 
         Raises:
             Refused: there is no such job, nobody to alarm, an invalid target, or nobody to send it.
@@ -116,7 +116,7 @@ class AlarmCommands:
             lambda session: self._add(session, "", self._news(), targets, NO_WEBHOOK),
         )
 
-    def await_tests(
+    def wait_for_tests(
         self, ids: Sequence[int], seconds: float, sleep: Callable[[float], None] = time.sleep
     ) -> list[ListedAlarm]:
         """Return the tests when all have an outcome, or as they are after `seconds`."""

@@ -60,7 +60,7 @@ def send(rows: Rows, kind: MessageKind, how: Send, now_ms: int = NOW) -> None:
 
 
 def outcome(rows: Rows, ids: list[int]) -> ListedAlarm:
-    [found] = commands(rows).await_tests(ids, 0)
+    [found] = commands(rows).wait_for_tests(ids, 0)
     return found
 
 

@@ -50,7 +50,7 @@ SOUND = Blockers(
     pauses=(),
     executors=(executor("a"), executor("b")),
     started_apps={"reports"},
-    tell_time=iso,
+    format_time=iso,
 )
 
 
