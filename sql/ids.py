@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from warren.sql.engine import Database
 from warren.sql.models import Sequence
 
-#: Fewest and most ids that are reserved ahead.
+#: The fewest and the most ids that are reserved ahead.
 SMALLEST_BLOCK = 8
 LARGEST_BLOCK = 2_000
 

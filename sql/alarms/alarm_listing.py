@@ -1,4 +1,4 @@
-"""Alarms as people see them: which reached nobody, and what is done about those."""
+"""Alarms as people see them: lists, and what people do about undelivered ones."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class ListedAlarm(NamedTuple):
     error: str | None
 
     def state(self, now_ms: int) -> AlarmState:
-        """Return what people call its status."""
+        """Return its state for people."""
         is_late = self.error is not None or self.created_at < now_ms - LATE_MS
         if self.status == AlarmStatus.READY and is_late:
             return AlarmState.UNDELIVERED

@@ -11,14 +11,14 @@ from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.models import App, Incident, Job
 from warren.sql.rows import Query, fetch, query
 
-#: Most open incidents that one round of the watch considers.
+#: The most open incidents that one round of the watch considers.
 OPEN_READ = 5_000
 
 
 class ClosedBy(StrEnum):
     """Why an incident closed."""
 
-    #: What was expected has come true.
+    #: The expectation was met.
     KEPT = "KEPT"
     STOPPED = "STOPPED"
     #: It is no longer expected.
@@ -109,7 +109,7 @@ def all_open(session: Session) -> list[OpenIncident]:
 
 
 def remind_later(session: Session, incident_id: int, remind_ms: int) -> None:
-    """Set when to remind of an incident again."""
+    """Set when to send the next reminder of an incident."""
     modify(session, update(Incident).where(Incident.id == incident_id).values(remind_at=remind_ms))
 
 

@@ -1,4 +1,4 @@
-"""When to look at which job, and what a look reads of its runs."""
+"""When to check which job, and queries for the runs that such a check reads."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -12,7 +12,7 @@ from warren.sql.models import App, Job, Run, SkippedTicks, Watch
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
 
-#: Newest runs of a job that a look reads at most.
+#: The most runs of a job that a check reads, newest first.
 RUNS_READ = 2_000
 #: The usual duration is the median of the last successes: of this many at most, and at least.
 MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
@@ -23,7 +23,7 @@ _WAITING = (RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT)
 
 
 class WatchedJob(NamedTuple):
-    """A job that is to be looked at; `app_id` None = it was deleted."""
+    """A job that is to be checked; `app_id` None = it was deleted."""
 
     job_id: int
     next_look_at: int
@@ -79,7 +79,7 @@ class Backlog(NamedTuple):
 
 
 def look_soon(session: Session, job_ids: Iterable[int], *, since_ms: int) -> None:
-    """Have jobs looked at immediately, and judge them from now on."""
+    """Have jobs checked immediately, and judge them from now on."""
     ids = sorted(set(job_ids))
     if not ids:
         return
@@ -99,7 +99,7 @@ def look_soon(session: Session, job_ids: Iterable[int], *, since_ms: int) -> Non
 
 
 def due(session: Session, now_ms: int, limit: int) -> list[WatchedJob]:
-    """Return the jobs that are due for a look, the longest due first."""
+    """Return the jobs that are due for a check, the longest due first."""
     watched = query(
         WatchedJob,
         Watch,
@@ -116,7 +116,7 @@ def due(session: Session, now_ms: int, limit: int) -> list[WatchedJob]:
 
 
 def settle(session: Session, job: WatchedJob, **columns: int) -> None:
-    """Store what a look found, unless the job has changed and must be looked at again."""
+    """Store the findings of a check, unless the job has changed and must be checked again."""
     seen = update(Watch).where(
         Watch.job_id == job.job_id,
         Watch.next_look_at == job.next_look_at,

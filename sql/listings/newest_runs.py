@@ -23,7 +23,7 @@ from warren.sql.models.runs import BY_STATUS
 from warren.sql.rows import Query, fetch, query
 from warren.sql.run_status import RunStatus
 
-#: Fewest rows to read from each partition, and most rows to read from all of them.
+#: The fewest rows to read from each partition, and the most rows to read from all of them.
 PARTITION_ROWS, ALL_ROWS = 5, 2_000
 
 #: The position of a run in a list: its values in the columns of the order, which is descending.

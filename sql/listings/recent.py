@@ -21,7 +21,7 @@ from warren.sql.registry import apps
 from warren.sql.rows import Query, fetch, fetch_plain, query
 from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
 
-#: Runs of a tick that are listed at most, and the bytes of their texts.
+#: The most runs of a tick that are listed, and the most bytes of their texts.
 TICK_RUNS, TICK_BYTES = 1_000, 4_000_000
 
 

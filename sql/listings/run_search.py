@@ -4,7 +4,7 @@ one or a few jobs            along `i_tick`, by tick
 some statuses or apps        along `i_status_due`, by due time: see `newest_runs`
 all runs                     along `i_trigger_time`, by due time to the second
 
-Kind, address, date, message and whether a failure was made good have no index, so only a limited
+Kind, address, date, message and whether a failure is unresolved have no index, so only a limited
 number of runs is examined for a page; if that does not fill it, the page says where to continue.
 """
 
@@ -37,13 +37,13 @@ from warren.sql.rows import Query, query
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import reruns
 
-#: Most runs examined for one page; each costs a read by primary key.
+#: The most runs that are examined for one page; each costs a read by primary key.
 LOOKED_AT = newest_runs.ALL_ROWS
-#: Most walks along an index for one page.
+#: The most walks along an index for one page.
 MAX_WALKS = 8
 #: How far ahead a list of all runs goes: what is planned for later is listed where it is asked for.
 AHEAD_MS = HOUR_MS
-#: Runs read by one statement of a sweep, at most.
+#: The most runs that one statement of a sweep reads.
 SWEEP_ROWS = 2_000
 #: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
 #: of long runs. So this many runs with ticks before the earliest due time are looked at too.

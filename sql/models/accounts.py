@@ -1,4 +1,4 @@
-"""The tables of users and all that is theirs: sessions, preferences, tokens, audit log entries."""
+"""The tables of users and what belongs to them: sessions, preferences, tokens, audit entries."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column

@@ -1,4 +1,4 @@
-"""The tables of alarms and run webhooks, and of the watch over what jobs are expected to do."""
+"""The tables of alarms and run webhooks, and of the watch over jobs' expectations."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -46,7 +46,7 @@ class Alarm(Model):
 
 
 class Watch(Model):
-    """When to look next at a job of which something is expected, and what the last look knew.
+    """When to check a job with expectations next, and what the last check knew.
 
     `started_until` and `finished_until` are the last due times that were judged.
     """

@@ -69,7 +69,7 @@ class Registration(Model):
     drain_asked_at: Mapped[int] = mapped_column(BigInteger, default=0)
     #: The broker's account that speaks for this boot, empty if it names none; NULL = not known yet.
     account: Mapped[str | None] = mapped_column(String(255))
-    #: The fingerprint of what this boot can run; None or empty = it does not tell.
+    #: The fingerprint of what this boot can run; None or empty = it does not say.
     catalogue: Mapped[str | None] = mapped_column(String(32))
 
 

@@ -80,12 +80,12 @@ class Run(Model):
     first_routed_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_by: Mapped[str | None] = mapped_column(String(64))
     boot_id: Mapped[str | None] = mapped_column(String(40))
-    #: The version of the code of that boot; None = it does not tell.
+    #: The version of the code of that boot; None = it does not say.
     code_version: Mapped[str | None] = mapped_column(String(64))
     sent_at: Mapped[int | None] = mapped_column(BigInteger)
     started_at: Mapped[int | None] = mapped_column(BigInteger)
     finished_at: Mapped[int | None] = mapped_column(BigInteger)
-    #: How far it is, as its handler says, in JSON.
+    #: Its progress as its handler reported it, in JSON.
     progress: Mapped[str | None] = mapped_column(String(512))
     kill_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     # MEDIUMTEXT, because an UPDATE with a join truncates longer values of TEXT without an error.

@@ -24,9 +24,9 @@ def ids_by_name(session: Session, app_ids: Collection[int] | None = None) -> dic
 
 
 class RoutingSettings(NamedTuple):
-    """What routing looks at of an app; no addresses = its executors register themselves.
+    """The settings of an app that routing uses; no addresses = its executors register themselves.
 
-    `route` is that of jobs that name none; empty = the usual one.
+    `route` is that of jobs that name none; empty = the default.
     """
 
     addresses: tuple[str, ...]
@@ -124,7 +124,7 @@ def list_addresses(session: Session, app_id: int, addresses: Sequence[str]) -> b
 
 
 def set_route(session: Session, app_id: int, route: str) -> None:
-    """Set the route of an app's jobs that name none; empty = the usual one."""
+    """Set the route of an app's jobs that name none; empty = the default."""
     app = session.get_one(App, app_id)
     if (app.route or "") != route:
         app.route, app.update_time = route or None, _now()

@@ -30,7 +30,7 @@ def read(session: Session, fingerprints: Collection[str]) -> dict[str, str]:
 
 
 def forget_unused(session: Session, *, before_ms: int) -> int:
-    """Delete catalogues told before an instant that no executor has now; return how many."""
+    """Delete catalogues stored before an instant that no executor has now; return how many."""
     named = select(Registration.catalogue).where(Registration.catalogue.is_not(None))
     unused = delete(StoredCatalogue).where(
         StoredCatalogue.told_at < before_ms, StoredCatalogue.fingerprint.not_in(named)

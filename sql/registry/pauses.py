@@ -28,7 +28,7 @@ from warren.sql.rows import fetch, fetch_one, query
 
 #: The app id of a pause of the whole cluster.
 EVERY_APP = 0
-#: Most settled pauses that are kept.
+#: The most settled pauses that are kept.
 KEPT = 1_000
 #: The condition on pauses that are in force, or whose runs may still be undecided.
 IS_UNSETTLED = Pause.is_settled == 0

@@ -278,7 +278,7 @@ DEPARTED = "DEPARTED"
 
 
 def note(session: Session, app: str, address: str, now_ms: int) -> None:
-    """Remember that the executor at an address has said goodbye."""
+    """Record that the executor at an address has said goodbye."""
     beat = Beat(kind=DEPARTED, app=app, address=address, boot_id="", beat_at=now_ms)
     hold(session, beat)
     renew(session, beat)
@@ -367,7 +367,7 @@ def state(row: Registration, now_ms: int) -> ProcessState:
 
 
 def ailments(load: Mapping[str, Any]) -> list[str]:
-    """Return the troubles in an executor's last reported load, in lower case."""
+    """Return the problems in an executor's last reported load, in lower case."""
     names = load.get("ailments", [])
     return [str(name).lower() for name in names] if isinstance(names, list) else []
 

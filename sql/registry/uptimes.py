@@ -61,7 +61,7 @@ def newest(session: Session) -> int:
 def extend(session: Session, *, now_ms: Callable[[], int], gap_ms: int) -> int:
     """Record that a scheduler can send now; return how many milliseconds none could.
 
-    "Now" is asked once the newest uptime is locked, as that may have taken long. A gap of up to
+    `now_ms` is called once the newest uptime is locked, as that may take long. A gap of up to
     `gap_ms` is no downtime. Two schedulers that end a downtime at the same time may each begin an
     uptime; the downtime is then recorded twice, which is harmless. A scheduler whose clock is not
     the database's, as before it has noticed a jump, records nothing.

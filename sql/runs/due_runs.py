@@ -27,7 +27,7 @@ class RunOfJob(NamedTuple):
 class DueSpan(NamedTuple):
     """Due times in which nobody could send a schedule's runs, of one app or, with `app_id` 0, all.
 
-    These are [from, to). A run that was released is as good as due then. A MISFIRE run that was
+    These are [from, to). A run that was released counts as due then. A MISFIRE run that was
     still waiting is decided about anew, together with what was missed after it, so its due times
     reach up to `over_ms`.
     """
@@ -131,7 +131,7 @@ def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
 
 
 def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) -> list[RunOfJob]:
-    """Return those runs of these jobs, without locks."""
+    """Return the runs of these jobs that misfired in one of the spans, without locks."""
     planned = query(RunOfJob, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
     return [
         row

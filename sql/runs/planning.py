@@ -75,7 +75,7 @@ class NewRun:
         starts: int,
         redeliveries: int = 0,
     ) -> "NewRun":
-        """Return the next attempt of a run; it keeps all that a `LockedRun` has of these fields."""
+        """Return the next attempt of a run, with all of these fields that a `LockedRun` has."""
         changed: dict[str, Any] = {
             "handler": run.handler or "",
             "param": run.param or "",
@@ -124,10 +124,10 @@ def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[in
     return run_ids
 
 
-#: What a row has as it is here.
+#: The fields that a row stores unchanged.
 _STORED = tuple(field.name for field in fields(NewRun) if field.name not in ("run_id", "fault"))
 _values = attrgetter(*_STORED)
-#: What is the same for all attempts of a shard.
+#: The fields that are the same for all attempts of a shard.
 _KEPT = tuple(name for name in _STORED if name in LockedRun._fields)
 
 

@@ -1,4 +1,4 @@
-"""How far runs are, as their handlers say; it is kept with the run."""
+"""The progress of runs, as their handlers report it; it is stored with the run."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from warren.sql.runs.transitions import status_in
 
 
 def note(session: Session, who: SentTo, texts: Mapping[int, str]) -> int:
-    """Store how far runs are, as JSON by id; only of those that are RUNNING on this boot."""
+    """Store the progress of runs, as JSON by id; only of those that are RUNNING on this boot."""
     rows = [{"id": run_id, "progress": progress} for run_id, progress in sorted(texts.items())]
     running = status_in([RunStatus.RUNNING]).condition
     return update_each(session, Run, rows, guard=Guard(f"{running} AND {SENT_TO}", who))

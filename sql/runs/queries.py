@@ -80,7 +80,7 @@ def routed(
 ) -> list[RoutedRun]:
     """Return runs routed up to `before_ms` whose trigger is not confirmed yet.
 
-    So old are also those of before the clock was set back to `now_ms`. Runs that the schedulers
+    That includes those routed before the clock was set back to `now_ms`. Runs that the schedulers
     `except_nodes` have routed since `except_since_ms` are left out.
     """
     is_wanted = Run.routed_by.not_in(sorted(except_nodes)) | _was_routed(except_since_ms, now_ms)
@@ -100,7 +100,7 @@ def sent_or_running(
     """Return SENT and RUNNING runs routed up to `before_ms`, which an executor should know.
 
     The oldest come first, and `offset` of them are left out.
-    So old are also those of before the clock was set back to `now_ms`.
+    That includes those routed before the clock was set back to `now_ms`.
     """
     return fetch(
         session,

@@ -1,4 +1,4 @@
-"""Queries for re-runs: what came after a run for the same shard of the same due time.
+"""Queries for re-runs: the runs after a run for the same shard of the same due time.
 
 Of a shard's runs, those of a higher origin are newer, and of one origin those of a higher attempt:
 the origin of a re-run is a run id that was reserved after all that it repeats.
@@ -65,7 +65,7 @@ _NEXT_ORIGINS = _LATER.join(Run, and_(_SAME_SHARD, Run.origin_id > _Asked.origin
 
 
 def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]:
-    """Return what came after each run, the newest last; runs without successors are left out."""
+    """Return the later runs of each run, newest last; runs without any are left out."""
     by_run: dict[int, list[LaterRun]] = defaultdict(list)
     for chunk in chunks(run_ids):
         both = (
@@ -104,7 +104,7 @@ def due_times(session: Session, run_ids: Iterable[int]) -> dict[int, DueTime]:
 def children_that_ran(
     session: Session, times: Collection[DueTime], children: Mapping[int, Sequence[int]]
 ) -> dict[DueTime, set[int]]:
-    """Return which of the jobs' present `children` have a run caused by one of these times."""
+    """Return which of the jobs' current `children` have a run caused by one of these times."""
     parents = [time for time in times if children.get(time.job_id)]
     heads: dict[DueTime, list[int]] = defaultdict(list)
     for some in chunks(parents, _CHUNK):

@@ -48,7 +48,7 @@ class _SingleRunTick(NamedTuple):
 
 
 _SUCCEEDED = UpdateRule(
-    # Words and numbers of ours, which Python and SQL write alike.
+    # Our own words and numbers, which Python and SQL write in the same way.
     sets={column: repr(value) for column, value in ENTERED[RunStatus.SUCCEEDED].items()},
     matched=["job_id"],
 )
@@ -68,8 +68,8 @@ SENT_TO = " AND ".join(
 def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> set[int]:
     """Move the runs of each boot that are open and as reported to SUCCEEDED.
 
-    Returns their ids. Most often all are: so all are moved first, under a savepoint, and only if
-    one was not, that is undone and it is looked up which are.
+    Returns their ids. Usually all can be moved, so that is tried first, under a savepoint. Only if
+    one was not moved, it is undone, and the runs that can be moved are looked up.
     """
     connection = session.connection()
     # Not `begin_nested`: after a deadlock the savepoint is gone, and its rollback would hide that.
@@ -88,7 +88,7 @@ def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> 
 def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> bool:
     """Move runs that were sent to one boot to SUCCEEDED; return whether all were moved.
 
-    One that was not was already final, or is not as reported; nobody knows which.
+    A run that was not moved was final already, or is not as reported; it is not known which.
     """
     ordered = sorted(runs, key=lambda run: run.run_id)
     # Most runs have no result, so their updates leave out that column.

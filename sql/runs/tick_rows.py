@@ -29,7 +29,7 @@ _STARTED_LATE = and_(
 )
 
 
-#: Runs that one statement reads at most, so that it ends within its time limit.
+#: The most runs that one statement reads, so that it ends within its time limit.
 DEFAULT_RUNS = 200_000
 LAST_JOB_ID = 2**31 - 1
 

@@ -83,7 +83,7 @@ def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str
     }
 
 
-#: Ticks in one statement at most.
+#: The most ticks in one statement.
 _CHUNK = 100
 
 

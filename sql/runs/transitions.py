@@ -110,7 +110,7 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
         for columns in [_routed_columns(way, node)]
         for run_id in run_ids
     ]
-    # A word and a number of ours, which Python and SQL write alike.
+    # Our own word and number, which Python and SQL write in the same way.
     rule = UpdateRule(sets={column: repr(value) for column, value in entered.items()})
     return count + update_each(session, Run, rows, guard=guard, rule=rule)
 
