@@ -105,7 +105,7 @@ def _start_ms(day: date, zone: str) -> int:
 
 #: Width and height of a chart, and the time of a point in the chart of a day: the highest value.
 WIDTH, HEIGHT, STEP_MS = 720, 100, 10 * MINUTE_MS
-#: More than this many steps without a value make a gap in the line: the executor was silent.
+#: A line has a gap where more steps than this have no value: the executor was silent.
 GAP = 2
 
 
@@ -189,7 +189,7 @@ def _path(values: Sequence[tuple[int, int]], since_ms: int, length_ms: int, minu
     return path
 
 
-#: Days in a range at most.
+#: The most days in a range.
 MAX_DAYS = 366
 CUSTOM = "custom"
 #: The number of days, ending today, by the value in the URL.

@@ -70,7 +70,7 @@ class ClusterConditions:
         return conditions + [_paused(pause) for pause in pauses.in_force(session, now_ms, app_ids)]
 
     def _broker_loss(self) -> int:
-        """Return since when this console has had no broker; 0 = it has one."""
+        """Return since when this console has had no connection to the broker; 0 if it has one."""
         if self._services.is_broker_up():
             self._broker_lost_at_ms = 0
         elif not self._broker_lost_at_ms:

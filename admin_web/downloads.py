@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 
 from warren.admin_web.visitors import known_visitor
 
-#: The argument that asks for a list as a file, and its values.
+#: The query argument that asks for a list as a file, and its values.
 FORMAT, FORMATS = "format", ("csv", "json")
 _LOG = "/log/download"
 #: A request with more arguments than this is refused anyway.
@@ -45,7 +45,7 @@ class DownloadPlaces:
         self._lock = threading.Lock()
 
     def guard(self, app: Flask) -> None:
-        """Limit an app's downloads from now on; the visitor must be known before."""
+        """Limit an app's downloads from now on; to be called after what identifies the visitor."""
         app.before_request(self.take)
         app.after_request(self.give_back_at_end)
 

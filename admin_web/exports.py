@@ -1,4 +1,4 @@
-"""Lists as CSV and JSON files: what the page shows with the same filter, up to a limit.
+"""Exports lists as CSV and JSON: what the page shows with the same filter, up to a limit.
 
 A file is written while the list is read page by page, so that long lists take no memory.
 """
@@ -42,7 +42,7 @@ def is_asked() -> bool:
 def answer(name: str, columns: Sequence[str], rows: Iterable[Row]) -> Response:
     """Return a list as a file in the requested format; `rows` are read while it is sent.
 
-    That is after the view has returned, so reading them must not depend on the request.
+    The view has returned by then, so reading them must not depend on the request.
     """
     lines = ({column: _plain(column, row[column]) for column in columns} for row in rows)
     first_lines = islice(lines, MAX_ROWS)
@@ -69,7 +69,7 @@ def pages(read: Callable[[Any, int], tuple[Sequence[Row], Any]]) -> Iterator[Row
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value as JSON has it; texts are left as they are."""
+    """Return a value as in JSON; texts are left as they are."""
     if isinstance(value, str):
         return value
     return plain("entry_at" if name == "at" else name, value)
@@ -146,7 +146,7 @@ _RUN = (
 )
 _APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")
 _USER = ("id", "name", "role", "apps", "may_edit_scripts", "disabled", "last_seen_at")
-#: Rounds of a search that finds few runs; each round scans a limited number of runs.
+#: The most rounds of a search that matches few runs; each scans a limited number of them.
 _ROUNDS = 40
 
 
@@ -244,5 +244,5 @@ class ListFiles:
 
 
 def views(name: str, kind: type[NamedTuple], rows: Sequence[NamedTuple]) -> Response:
-    """Export a list of views that has been read as a whole; columns are named like its fields."""
+    """Export a list of views; its columns have the names of their fields."""
     return answer(name, kind._fields, (run._asdict() for run in rows))

@@ -58,7 +58,7 @@ RECORD_LABELS = {
 _APPS = frozenset({"app_id", "app_ids"})
 _JOBS = frozenset({"job", "job_id", "job_ids", CHILDREN})
 _RUNS = frozenset({"run", "runs", "planned"})
-#: An entry about many runs has hundreds of ids; a list longer than this is cut. Exports have all.
+#: An entry about many runs has hundreds of ids; longer lists are cut. Exports have all of them.
 LISTED = 100
 _WORDS: Mapping[str, Mapping[Any, Any]] = {
     "may_edit_glue": {True: lazy_gettext("yes"), False: lazy_gettext("no")},
@@ -70,7 +70,7 @@ _WORDS: Mapping[str, Mapping[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A part of a value, and the URL of what it names; empty if that has no page."""
+    """A part of a value, and the URL of the object that it names; empty if that has no page."""
 
     text: str
     url: str = ""
@@ -78,7 +78,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What ids in records stand for, and how times are shown, from epoch milliseconds."""
+    """The names of ids in records, and a function that shows epoch milliseconds."""
 
     apps: Mapping[int, str]
     jobs: Mapping[int, str]
@@ -213,7 +213,7 @@ def link(entry: AuditEntry) -> str:
     if not number:
         return ""
     ways: dict[str, tuple[str, dict[str, Any]]] = {
-        # Its own page goes a day after the executor.
+        # The list, as an executor's own page is gone a day after the executor.
         "executor": (
             "executors.index",
             {"app": values_of(entry.after).get("app", ""), "address": entry.name},

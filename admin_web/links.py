@@ -1,4 +1,4 @@
-"""Links: the menu, pages of other groups, and other positions in the same list."""
+"""Links: the menu, pages of other groups, other positions in the same list."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +82,7 @@ def query_string(**places: object) -> str:
 def came_from() -> str:
     """Return the path of the page with the form that was sent; empty if it cannot be opened.
 
-    If the URL that takes a form is opened directly, that form's page counts too.
+    If somebody opened the URL that forms are sent to, it is that form's page.
     """
     if request.method in ("GET", "HEAD"):
         return "" if _opens(here()) else page_of(here())

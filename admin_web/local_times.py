@@ -69,7 +69,7 @@ class LocalTimes:
         distance = timedelta(milliseconds=instant_ms - self._now_ms())
         if abs(distance) < timedelta(seconds=2):
             return str(gettext("now"))
-        # A unit only from two of it on, so that 80 s are not "1m", and 80 minutes not "1h".
+        # A unit is used from two of it on: 80 s are not "1m", and 80 minutes not "1h".
         return format_timedelta(
             distance, add_direction=True, threshold=2, format="narrow", locale=get_locale()
         )

@@ -1,8 +1,8 @@
 """Keeps recently seen pages, to show them while the database is unavailable.
 
-A sign-in sees only what this console has shown it before, so nobody learns anything new, and only
-for as long as their rights may be out of date. Pages with forms are not kept: whatever is typed
-there would be lost at each reload.
+A sign-in sees only pages that this console has shown it before, so nobody learns anything new. They
+are kept only for as long as rights may be out of date. Pages with forms are not kept, because
+whatever is typed there would be lost at each reload.
 """
 
 import hashlib

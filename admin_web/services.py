@@ -18,7 +18,7 @@ JobFileWriter = Callable[[Sequence[AppSpec], Sequence[JobSpec]], Iterable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebServices:
-    """What the console and the API both read from and act through.
+    """What the console and the API have in common.
 
     Attributes:
         database: a small pool of its own, so that a busy process slows down nothing else.
@@ -26,7 +26,7 @@ class WebServices:
         cluster_zone: the time zone of days and of jobs that name none; does not block.
         is_broker_up: whether the broker is connected; does not block.
         requester: asks executors for run logs; None = executors cannot be asked.
-        added_routes: routes that are installed besides XXL-JOB's.
+        added_routes: the installed routes that are not built in.
         trusted_proxies: how many reverse proxies stand in front of the process.
         run_ids: for triggered runs, reserved in blocks; None = the database counts them.
 
@@ -87,7 +87,7 @@ class RunLogLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleServices(WebServices):
-    """What pages need besides.
+    """What pages need in addition.
 
     Attributes:
         secret: the key that signs cookies is derived from it.
@@ -97,7 +97,7 @@ class ConsoleServices(WebServices):
         console_url: where people reach it; https makes its cookies Secure.
         metrics_token: required for /metrics; empty = nobody may read it.
         metrics_jobs: how many jobs have metrics of their own.
-        page_cache: limits of the pages that are kept for when the database is lost.
+        page_cache: limits of the pages that are kept in case the database is lost.
         run_logs: limits of the pages and downloads of run logs.
         test_wait_seconds: how long a page waits for the outcome of a test alarm.
 
@@ -141,7 +141,7 @@ class ApiLimits:
     heavy_of_user: int = 2
     #: Seconds between two polls for all waiting requests.
     poll_seconds: float = 0.2
-    #: How long a test alarm's outcome is waited for; GET /alarms has what comes later.
+    #: How long to wait for the result of a test alarm; GET /alarms shows later ones.
     test_seconds: float = 5.0
 
 
@@ -159,7 +159,7 @@ class JobFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices(WebServices):
-    """What endpoints need besides.
+    """What endpoints need in addition.
 
     Attributes:
         run_ids: reserves ids of triggered runs in blocks.

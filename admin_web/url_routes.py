@@ -45,7 +45,7 @@ FORMS = "FORMS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a view is found, and who may call it."""
+    """The path and methods of a view, and the right that it requires."""
 
     rule: str
     right: Right
@@ -64,7 +64,7 @@ class PageGroup(Protocol):
 def route(
     rule: str, right: Right, *, methods: tuple[str, ...] = ("GET",), form: str = ""
 ) -> Callable[[View], View]:
-    """Mark a method as the view of a rule, for callers with the right.
+    """Mark a method as the view of a rule, for visitors with the right.
 
     `form` is the endpoint of the page whose form is sent here; by default, the page above its path.
     """

@@ -1,4 +1,4 @@
-"""Checks before every view who is calling and whether they have the right."""
+"""Checks before every view who the visitor is and whether they have the right."""
 
 from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
@@ -34,7 +34,7 @@ def is_present() -> bool:
 
 #: The key of the sign-in's token in the signed cookie.
 TOKEN = "sign_in"  # noqa: S105 - a key, not a secret
-#: Sent by tables that refresh themselves: such a request is no click and keeps no sign-in alive.
+#: Sent by tables that refresh themselves: these requests do not keep a sign-in alive.
 LIVE_HEADER = "Warren-Live"
 
 
@@ -58,11 +58,11 @@ class Gate:
         app.before_request(self.admit)
 
     def admit(self) -> Response | None:
-        """Return None to let the request through, else a redirect to where the caller must go."""
+        """Return None to let the request through; otherwise where the visitor must go first."""
         right = self._rights.get(request.endpoint or "")
         if right is None or right is Right.ANYONE:
             return None
-        visitor = self.look()
+        visitor = self._identify()
         if visitor is None:
             if is_present():
                 self._sign_ins.record_forgery(origin())
@@ -74,8 +74,8 @@ class Gate:
             return redirect(url_for("account.show", next=_wanted_page()), 303)
         return abort(403)
 
-    def look(self) -> Visitor | None:
-        """Return who is calling and store it in `g.visitor`; None = not signed in."""
+    def _identify(self) -> Visitor | None:
+        """Return the visitor, also as `g.visitor`; None if nobody is signed in."""
         token = session.get(TOKEN)
         g.visitor = None
         if isinstance(token, str):

@@ -34,14 +34,14 @@ HEADERS = {
 }
 #: For consoles behind https: browsers use nothing else for a year.
 HTTPS_ONLY = ("Strict-Transport-Security", "max-age=31536000")
-#: More than any form of ours needs: a script has up to 512 kB.
+#: More than any of our forms needs: a script has up to 512 kB.
 BODY_BYTES = 1_000_000
 FORM_FIELDS = 1_000
-#: More than any URL of ours has; each argument costs time before the caller is known.
+#: More than any of our URLs has; each argument costs time before the visitor is known.
 ARGUMENTS = 100
 #: The content types of forms; nothing else is read.
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", ""})
-#: Read by programs, under any host name; these views use no cookie.
+#: Programs read these under any host name; the views use no cookie.
 _FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -124,7 +124,7 @@ class Security:
 
 
 def _is_immutable() -> bool:
-    """Whether it is a file whose URL changes whenever its content does."""
+    """Whether the answer is a file whose URL changes whenever its content does."""
     name = str((request.view_args or {}).get("filename", ""))
     return request.endpoint == "static" and ("v" in request.args or name.startswith("bundle/"))
 
@@ -139,7 +139,7 @@ def _is_address(name: str) -> bool:
 
 
 class MaskedTokens(CSRFProtect):  # type: ignore[misc] # has no types
-    """Checks CSRF tokens that were masked when they were sent."""
+    """Checks CSRF tokens, which are masked differently in each answer."""
 
     def init_app(self, app: Flask) -> None:
         """Check every form, and give templates the token to put into theirs."""
@@ -159,7 +159,7 @@ def masked_token() -> str:
     if "masked_token" not in g:
         token = generate_csrf().encode()
         mask = secrets.token_bytes(len(token))
-        g.masked_token = base64.urlsafe_b64encode(mask + _mixed(token, mask)).decode()
+        g.masked_token = base64.urlsafe_b64encode(mask + _xor(token, mask)).decode()
     return str(g.masked_token)
 
 
@@ -168,10 +168,10 @@ def unmasked(sent: str) -> str:
     try:
         both = base64.urlsafe_b64decode(sent.encode())
         half = len(both) // 2
-        return _mixed(both[half:], both[:half]).decode()
+        return _xor(both[half:], both[:half]).decode()
     except (binascii.Error, ValueError):
         return ""
 
 
-def _mixed(byte: bytes, other: bytes) -> bytes:
+def _xor(byte: bytes, other: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(byte, other, strict=True))

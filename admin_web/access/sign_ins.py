@@ -40,12 +40,12 @@ class CookiePerPort(SecureCookieSessionInterface):
 #: A sign-in ends after this long without a click, and after this long in any case.
 IDLE_SECONDS = 30 * 60
 LONGEST_SECONDS = 12 * 3_600
-#: How precisely the last click is recorded; each record is a write.
+#: How often the last click is recorded; each record is a write.
 SEEN_SECONDS = 60
-#: Wrong passwords allowed in a burst, and milliseconds until one more is allowed.
+#: How many wrong passwords are allowed in a burst, and milliseconds until the next one.
 ACCOUNT_LIMIT = (8, 60_000)
 ADDRESS_LIMIT = (15, 20_000)
-#: Forged cookies of one address recorded in a burst, and milliseconds until one more is.
+#: How many forged cookies of an address are recorded in a burst, and milliseconds until the next.
 FORGERY_LIMIT = (5, 60_000)
 UNKNOWN = "(unknown user)"
 
@@ -61,7 +61,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class SignInRefused:
-    """A wrong name or password, or a disabled user; the caller is not told which."""
+    """A wrong name or password, or a disabled user; the visitor does not learn which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SignIns:
     def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
         self._database = database
         self._now_ms = now_ms
-        # Checked for unknown names, so that they take as long as known ones.
+        # Checked for unknown names, which must take as long as known ones.
         self._nobody = dummy_hash()
 
     def open(
@@ -97,7 +97,7 @@ class SignIns:
             if user.generation != result.generation:
                 return None
             sessions.end_token(session, _hash(instead_of))
-            self._note(session, Action.SESSION_OPEN, user, origin)
+            self._audit(session, Action.SESSION_OPEN, user, origin)
             return self._add(session, user, origin=origin, agent=agent)
 
         token = self._database.write(unit)
@@ -122,7 +122,7 @@ class SignIns:
         is_right = is_password(user.password if user else self._nobody, password)
         if user is None or user.is_disabled or not is_right:
             self._database.write(
-                lambda session: self._note(session, Action.SESSION_REFUSE, user, origin)
+                lambda session: self._audit(session, Action.SESSION_REFUSE, user, origin)
             )
             return SignInRefused()
         self._database.write(lambda session: sign_in_attempts.refund(session, limits))
@@ -182,7 +182,7 @@ class SignIns:
 
         def unit(session: Session) -> None:
             if not sign_in_attempts.charge(session, limits, now_ms=self._now_ms()):
-                self._note(session, Action.SESSION_FORGE, None, origin)
+                self._audit(session, Action.SESSION_FORGE, None, origin)
 
         log.warning("cookie_refused", origin=origin)
         self._database.write(unit)
@@ -206,7 +206,7 @@ class SignIns:
         sessions.add(session, user, _hash(token), now_ms=self._now_ms(), origin=origin, agent=agent)
         return token
 
-    def _note(self, session: Session, action: Action, user: User | None, origin: str) -> None:
+    def _audit(self, session: Session, action: Action, user: User | None, origin: str) -> None:
         # People type passwords into the name field, so only known names are stored.
         name = user.name if user else UNKNOWN
         AuditLog(who=name, origin=origin).note(
@@ -228,7 +228,7 @@ def _limits(name: str, origin: str) -> dict[str, tuple[int, int]]:
 
 
 def network_of(origin: str) -> str:
-    """Return the network that is limited as one: an IPv4 address, or a /64 of IPv6."""
+    """Return the network that shares one limit: an IPv4 address, or a /64 of IPv6."""
     try:
         address = ipaddress.ip_address(origin.partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
 """A console at a path of its host, such as https://example.com/warren, behind a reverse proxy.
 
-Its pages know paths below that path only. Everything that leaves the process begins with it: links,
+Inside the application, paths begin below that path. All that leaves the process has it: links,
 redirects, assets.
 """
 

@@ -1,1 +1,1 @@
-"""Alarms: the page that lists them, and tests of targets from every form that has some."""
+"""The pages of alarms and incidents, and tests of targets from every form that has some."""

@@ -1,4 +1,4 @@
-"""The page of incidents: what is not as expected, since when, and who has seen it."""
+"""The incidents page: broken expectations, since when, and who has acknowledged them."""
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -24,7 +24,7 @@ BROKEN = {
     Rule.SUCCESS_EVERY: lazy_gettext("no success for too long"),
     Rule.WAITING: lazy_gettext("runs wait too long"),
 }
-#: Hours for which an incident may be silent; 0 = until it closes.
+#: For how many hours an acknowledged incident may stay silent; 0 = until it closes.
 SILENT_HOURS = (0, 1, 4, 24)
 
 

@@ -1,4 +1,4 @@
-"""The page of alarms: what was told to whom, what reached nobody, and tests of targets."""
+"""The alarms page: which alarms went to whom, which were not delivered, and test alarms."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -139,7 +139,7 @@ class AlarmPages:
         return form, apps
 
     def _chosen(self) -> AlarmFilter:
-        """Return which alarms a button is about: one, or those that the list's filter shows."""
+        """Return the alarms that a button is for: one, or those that the list's filter shows."""
         if (alarm_id := read_id(request.form.get("id", ""))) is not None:
             return AlarmFilter(limit=1, alarm_id=alarm_id)
         form, apps = self._form(request.form)

@@ -9,16 +9,16 @@ from flask import abort, request, url_for
 
 from warren.admin_web.url_routes import LARGEST, read_id
 
-#: Rows that can be ticked on one page at most.
+#: The most rows that can be ticked on one page.
 MAX_TICKED = 200
-#: Characters of a filter at most.
+#: The most characters of a filter.
 LONGEST_FILTER = 4_000
 _UNDO = "-undo"
 _KEY = re.compile(rf"[A-Za-z0-9_-]{{22}}(?:{_UNDO})?", re.ASCII)
 
 
 class BulkAction(StrEnum):
-    """What is done to all chosen jobs or runs; the values are sent by forms."""
+    """What to do with all chosen jobs or runs; forms send these values."""
 
     START = "start"
     STOP = "stop"

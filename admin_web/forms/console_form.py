@@ -1,4 +1,4 @@
-"""The base of the console's forms: messages in the viewer's language, sent once, common fields.
+"""The base of the console's forms, protection against sending one twice, and common fields.
 
 The CSRF token is not a field: it is checked for every POST before a view is called. A form that
 triggers runs carries an idempotency key, because browsers may send it twice.
@@ -43,7 +43,7 @@ def sent_once(user_id: int) -> IdempotentRequest | None:
     )
 
 
-#: The choice of a filter that filters nothing.
+#: The choice that turns a filter off.
 ALL = ("", lazy_gettext("all"))
 
 
@@ -69,7 +69,7 @@ class ConsoleForm(Form):
 
 
 class DayField(DateField):
-    """A date, whose problem says how to write one."""
+    """A date; its error message says how to write one."""
 
     def process_formdata(self, valuelist: Any) -> None:
         """Read the date."""
@@ -80,7 +80,7 @@ class DayField(DateField):
 
 
 class TimeField(DateTimeLocalField):
-    """A date with a time, whose problem says how to write one."""
+    """A date with a time; its error message says how to write one."""
 
     def process_formdata(self, valuelist: Any) -> None:
         """Read the date and the time."""

@@ -46,7 +46,7 @@ _VALUE_FIELDS = {
 #: Fields that say "Required." when they are empty, instead of a job file's longer message.
 _TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
 _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
-#: Names that forms have already: WTForms calls `process` when it makes one.
+#: Names that WTForms uses itself: it calls a form's `process` when it makes one.
 _TAKEN = {"process": "process_use"}
 #: The declared fields in the form, by the names of the form's fields.
 FORM_FIELDS: Mapping[str, JobField] = {
@@ -195,7 +195,7 @@ class JobForm(ConsoleForm):
     expect_fields = ("expect",)
 
     def set_choices(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
-        """Set what can be chosen; `zone` is that of jobs that name none."""
+        """Set the choices; `zone` is that of jobs that name none."""
         self.app.choices = _with(self.app, [(app, app) for app in apps])
         cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
         self.timezone.choices = _with(
@@ -307,7 +307,7 @@ class JobForm(ConsoleForm):
 
 
 def _expectations(field: Field) -> Expectations:
-    """Return what a field expects; what is no rule is shown beside it."""
+    """Return the expectations in a field; a line that is not one is an error of the field."""
     try:
         return Expectations.from_text(_text(field))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The filter forms above the lists of jobs and runs, and the searches they stand for."""
+"""The filter forms above the lists of jobs and runs, and the searches that they describe."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -88,16 +88,16 @@ def _text(field: StringField) -> str | None:
     return (field.data or "").strip() or None
 
 
-#: Jobs that a part of a name may match at most.
-FEW_JOBS = 50
-#: Runs whose messages are searched for one page.
+#: The most jobs that a part of a name may match.
+MAX_JOBS = 50
+#: The most runs whose messages are searched for one page.
 SEARCHED = 3_500
 _YEARS = range(2000, 2200)
 #: The largest time that a DATETIME can hold.
 _LAST_MS = 253_402_300_799_000
 _PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,4}", re.ASCII)
 
-#: The choice of failures that nothing has made good since.
+#: The choice of failures whose due time has not succeeded since.
 UNRESOLVED = "unresolved"
 #: Groups of states, by the value of their choice.
 GROUPS = {"open": OPEN, UNRESOLVED: FAILURES, "failures": FAILURES}
@@ -119,7 +119,7 @@ PERIODS = {
 class RunFilterForm(RunScopeForm):
     """Asks which runs to show; times are in the viewer's zone.
 
-    `more_jobs`: the name matches more than FEW_JOBS jobs; the others are ignored.
+    `more_jobs`: the name matches more than MAX_JOBS jobs; the others are ignored.
     """
 
     status = SelectField(lazy_gettext("State"), choices=select_choices(_STATUSES), default="")
@@ -199,9 +199,9 @@ class RunFilterForm(RunScopeForm):
         name = (self.job.data or "").strip()
         if job_ids or not name:
             return job_ids
-        some = job_names.ids_with(session, name, self._app_ids, limit=FEW_JOBS + 1)
-        self.more_jobs = len(some) > FEW_JOBS
-        return some[:FEW_JOBS]
+        some = job_names.ids_with(session, name, self._app_ids, limit=MAX_JOBS + 1)
+        self.more_jobs = len(some) > MAX_JOBS
+        return some[:MAX_JOBS]
 
 
 def read_query(text: str) -> MultiDict[str, str]:

@@ -33,7 +33,7 @@ _TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
 
 
 class SignInForm(ConsoleForm):
-    """Asks for name and password; impossible names are neither counted nor looked up."""
+    """Asks for name and password; invalid names are neither counted nor looked up."""
 
     username = StringField(lazy_gettext("Name"), [InputRequired(REQUIRED), USER_NAME])
     password = PasswordField(lazy_gettext("Password"), [InputRequired(REQUIRED), _TYPED])

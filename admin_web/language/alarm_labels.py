@@ -13,7 +13,7 @@ STATE = {
     AlarmState.DELIVERED: State(lazy_gettext("delivered"), "good", "check"),
     AlarmState.DISMISSED: State(lazy_gettext("dismissed"), "quiet", "minus"),
 }
-#: What an alarm tells, by the kind of its event.
+#: What an alarm is about, by the kind of its event.
 CAUSE = {
     "failure": lazy_gettext("run failed"),
     "overdue": lazy_gettext("too many overdue runs"),

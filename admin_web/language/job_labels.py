@@ -1,4 +1,4 @@
-"""Labels of a job's options, with advice when to use each."""
+"""Labels of a job's options, and when to use each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -218,7 +218,7 @@ def label_of(options: Mapping[Any, Option], value: str) -> str:
 
 
 def schedule_expression(kind: str, value: str | None) -> str:
-    """Return a schedule's expression, if its words do not say all that it does."""
+    """Return a cron expression, which words may not cover; empty for other kinds of schedules."""
     return value or "" if kind == CronSchedule.kind else ""
 
 

@@ -121,7 +121,7 @@ KIND = {
     Kind.PARENT: lazy_gettext("parent job"),
     Kind.RERUN: lazy_gettext("re-run"),
 }
-#: Why runs are left out when many run again.
+#: Why runs are left out when many are run again.
 LEFT_OUT = {
     Outcome.RECOVERED: lazy_gettext("Recovered: a later attempt succeeded"),
     Outcome.OPEN: lazy_gettext("Still open, or being repeated"),

@@ -45,33 +45,33 @@ def pieces(line: str) -> list[Piece]:
     """Return a line in pieces; one without colours is one piece without classes."""
     if "\x1b" not in line:
         return [("", shown(line))]
-    text, looks, at = last_state(line), _Looks(), 0
+    text, style, at = last_state(line), _Style(), 0
     log_pieces: list[Piece] = []
     for code in _LOOKS.finditer(text):
-        log_pieces.append((str(looks), shown(text[at : code.start()])))
-        looks.take(code[1])
+        log_pieces.append((str(style), shown(text[at : code.start()])))
+        style.apply(code[1])
         at = code.end()
-    log_pieces.append((str(looks), shown(text[at:])))
+    log_pieces.append((str(style), shown(text[at:])))
     return [piece for piece in log_pieces if piece[1]] or [("", "")]
 
 
-class _Looks:
+class _Style:
     """The current colour and styles."""
 
     def __init__(self) -> None:
         self._colour = ""
         self._weights: set[str] = set()
 
-    def take(self, codes: str) -> None:
+    def apply(self, codes: str) -> None:
         """Apply the codes of an escape sequence."""
         numbers = iter([int(code or 0) for code in codes.split(";")])
         for number in numbers:
             if number in _EXTENDED:
-                self._take_extended(number, numbers)
+                self._apply_extended(number, numbers)
             else:
-                self._take_one(number)
+                self._apply(number)
 
-    def _take_one(self, number: int) -> None:
+    def _apply(self, number: int) -> None:
         if number == 0:
             self._colour, self._weights = "", set()
         elif number in _WEIGHTS:
@@ -83,7 +83,7 @@ class _Looks:
         elif number in range(30, 38) or number in range(90, 98):
             self._colour = _NAMES[number % 10]
 
-    def _take_extended(self, number: int, numbers: Iterator[int]) -> None:
+    def _apply_extended(self, number: int, numbers: Iterator[int]) -> None:
         """Apply one of the sixteen named colours; ignore all others."""
         kind = next(numbers, 0)
         values = [next(numbers, 0) for _ in range({_INDEXED: 1, _TRUE_COLOUR: 3}.get(kind, 0))]
@@ -98,9 +98,9 @@ class _Looks:
 
 #: Lines of one JSON answer.
 SCRIPT_LINES = 1_000
-#: Characters to search for at most.
+#: The most characters to search for.
 MAX_WORDS_LENGTH = 200
-#: Shorter runs have one time for all lines.
+#: A shorter run has one time for all its lines.
 SHORT_MS = 1_000
 #: No log has more lines, as it has at most 50 MB.
 LAST_LINE = 50_000_000
@@ -202,7 +202,7 @@ class LogPages:
                     source, line, limit=self._limits.piece_lines, wait_seconds=WAIT_SECONDS
                 )
             if part.status is not ReadStatus.LINES:
-                yield _broken_off(run, part.status, is_first=line == 1).encode()
+                yield _end_of_broken(run, part.status, is_first=line == 1).encode()
                 return
             if not part.lines:
                 if line == 1:
@@ -234,19 +234,20 @@ def _line(name: str) -> int | None:
 
 def _for_script(line: list[Piece]) -> str | list[Piece]:
     """Return a line for JSON: a text, or its pieces if some have colours."""
-    [(looks, text), *more] = line
-    return line if looks or more else text
+    [(classes, text), *more] = line
+    return line if classes or more else text
 
 
 def _kept(run: DetailedRun, part: LogPart) -> list[str]:
-    """Return the stored end of a log that the executor cannot provide."""
+    """Return the lines of the stored end of a log, if its executor cannot provide any."""
     if part.lines or part.status is ReadStatus.BUSY or part.from_line > 1:
         return []
     tail = whole_lines(run.log_tail or "")
     return shown_text(tail.rstrip("\n")).split("\n") if tail else []
 
 
-def _broken_off(run: DetailedRun, answer: ReadStatus, *, is_first: bool) -> str:
+def _end_of_broken(run: DetailedRun, answer: ReadStatus, *, is_first: bool) -> str:
+    """Return how a download ends if the executor does not give the rest of the log."""
     if answer is ReadStatus.BUSY:
         return "[the rest is missing: too many logs were read at once; try again]\n"
     if not is_first:

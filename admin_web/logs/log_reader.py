@@ -95,7 +95,7 @@ def whole_lines(tail: str) -> str:
 
 
 def last_state(line: str) -> str:
-    """Return the final text of a line that overwrites itself, as progress bars do."""
+    """Return the last state of a line that overwrites itself, as progress bars do."""
     text = line.rstrip("\r")
     return text.rpartition("\r")[2] + line[len(text) :]
 
@@ -103,7 +103,7 @@ def last_state(line: str) -> str:
 #: How many of the console's six threads may wait for executors, and for one executor.
 AT_A_TIME, OF_ONE = 3, 2
 ANSWER_SECONDS = 1.5
-#: How long an executor that did not answer is not asked again.
+#: Seconds until an executor that did not answer is asked again.
 PAUSE_SECONDS = 2.0
 
 
@@ -150,7 +150,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMatches:
-    """The numbers of lines that contain the words, in what was searched up to `to_line`."""
+    """The numbers of the lines up to `to_line` that contain the words."""
 
     status: ReadStatus
     lines: tuple[int, ...] = ()
@@ -162,7 +162,7 @@ class LogReader:
     """Reads run logs from the executors that have them.
 
     Args:
-        requester: None = there is no broker, so every executor is silent.
+        requester: None = without a broker; then no executor answers.
         clock: monotonic seconds.
 
     """
@@ -196,7 +196,7 @@ class LogReader:
         if chunk.missing:
             return LogPart(status=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
         lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
-        # An executor returns no more; whatever else has its key is not believed.
+        # No executor returns more, but whoever else has its key might.
         return LogPart(
             status=ReadStatus.LINES,
             from_line=chunk.from_line,

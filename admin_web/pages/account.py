@@ -46,7 +46,7 @@ class AccountPages:
         """Change the password; all other sign-ins of this user end."""
         known, form = visitor(), PasswordForm(request.form)
         user = self._checked(known, form) if form.validate() else None
-        if user is None or not _is_fit(known, form):
+        if user is None or not _is_acceptable(known, form):
             return self._page(form, _preferences(known)), 422
         generation = self._change(known, user, form.fresh.data or "")
         token = self._sign_ins.reopen(known, generation, agent=request.user_agent.string)
@@ -134,8 +134,8 @@ class AccountPages:
         )
 
 
-def _is_fit(known: Visitor, form: PasswordForm) -> bool:
-    """Return whether the new password may be taken; if not, its field says why."""
+def _is_acceptable(known: Visitor, form: PasswordForm) -> bool:
+    """Return whether the new password is acceptable; if not, its field says why."""
     fresh = form.fresh.data or ""
     if fresh == form.present.data:
         form.fresh.errors = (gettext("This is already your password."),)

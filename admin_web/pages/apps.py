@@ -32,20 +32,20 @@ LINES = 50
 
 @dataclass(slots=True)
 class AppExecutors:
-    """How many executors of an app are running, and how many have died without a word."""
+    """How many executors of an app are online, and how many are offline without signing off."""
 
     online: int = 0
     offline: int = 0
 
-    def look(self, jobs: int) -> tuple[str, str]:
-        """Return the tone and the icon for an app with so many jobs."""
+    def badge(self, jobs: int) -> tuple[str, str]:
+        """Return the tone and the icon of its badge, for an app with this many jobs."""
         if not self.online:
             return ("bad", "cross") if jobs else ("quiet", "ring")
         return ("warn", "triangle") if self.offline else ("good", "check")
 
 
 class AppPages:
-    """Everybody who has the app sees it; administrators change it."""
+    """Users who have an app see it; administrators change it."""
 
     name = "apps"
 
@@ -161,7 +161,7 @@ class AppPages:
 
 
 def _refusal(use: Mapping[str, Any]) -> str:
-    """Return why an app cannot be deleted, in words."""
+    """Return in words why an app cannot be deleted."""
     if use["job_count"]:
         names = ", ".join(use["jobs"]) + (" …" if use["job_count"] > len(use["jobs"]) else "")
         return str(

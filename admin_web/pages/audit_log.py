@@ -100,7 +100,7 @@ class AuditPages:
         )
 
     def _midnight_ms(self, day: date | None, *, days: int = 0) -> int | None:
-        """Return when a day begins that is some days later; None without a day, or after 9999."""
+        """Return when the day that is `days` after `day` begins; None without one or after 9999."""
         if day is None or day > date.max - timedelta(days=days):
             return None
         zone = ZoneInfo(self._services.timezone)

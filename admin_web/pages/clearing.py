@@ -93,7 +93,9 @@ class Clearings:
     def _clear(self, actor: Actor, criteria: ClearingCriteria) -> None:
         commands = self._services.commands(actor).runs
         try:
-            count = commands.clear(criteria, on_progress=lambda count: self._note(count, actor))
+            count = commands.clear(
+                criteria, on_progress=lambda count: self._record_step(count, actor)
+            )
         except _Ended as ended:
             self._set(state=ended.state)
         except DatabaseUnavailable as error:
@@ -105,8 +107,8 @@ class Clearings:
         else:
             self._set(state=ClearingState.DONE, count=count)
 
-    def _note(self, count: int, actor: Actor) -> None:
-        """Note a step; end the clearing there if it is to stop or its user may not go on."""
+    def _record_step(self, count: int, actor: Actor) -> None:
+        """Record a step; raise `_Ended` if the user stopped it, or may not clear runs any more."""
         user_id = self._set(count=count).user_id
         if self._is_to_stop.is_set():
             raise _Ended(ClearingState.STOPPED)
@@ -121,7 +123,7 @@ class Clearings:
 
 
 class _Ended(Exception):
-    """The clearing ends between two steps."""
+    """Ends a clearing between two steps."""
 
     def __init__(self, state: ClearingState) -> None:
         super().__init__(state)
@@ -184,7 +186,7 @@ class ClearingPages:
         return form
 
     def _is_allowed(self, form: ClearForm, known: Visitor) -> bool:
-        """Check that it concerns the visitor's apps; show a problem beside the field."""
+        """Return whether it concerns only the visitor's apps; if not, its field says so."""
         if known.app_ids is None:
             return True
         name = (form.job.data or "").strip()

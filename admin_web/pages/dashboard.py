@@ -1,4 +1,4 @@
-"""The dashboard: all that it shows but the chart of days, which `charts` reads.
+"""The dashboard, except for its chart of days, which is in `charts`.
 
 Counts that take long, such as those of 100,000 jobs, are cached.
 """
@@ -37,7 +37,7 @@ from warren.sql.runs.day_reports import Counts
 
 #: How long a count is used.
 FRESH_SECONDS = 5.0
-#: Sets of apps in the cache at most.
+#: The most sets of apps in the cache.
 REMEMBERED = 200
 
 Apps = frozenset[int] | None
@@ -79,9 +79,9 @@ class CachedCounts(Generic[Counted]):
 
 
 LINES = 8
-#: Failures that are read; several may be of the same job.
+#: How many failures are read; several may be of the same job.
 FAILED_LINES = 60
-#: Jobs whose ticks of the next hour are all counted; of others, only the next one.
+#: For so many jobs, all ticks of the next hour are counted; for the others, only the next one.
 COUNTED = 100
 #: How far back failures are shown, and how far ahead due times.
 FAILURES_MS = 7 * DAY_MS
@@ -192,7 +192,7 @@ def spread(late: Sequence[int]) -> Lateness | None:
     return Lateness(len(late), late[last // 2], late[round(last * 0.95)], late[-1])
 
 
-#: Ticks of a job that are computed exactly; further ones are spread evenly.
+#: So many ticks of a job are computed exactly; the rest are spread evenly.
 ONE_BY_ONE = 12
 
 

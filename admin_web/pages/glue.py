@@ -55,7 +55,7 @@ class ScriptForm(ConsoleForm):
 
 
 class GluePages:
-    """Everybody who has the app sees its scripts; those with the right edit them."""
+    """Users who have an app see its scripts; those with the right edit them."""
 
     name = "glue"
 
@@ -256,7 +256,7 @@ def _source_problem(source: str) -> str:
 
 
 def _line_ends(source: str, job: Job) -> str:
-    r"""Return what a form sent, which always has `\r\n`, with the line ends that the script has."""
+    r"""Return a source from a form, which has `\r\n`, with the line ends of the job's script."""
     plain = source.replace("\r\n", "\n")
     is_kept = language_of(job.script_type) == ScriptLanguage.POWERSHELL
     if is_kept and "\r\n" in (job.script_source or ""):

@@ -50,7 +50,7 @@ class LedgerForm(AppFilterForm):
 
 
 class LedgerPages:
-    """For everybody, about the jobs of their apps."""
+    """The jobs of the visitor's apps, for everybody."""
 
     name = "ledger"
 
@@ -140,7 +140,7 @@ def _is_range(form: LedgerForm, today: date) -> bool:
     if not timedelta() <= until - since < timedelta(days=MAX_DAYS):
         form.until.errors = [gettext("Choose a range of 1 to 31 days.")]
         return False
-    # Of days to come there is nothing to reconcile; the rest is what the clock can hold.
+    # Future days have nothing to reconcile; the other limits are those of times in the database.
     if since > today or since.year < 1971 or until.year > 9000:  # noqa: PLR2004
         form.since.errors = [gettext("Choose a date.")]
         return False

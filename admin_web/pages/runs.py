@@ -41,7 +41,7 @@ _KILLED = {
 }
 
 LINES = 50
-#: Jobs suggested while a name is typed.
+#: The most jobs that are suggested while a name is typed.
 SUGGESTED = 12
 
 

@@ -23,7 +23,7 @@ from warren.sql.accounts import tokens
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 
-#: Replaces an app that was just deleted. It is refused; no app at all would mean every app.
+#: Stands for an app that was just deleted, and is refused. No app at all would mean every app.
 NO_APP_ID = 0
 
 

@@ -83,7 +83,7 @@ class UserPages:
         form = self._with_apps(NewUserForm(request.form))
         name, password = form.username.data or "", form.password.data or ""
         wanted = self._rights(form) if form.validate() else None
-        if wanted is None or not _is_fit(form, name, password):
+        if wanted is None or not _is_acceptable(form, name, password):
             return self._new_page(form), 422
         try:
             self._commands.add(name, password, wanted, must_change=True)
@@ -124,7 +124,7 @@ class UserPages:
         password = form.password.data or ""
         if user.name == visitor().name:
             form.add_error(gettext("Change your own password on your account page."))
-        elif form.validate() and _is_fit(form, user.name, password):
+        elif form.validate() and _is_acceptable(form, user.name, password):
             self._commands.set_password(user_id, password, must_change=True)
             flash(gettext("Temporary password set for %(name)s.", name=user.name))
             return redirect(url_for("users.show", user_id=user_id), 303)
@@ -167,7 +167,7 @@ class UserPages:
     def _refused(
         self, user: User, act: Callable[[], None], form: RightsForm | None = None
     ) -> tuple[str, int] | None:
-        """Act on a user; return the page that says why not, or None if it was done."""
+        """Act on a user; return None, or the page that says why it was refused."""
         try:
             act()
         except Problem as problem:
@@ -179,7 +179,7 @@ class UserPages:
         return None
 
     def _rights(self, form: RightsForm) -> Rights | None:
-        """Return the rights in a valid form, or None and show why not beside a field."""
+        """Return the rights in a valid form; otherwise None, and a field says why."""
         role = Role[form.role.data.upper()]
         if role is Role.ADMINISTRATOR:
             return Rights(role=role)
@@ -224,7 +224,7 @@ class UserPages:
         return render_template("pages/users_show.html", user=user, rights=rights, reset=reset)
 
 
-def _is_fit(form: NewUserForm | ResetForm, name: str, password: str) -> bool:
+def _is_acceptable(form: NewUserForm | ResetForm, name: str, password: str) -> bool:
     flaw = password_problem(password, name)
     if flaw is not None:
         form.password.errors = (labels.PASSWORD_FLAW[flaw],)

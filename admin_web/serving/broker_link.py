@@ -24,7 +24,7 @@ class ConsoleConnections:
 
     Args:
         transport: makes the connections; the caller closes it.
-        database: tells which cluster this is.
+        database: identifies the cluster.
         keys: derived from the master secret; they sign requests and verify answers.
         now_ms: the database's clock.
 

@@ -76,17 +76,17 @@ class TooManyConnections(Error):
 
 
 class TimedRequest(HoldableRequest):
-    """A request that knows when it began to arrive, and that every proxy reads as we do."""
+    """A request with the time at which it began to arrive; proxies cannot read it differently."""
 
     def __init__(self, adj: Any) -> None:
         super().__init__(adj)
         self.began_at = time.time()
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Parse the head; refuse what a proxy in front might read otherwise (RFC 9112).
+        """Parse the head; refuse what a proxy in front might read differently (RFC 9112).
 
         Raises:
-            ParsingError: two lengths, so that one request could be taken for two; or no single
+            ParsingError: it has two lengths, so it could be taken for two requests; or no single
                 host. It is answered 400, and the connection is closed.
 
         """
@@ -278,7 +278,7 @@ class TimedServer(TcpWSGIServer):
 
 
 def _of_busiest_host(channels: list[TimedChannel], usual: Counter[str]) -> Iterable[TimedChannel]:
-    """Return the normal connections of the address that has most, if one is idle."""
+    """Return the normal connections of the address that has the most, if one is idle."""
     waiting = Counter(
         channel.addr[0] for channel in channels if not channel.is_for_health and channel.is_waiting
     )

@@ -85,7 +85,7 @@ class Bar:
 
     @property
     def count(self) -> int:
-        """How many runs it stands for."""
+        """How many runs it shows."""
         return self.states.total()
 
     @property

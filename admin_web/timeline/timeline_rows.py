@@ -29,9 +29,9 @@ from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 #: Limits: rows of a page; runs, future due times and skips of a row.
 ROWS, ROW_RUNS, ROW_TICKS, ROW_SKIPS = 30, 120, 60, 20
-#: Most skips by which rows are chosen.
+#: The most skips that are read to choose rows.
 SEEN_SKIPS = 400
-#: Most jobs whose future due times are in the row of an app.
+#: The most jobs whose future due times are in the row of an app.
 APP_JOBS = 5
 #: A run that started in the window may have been due this much earlier.
 EARLIER_MS = HOUR_MS
@@ -41,7 +41,7 @@ OVERDUE_MS = 7 * DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """Most runs of the sample by state, of a job's row, and of all rows of apps together."""
+    """The most runs: of each state in the sample, of a job's row, of all rows of apps together."""
 
     sampled: int = job_spans.LOOKED_AT
     of_job: int = ROW_RUNS

@@ -20,7 +20,7 @@ from warren.sql.errors import DatabaseUnavailable
 
 log = structlog.get_logger()
 
-#: Ended actions remembered of each user at most, and problems kept of each.
+#: The most finished actions that are kept for each user, and the most problems of an action.
 KNOWN, REASONS = 50, 10
 
 
@@ -85,7 +85,7 @@ class Work:
         return self.counts.total()
 
 
-#: Does an action with the commands of whoever wants it, part by part.
+#: Carries out an action part by part, with the commands of the user who started it.
 Parts = Callable[[Commands, Work], Iterator[Part]]
 
 
@@ -113,7 +113,7 @@ class BulkWork:
     def resume(self, key: str, visitor: Visitor) -> bool:
         """Start an interrupted action again from the beginning; it skips what was already done.
 
-        It may do what the visitor may at present, whatever it could when it began.
+        It has the visitor's current rights, not those that the action began with.
         """
         known = self.find(key, visitor.user_id)
         if known is None:
@@ -133,7 +133,7 @@ class BulkWork:
         return known if known is not None and known.user_id == user_id else None
 
     def _keep(self, work: Work) -> None:
-        """Store an action as it is now, and forget those of its user that ended long ago."""
+        """Store an action as it is now, and forget the oldest finished ones of its user."""
         self._known[work.key] = work
         self._known.move_to_end(work.key)
         ended = [
@@ -157,7 +157,7 @@ class BulkWork:
             self._end(work.key, state)
 
     def _run(self, work: Work, actor: Actor) -> WorkState:
-        """Do part after part while the user may; return how it ended."""
+        """Do part after part while the user has the rights; return how it ended."""
         parts = self._parts(self._services.commands(actor), work)
         while self._services.database.read(
             lambda session: has_rights_of(session, work.user_id, actor)
@@ -165,10 +165,10 @@ class BulkWork:
             part = next(parts, None)
             if part is None:
                 return WorkState.DONE
-            self._note(work.key, part)
+            self._add_part(work.key, part)
         return WorkState.REVOKED
 
-    def _note(self, key: str, part: Part) -> None:
+    def _add_part(self, key: str, part: Part) -> None:
         with self._lock:
             work = self._known[key]
             problems = (*work.problems, *part.problems)[:REASONS]

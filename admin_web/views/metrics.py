@@ -51,7 +51,7 @@ class MetricsCollector(Collector):
         return generate_latest(registry)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return nothing, so that registering reads no metrics."""
+        """Return nothing, so that registering the collector does not read the metrics."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
@@ -84,13 +84,13 @@ class MetricsCollector(Collector):
             "Alarms that reached nobody: failed, waiting for a minute, or given up; up to 1,000.",
             lost,
         )
-        held = read(lambda session: pauses.in_force(session, now_ms))
+        paused = read(lambda session: pauses.in_force(session, now_ms))
         yield _gauge(
             "warren_dispatch_paused",
             "1 while dispatch is paused.",
-            int(any(pause.app is None for pause in held)),
+            int(any(pause.app is None for pause in paused)),
         )
-        yield _by_app("warren_app_paused", "1 while an app is paused.", held)
+        yield _by_app("warren_app_paused", "1 while an app is paused.", paused)
         yield _gauge(
             "warren_broker_up", "1 while the broker answers.", int(self._services.is_broker_up())
         )
@@ -100,9 +100,9 @@ def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, words, value=value)
 
 
-def _by_app(name: str, words: str, held: Iterable[ShownPause]) -> GaugeMetricFamily:
+def _by_app(name: str, words: str, paused: Iterable[ShownPause]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, words, labels=["app"])
-    for pause in held:
+    for pause in paused:
         if pause.app:
             family.add_metric([pause.app], 1)
     return family

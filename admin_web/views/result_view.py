@@ -8,7 +8,7 @@ import msgspec
 
 from warren.broker.messages.values import result_value
 
-#: What is deeper, or has more parts, is shown as text; and a table has few columns.
+#: Results that are nested deeper or have more parts are shown as text. A table has so many columns.
 MAX_DEPTH = 12
 MAX_PARTS = 2_000
 MAX_COLUMNS = 12
@@ -34,7 +34,7 @@ class ResultView:
 
 
 def result_view(result: str | None, message: str) -> ResultView | None:
-    """Return how a result is shown; None if there is none, or the message says the same."""
+    """Return how to show a result; None if there is none, or the message says the same."""
     value = result_value(result)
     if value is None or (isinstance(value, str) and message.startswith(value)):
         return None
@@ -49,7 +49,7 @@ def result_view(result: str | None, message: str) -> ResultView | None:
 
 
 def _columns(value: Any) -> tuple[str, ...]:
-    """Return the columns of a list of objects without deeper parts; none if it is no table."""
+    """Return the columns of a list of flat objects; none if a value is not one."""
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         return ()
     if any(isinstance(cell, dict | list) for row in value for cell in row.values()):
@@ -59,7 +59,7 @@ def _columns(value: Any) -> tuple[str, ...]:
 
 
 def _parts(value: Any, depth: int) -> int:
-    """Count the parts of a value; of one that is deeper, more than may be shown."""
+    """Return how many parts a value has; more than may be shown if it is nested too deep."""
     if not isinstance(value, dict | list):
         return 1
     if not depth:

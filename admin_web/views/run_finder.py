@@ -13,7 +13,7 @@ from warren.sql.listings.newest_runs import Place
 from warren.sql.listings.run_search import RunCount, RunSearch, SweepResult
 from warren.sql.run_status import FAILURES
 
-#: Matching runs that are counted or acted on at most, and runs that are read for that.
+#: The most matching runs that are counted or acted on, and the most that are read for that.
 MAX_RUNS, MAX_READ = 10_000, 50_000
 
 
@@ -56,7 +56,7 @@ class RunFinder:
     def errors(self, asked: Asked) -> ErrorGroups:
         """Return the runs that match a valid form, up to a limit, in groups.
 
-        Without a state, these are the failures that nothing has made good since.
+        Without a state, these are the failures whose due time has not succeeded since.
         """
         wanted = self.search(asked)
         if not wanted.statuses:

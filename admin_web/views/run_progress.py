@@ -1,4 +1,4 @@
-"""How far a running run is, as its page shows it."""
+"""The progress of a running run, as its page shows it."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ class RunProgress:
 
 
 def run_progress(run: DetailedRun, now_ms: int) -> RunProgress | None:
-    """Return how far a run is; None if it is not running, or has not said.
+    """Return a run's progress; None if it is not running or has reported none.
 
-    The time left is what it would take at the pace so far.
+    The time left assumes that it continues at the pace so far.
     """
     if run.status != RunStatus.RUNNING or not run.progress:
         return None

@@ -20,9 +20,8 @@ SHOWN = 5_000
 class Line:
     """A line of a difference.
 
-    `kind` is same, out, in or gap; a gap stands for identical lines that are left out. Numbers
-    count from
-    1, None = the side has no such line.
+    `kind` is same, out, in or gap; a gap stands for identical lines that are left out. `old` and
+    `new` are line numbers from 1 on; None if that side does not have the line.
     """
 
     kind: str

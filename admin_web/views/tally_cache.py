@@ -1,8 +1,8 @@
 """Computes tallies in the background, one job at a time, and keeps them for a while.
 
-A tally takes time in proportion to its job's ticks, too long for a page; so a page shows what is
+A tally takes time in proportion to its job's ticks, too long for a page. So a page shows what is
 known, and how old that is. One thread works while there is something to do, in stretches of up to a
-day. Each is a short transaction, followed by a pause as long as it took: pages come first.
+day. Each is a short transaction, followed by a pause as long as it took, because pages come first.
 """
 
 import threading
@@ -31,7 +31,7 @@ QUICK_SECONDS, SLOW_SECONDS = 0.2, 1.0
 #: How long a tally is used before it is computed again, and how many are kept.
 FRESH_MS = 60_000
 KEPT = 1_000
-#: Tallies in the queue at most; the oldest is dropped first.
+#: The most tallies in the queue; the oldest is dropped first.
 WAITING = 100
 MAX_REST_SECONDS = 1.0
 
@@ -56,14 +56,14 @@ class CachedTally:
 
 
 class TallyCache:
-    """Returns known tallies and computes the others in the background; thread-safe.
+    """Returns cached tallies and computes the others in the background; thread-safe.
 
     Args:
         database: where runs, skips and history are.
         now_ms: the database's clock.
         timezone: of jobs that name none.
-        kept: tallies kept at most.
-        waiting: tallies in the queue at most.
+        kept: the most tallies that are kept.
+        waiting: the most tallies in the queue.
 
     """
 

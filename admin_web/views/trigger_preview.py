@@ -31,7 +31,7 @@ from warren.sql.registry import apps
 from warren.sql.registry.presence import ProcessState
 from warren.sql.runs import queries
 
-#: Times shown at most.
+#: The most times that are shown.
 FIRES = 10
 
 
@@ -140,7 +140,7 @@ def read(
 
 
 def _routable(views: Sequence[ExecutorView], wanted: Collection[str]) -> list[ExecutorView]:
-    """Return the executors that the run may go to: unhealthy ones only if no other is left."""
+    """Return the executors that the run may go to: those with problems only if all have some."""
     live = [
         view
         for view in views

@@ -255,16 +255,16 @@ def _duplicates(apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> list[dict[
 
 
 def _app(app: AppSpec) -> dict[str, Any]:
-    told_app: dict[str, Any] = {"name": app.name}
+    values: dict[str, Any] = {"name": app.name}
     if app.title is not None:
-        told_app["title"] = app.title
+        values["title"] = app.title
     if app.addresses:
-        told_app["addresses"] = list(app.addresses)
+        values["addresses"] = list(app.addresses)
     if app.route:
-        told_app["route"] = app.route
+        values["route"] = app.route
     if app.alarm:
         alarm = {"emails": list(app.alarm.emails), "webhook": app.alarm.webhook}
-        told_app["alarm"] = alarm | {"style": app.alarm.style}
+        values["alarm"] = alarm | {"style": app.alarm.style}
     if app.webhook:
-        told_app["webhook"] = {"url": app.webhook.url, "when": app.webhook.when}
-    return told_app
+        values["webhook"] = {"url": app.webhook.url, "when": app.webhook.when}
+    return values

@@ -93,7 +93,7 @@ class BulkJobPages:
 
     @route("/jobs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
-        """Continue work that was interrupted, with the visitor's present rights."""
+        """Continue work that was interrupted, with the visitor's current rights."""
         key = bulk.sent_key()
         self._work.resume(key, visitor())
         return redirect(url_for("bulk_jobs.show", key=key), 303)

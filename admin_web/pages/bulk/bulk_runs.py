@@ -26,7 +26,7 @@ Page = Response | str | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The runs that a form is about; `is_all` is False if there are more."""
+    """The chosen runs; `is_all` is False if there are more."""
 
     run_ids: Sequence[int]
     is_all: bool
@@ -44,7 +44,7 @@ class BulkRunPages:
 
     @route("/runs/bulk/ask", Right.OPERATE)
     def ask(self) -> Page:
-        """Show how many runs are meant, and ask for confirmation.
+        """Show how many runs are chosen, and ask for confirmation.
 
         The selection is in the URL, so a sign-in on the way leads back to it.
         """
@@ -99,7 +99,7 @@ class BulkRunPages:
 
     @route("/runs/bulk/resume", Right.OPERATE, methods=("POST",))
     def resume(self) -> Response:
-        """Continue work that was interrupted, with the visitor's present rights."""
+        """Continue work that was interrupted, with the visitor's current rights."""
         key = bulk.sent_key()
         self._work.resume(key, visitor())
         return redirect(url_for("bulk_runs.show", key=key), 303)
@@ -123,7 +123,7 @@ class BulkRunPages:
 
 
 def _parts(commands: Commands, work: Work) -> Iterator[Part]:
-    """Do to runs what a bulk action is about, and return the outcomes part by part."""
+    """Carry out a bulk action on runs, and return the outcomes part by part."""
     if work.action is BulkAction.KILL:
         return commands.bulk_runs.kill(work.ids)
     return commands.bulk_runs.again(work.ids, work.form)

@@ -1,1 +1,1 @@
-"""Search pages: runs by their errors, anything by name, the history of a job."""
+"""Search pages: anything by its name, and runs by their errors."""

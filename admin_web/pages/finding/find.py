@@ -1,4 +1,4 @@
-"""The search box: finds pages, jobs, runs by id, apps and executors, and links to their actions.
+"""The search box: finds pages, jobs, apps, executors and runs by id, with links to their actions.
 
 All results are links: actions are confirmed on their own pages.
 """
@@ -40,7 +40,7 @@ class Choice:
 
 
 def of_run(known: Visitor, run: RunLine, words: str) -> Iterator[Choice]:
-    """Yield what a visitor may do with a run; `words` name it."""
+    """Yield what a visitor may do with a run, which is called `words`."""
     if not known.may(Right.OPERATE):
         return
     kind, ask = gettext("Run"), partial(url_for, "bulk_runs.ask", id=run.id)
@@ -112,7 +112,7 @@ def of_executor(
         yield Choice("square", kind, drain, url)
 
 
-#: Results of each kind, and how many of a kind may match for their actions to be listed.
+#: How many results of each kind are listed, and up to how many matches their actions too.
 MAX_RESULTS, MAX_WITH_ACTIONS = 7, 2
 MAX_LENGTH = 200
 

@@ -31,7 +31,7 @@ from warren.sql.listings.recent import ListedJob
 from warren.sql.models import App
 from warren.sql.registry import apps
 
-#: Jobs that one form acts on at most.
+#: The most jobs that one form acts on.
 MAX_JOBS = 200
 
 

@@ -38,7 +38,7 @@ _CHANGED = lazy_gettext(
 )
 #: As they are written in cron expressions.
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-#: Handlers suggested at most.
+#: The most handlers that are suggested.
 SUGGESTED = 500
 Page = Response | str | tuple[str, int]
 
@@ -154,14 +154,14 @@ class JobFormPages:
         return redirect(url_for("jobs.show", job_id=job_id), 303)
 
     def _warn(self, spec: JobSpec) -> None:
-        """Flash what is suspicious about a saved job's handler."""
+        """Flash what may be wrong with a saved job's handler."""
         now_ms = self._services.now_ms()
         check = self._services.database.read(lambda s: HandlerCheck.read(s, [spec.app], now_ms))
         if why := check.of(spec):
             flash(reason_text(why), "warning")
 
     def _test(self, form: JobForm, spec: JobSpec, job_id: int = 0) -> None:
-        """Send a test to a target that was typed; it tells of the app until the job is saved."""
+        """Send a test to a target that was typed; until the job is saved, on behalf of its app."""
         apps = self._services.database.read(lambda s: ids_by_name(s, visitor().app_ids))
 
         def send(commands: AlarmCommands, targets: AlarmTargets, webhook: RunWebhook) -> list[int]:

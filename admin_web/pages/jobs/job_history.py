@@ -37,7 +37,7 @@ CHANGES = tuple(
         *(Action.JOB_STOP, Action.GLUE_SAVE),
     )
 )
-#: Entries that are read at most.
+#: The most entries that are read.
 MAX_ENTRIES = 2_000
 _ENABLED = "trigger_status"
 
@@ -96,7 +96,7 @@ def restored(session: Session, history: JobHistory, version: Version, known: Vis
 
 
 def _is_visible(session: Session, visitor: Visitor, deletion: AuditEntry) -> bool:
-    """Whether a deleted job was in one of the visitor's apps; its app's name may be taken again."""
+    """Whether a deleted job was in one of the visitor's apps, whose names may be in use again."""
     app, _, _ = deletion.name.partition("/")
     if app not in apps.ids_by_name(session, visitor.app_ids):
         return False
