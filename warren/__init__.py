@@ -1,4 +1,4 @@
-"""The front door: the command line, and what users import to write handlers.
+"""The front door: starts the command line, and gives users what they import in handlers.
 
 Our own modules are imported only when they are needed: multiprocessing's spawn runs this module
 again in each new interpreter, which must stay cheap and free of side effects.

@@ -15,7 +15,7 @@ from warren.sql.jobs import job_names
 from warren.sql.registry import apps
 from warren.sql.schema import version
 
-#: Most jobs with which an unknown name is compared.
+#: The most jobs with which an unknown name is compared.
 COMPARED = 20_000
 
 

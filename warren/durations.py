@@ -2,7 +2,7 @@
 
 import re
 
-#: In a refusal, what was expected.
+#: What error messages say was expected.
 DURATION = "a duration such as 90s, 5m, 2h or 1d"
 _WRITTEN = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}

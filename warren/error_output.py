@@ -14,7 +14,7 @@ from warren.program_name import shown_name
 from warren.scheduler.problems import lookup_problem
 from warren.sql.errors import LookupFailed, SqlError
 
-#: Installed by `pip install 'warren[server]'`; executors do without.
+#: Installed by `pip install 'warren[server]'`; executors do not need them.
 SERVER_LIBRARIES = {
     *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf", "prometheus_client"),
     *("pymysql", "sqlalchemy", "waitress", "wtforms", "yaml"),
@@ -85,7 +85,7 @@ def _of_lookup(error: LookupFailed) -> ErrorReport:
 
 @report_of.register
 def _of_bad_text(error: UnicodeEncodeError) -> ErrorReport:
-    """Report text of an argument in another encoding, without the rest of it."""
+    """Report that an argument is not in the terminal's encoding, without printing all of it."""
     return ErrorReport((f"expected text in UTF-8, got: {error.object[error.start : error.end]!r}",))
 
 

@@ -41,7 +41,7 @@ class InvalidEntry(Exception):
 class JobFileError(WarrenError):
     """An invalid job file; one line for each problem.
 
-    `problems` are all that were found in the file, by line; empty if it could not be looked at.
+    `problems` are all problems in the file, by line; empty if it could not be read.
     """
 
     def __init__(self, lines: Sequence[str], problems: Sequence[InvalidEntry] = ()) -> None:

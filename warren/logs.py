@@ -19,12 +19,12 @@ _SECRET_KEY = re.compile(r"secret|password|token", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(\w+://[^\s:/@]*):[^\s@]+@")
 #: Characters that start a line, control a terminal or change the direction of text.
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-#: Libraries whose logs repeat our own events, with stack traces; and waitress' messages about
+#: Libraries whose logs repeat our own events with stack traces, and waitress' messages about
 #: queued requests, which are normal.
 _SILENCED = ("pika", "alembic", "sqlalchemy", "waitress.queue")
 
 
-#: Bytes of a log file at most; one older file is kept beside it.
+#: The most bytes of a log file; one older file is kept beside it.
 FILE_BYTES = 10_000_000
 
 
@@ -58,7 +58,7 @@ class BoundedFile:
             self._file.write(text.encode(errors="backslashreplace"))
 
     def _restart(self) -> None:
-        """Go on in a new file, or in the old one while no new one can be made."""
+        """Continue in a new file, or in the old one while no new one can be created."""
         with contextlib.suppress(OSError):
             if self._path.exists():
                 os.replace(self._path, f"{self._path}.1")  # noqa: PTH105 - it is one call

@@ -1,6 +1,6 @@
-"""How this program is called: in help and errors, and where it says what to type next.
+"""The name of this program, in help, in errors, and where it says what to type next.
 
-`warren` is its script, and `python -m warren` works where the script is not installed.
+It is `warren`, the script, or `python -m warren` where the script is not installed.
 """
 
 import shlex
@@ -21,7 +21,7 @@ def shown_name() -> str:
 
 
 def own_call() -> str:
-    """Return what to type in another terminal to call this program."""
+    """Return what to type in another terminal to run this program."""
     called = sys.argv[0]
     return module_call(sys.executable) if is_module(called) else script_call(called)
 

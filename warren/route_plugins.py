@@ -20,12 +20,12 @@ log = structlog.get_logger()
 
 
 def route_names() -> tuple[str, ...]:
-    """Return the names of installed routes besides XXL-JOB's, without loading them."""
+    """Return the names of the installed routes that are not built in, without loading them."""
     return tuple(sorted({point.name for point in _points() if not _objection(point)}))
 
 
 def load_routes() -> dict[str, Router]:
-    """Return the installed routes besides XXL-JOB's by name.
+    """Return the installed routes that are not built in, by name.
 
     Routes that cannot be loaded are logged and left out; runs of their jobs end UNDELIVERED.
     """

@@ -1,4 +1,4 @@
-"""What a route of one's own is made of: docs/jobs.md says how to install one."""
+"""What users import to write their own routes; docs/jobs.md says how to install one."""
 
 from warren.scheduler.routing.choice import Choice, Memory, Probe, ProbeAnswer, Router, RouteRequest
 

@@ -7,7 +7,7 @@
         assert done.outcome == "SUCCEEDED"
         assert done.message == "0 rows"
 
-An executor runs handlers in job processes of their own, which know nothing of what a test patches.
+An executor runs handlers in separate job processes, where a test's patches have no effect.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ Handler = Callable[..., Any]
 class Done:
     """How a run ended.
 
-    `outcome` is "SUCCEEDED", "SKIPPED" or "FAILED", `message` the run's message as the console
-    would show it. `returned` is what the handler returned, None if it raised; `error` what it
-    raised. `result` is what the API would give of it: what its JSON holds. `lines` is the run's
+    `outcome` is "SUCCEEDED", "SKIPPED" or "FAILED"; `message` is the run's message as the console
+    would show it. `returned` is what the handler returned, None if it raised; `error` is what it
+    raised. `result` is the value that the API would return for it. `lines` is the run's
     log: what was printed, and log records of INFO and above.
     """
 
@@ -67,7 +67,7 @@ def run(
         handler: the function that `@job` declares; `async def` too. Its `init` and `destroy` are
             not called.
         param: the run's param.
-        params: those of a typed handler: a value of its type, or what JSON would hold; None = what
+        params: those of a typed handler: a value of its type, or the JSON of one; None = what
             is in `param`.
         at: the due time, such as "2026-12-01T02:00Z"; None = now.
         attempt: 0 for the first one, 1 for its first retry.
@@ -137,7 +137,7 @@ def _params_of(handler: Handler) -> Params | None:
 
 
 class _RunningLoop(RuntimeError):
-    """An event loop runs already in this thread."""
+    """An event loop is already running in this thread."""
 
 
 @contextmanager
@@ -198,7 +198,7 @@ class Jobs:
     def fires(self, name: str, day: str | date, count: int = 1) -> list[datetime]:
         """Return a job's first due times from the beginning of a day on, in the job's time zone.
 
-        They are what its schedule says, whether the job is enabled or not.
+        They are computed from its schedule, whether the job is enabled or not.
 
         Raises:
             LookupError: there is no such job, or several apps have one of that name.
@@ -230,7 +230,7 @@ def load_jobs(*files: str | Path, handlers: str | None = None, timezone: str = "
 
     Args:
         files: their paths.
-        handlers: a module or file; jobs that name a handler that it lacks are a problem.
+        handlers: a module or file; it is a problem if a job names a handler that is not in it.
         timezone: that of jobs that name none.
 
     Raises:

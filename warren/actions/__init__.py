@@ -1,1 +1,1 @@
-"""What short commands do, on behalf of the user who types them."""
+"""What short commands do on behalf of the user who types them."""

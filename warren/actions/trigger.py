@@ -1,6 +1,6 @@
-"""`warren jobs trigger` and `warren runs rerun`: plan runs; wait for their end if asked to.
+"""`warren jobs trigger` and `warren runs rerun`: plan runs, and wait for their end if asked to.
 
-They use the scheduler's commands on this installation's database, in the user's name.
+They use the scheduler's commands on this installation's database, on behalf of the user.
 """
 
 import os
@@ -45,7 +45,7 @@ class LocalClient:
 
 @contextmanager
 def open_client(settings: Settings) -> Iterator[LocalClient]:
-    """Yield a client for writing, acting in the name of the user who runs the command."""
+    """Yield a client that may write, and acts on behalf of the user who runs the command."""
     with open_database(settings, for_writing=True) as database:
         yield client_on(database, settings)
 
@@ -145,10 +145,10 @@ def _print_outcome(run_id: int, rows: Sequence[DetailedRun], end: TickEnd, *, as
 def rerun_runs(
     settings: Settings, run_ids: Sequence[int], options: RerunOptions, *, as_json: bool
 ) -> None:
-    """Run runs again and print the new ones; ask if children would run a second time.
+    """Repeat runs and print the new ones; ask first if children would run a second time.
 
     Raises:
-        UsageError: it would have to ask, and there is no terminal.
+        UsageError: it would have to ask, but there is no terminal.
 
     """
     with open_client(settings) as client:

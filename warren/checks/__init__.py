@@ -1,1 +1,1 @@
-"""The checks of `warren check`; each returns what it found, or raises what is wrong."""
+"""The checks of `warren check`; each returns a line for the terminal, or raises what is wrong."""

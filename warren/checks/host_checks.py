@@ -21,7 +21,7 @@ from warren.wiring.processes import connect_broker
 def check_broker(settings: Settings, *, inside_up: bool = True) -> str:
     """Return the state of the broker, or raise what is wrong.
 
-    `inside_up`: whether it may be that of `warren up`, which no other process reaches.
+    `inside_up`: whether it may be the broker inside `warren up`, which no other process can reach.
     """
     if settings.broker_url == MEMORY_BROKER and not inside_up:
         raise ValueError(MEMORY_BROKER_REFUSED)
@@ -62,7 +62,7 @@ def check_gateway(settings: Settings) -> str:
 
 
 def check_folder(path: Path) -> str:
-    """Return that a folder, or its nearest existing parent, is writable, or raise."""
+    """Return a line saying that a folder, or its nearest existing parent, is writable, or raise."""
     there = path.absolute()
     while not there.exists():
         there = there.parent
@@ -82,9 +82,9 @@ def check_job_user(settings: Settings) -> str:
 
 
 def check_executors(settings: Settings, *, must_run: bool) -> str:
-    """Return what the executors that run with the state folder say, or raise what is wrong.
+    """Return the state of the executors that use the state folder, or raise what is wrong.
 
-    `must_run`: whether it is wrong that none runs.
+    `must_run`: whether it is an error if none is running.
     """
     running_now = list(running(settings.state_dir))
     problems = [
@@ -102,7 +102,7 @@ def check_executors(settings: Settings, *, must_run: bool) -> str:
 
 
 def _problem(signs: Signs, age_seconds: float) -> str:
-    """Return why an executor takes no runs; empty if it does, or is told to end."""
+    """Return why an executor takes no runs; empty if it takes some, or is ending."""
     if age_seconds > STALE_SECONDS:
         silent = f"has shown no sign of life for {age_seconds:.0f} s: it is stopped or hangs"
         return f"{signs.address} (process {signs.pid}) {silent}"

@@ -30,7 +30,7 @@ def check_database(settings: Settings) -> str:
 
 
 def check_secret(settings: Settings) -> str:
-    """Return that the secret is the cluster's and is every executor's, or raise what is wrong."""
+    """Return a line saying that the cluster and all executors have this secret, or raise."""
     words = host_checks.check_secret(settings)
     if is_embedded(settings):
         return words
@@ -52,7 +52,7 @@ def check_secret(settings: Settings) -> str:
 
 
 def check_mail_server(settings: Settings) -> str:
-    """Return that the mail server accepts the settings or none is set, or raise."""
+    """Return a line saying that the mail server accepts the settings or none is set, or raise."""
     if settings.smtp_url is None:
         return "not set; no e-mails are sent"
     server = MailServer.parse(settings.smtp_url)

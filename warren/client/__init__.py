@@ -1,7 +1,7 @@
-"""`warren.Client` and `warren.AsyncClient`: the HTTP API from Python, with the base install alone.
+"""`warren.Client` and `warren.AsyncClient`: the HTTP API from Python, with only the base install.
 
-`calls` is the one table of what can be asked, `exchange` decides what is sent again, `connections`
-and `streams` only send.
+`calls` has all calls, `exchange` decides which requests are sent again, and `connections`
+and `streams` send them.
 """
 
 from warren.client.answers import Applied, Change, Executor, Job, LogPart, Run, Tick

@@ -1,4 +1,4 @@
-"""Where the API is, and what each request to it has."""
+"""The API's address, and the headers that each request to it has."""
 
 import ssl
 from dataclasses import dataclass

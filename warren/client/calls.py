@@ -1,7 +1,7 @@
-"""The table of calls: what each sends and returns, for `Client` and `AsyncClient` alike.
+"""The calls: what each sends and returns, for both `Client` and `AsyncClient`.
 
-Jobs are named APP/NAME. A run is given by its id, or as it was returned. Every call raises ApiError
-if the API refuses it or does not answer.
+Jobs are named APP/NAME. A run is given by its id, or as a returned `Run`. Every call raises
+ApiError if the API refuses it or does not answer.
 """
 
 import time
@@ -26,7 +26,7 @@ from warren.client.errors import ApiError, RunFailed
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 
 T = TypeVar("T")
-#: How many seconds one request waits for an end; the API allows 60.
+#: How many seconds one request waits for a run to end; the API allows 60.
 _WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
@@ -136,7 +136,7 @@ def get(run: RunId) -> Exchange[Run]:
 
 
 def cancel(run: RunId) -> Exchange[None]:
-    """Cancel a run that was triggered, while it is planned; again is no error."""
+    """Cancel a run that was triggered, while it is planned; repeating the call is no error."""
     yield Request(method="DELETE", path=_run(run))
 
 
@@ -149,7 +149,7 @@ def reschedule(
 
 
 def kill(run: RunId) -> Exchange[str]:
-    """Kill a run, wherever it is; return what has been done."""
+    """Kill a run, wherever it is; return what was done."""
     response = yield Request(method="POST", path=f"{_run(run)}/kill")
     return str(_value(response, dict[str, str])["result"])
 
@@ -214,7 +214,7 @@ def jobs(
     enabled: bool | None = None,
     limit: int = 1_000,
 ) -> Exchange[list[Job]]:
-    """Return up to `limit` jobs by app and name; `name` and `handler` are parts of them."""
+    """Return up to `limit` jobs by app and name; `name` and `handler` match parts of theirs."""
     switched = None if enabled is None else str(enabled).lower()
     wanted = {"app": app, "q": name, "handler": handler, "tag": tag, "enabled": switched}
     return (yield from _items("/jobs", wanted, limit, Job))
@@ -226,19 +226,19 @@ def job(name: str) -> Exchange[Job]:
 
 
 def start(job: str) -> Exchange[bool]:
-    """Start a job's schedule; return False if it is started."""
+    """Start a job's schedule; return False if it was started already."""
     return (yield from _switch(f"{_job(job)}/start"))
 
 
 def stop(job: str) -> Exchange[bool]:
-    """Stop a job's schedule; return False if it is stopped. Runs in progress continue."""
+    """Stop a job's schedule; return False if it was stopped already. Runs in progress continue."""
     return (yield from _switch(f"{_job(job)}/stop"))
 
 
 def pause(
     app: str | None = None, *, reason: str = "", until: Instant | None = None
 ) -> Exchange[bool]:
-    """Stop dispatching runs of an app, None = of all; return False if it was paused like this."""
+    """Stop dispatching runs of an app, None = of all; return False if that changed nothing."""
     return (yield from _switch(f"{_paused(app)}/pause", reason=reason, until=_instant(until)))
 
 
@@ -283,9 +283,9 @@ def read(path: str) -> Exchange[Any]:
 
 
 class FollowedLog:
-    """The lines of a run's log from one on, while they appear.
+    """The lines of a run's log from a given one on, as they appear.
 
-    `patience` is for how many seconds after the run's end the rest of its log is asked for.
+    `patience`: for how many seconds after the run's end to ask for the rest of its log.
     """
 
     def __init__(self, run: RunId, from_line: int, patience: float | None) -> None:
@@ -316,7 +316,7 @@ class FollowedLog:
         return part.lines
 
     def _look_again(self, has_waited: bool) -> Exchange[None]:
-        """Wait a little, or find that the log ends without its end."""
+        """Wait a little; end or raise once the rest of the log can no longer be expected."""
         run_ = yield from get(self._id)
         assert run_.tick is not None
         now = time.monotonic()
@@ -333,7 +333,7 @@ class FollowedLog:
 
 
 def _keyed(path: str, body: Any, key: str | None) -> Request:
-    """Return a request that does what it says once, however often it is sent."""
+    """Return a request with a key, so that it takes effect once, however often it is sent."""
     return _json("POST", path, body, {"Idempotency-Key": key or str(uuid.uuid4())})
 
 

@@ -1,4 +1,4 @@
-"""The two clients: the calls of the table, sent by threads that wait or on an event loop."""
+"""The two clients: the calls of `calls`, sent by threads that block or on an event loop."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Call(Generic[P, T]):
-    """A call of the table as a method that waits for its result."""
+    """A call as a method that waits for its result."""
 
     def __init__(self, exchange: Callable[P, Exchange[T]]) -> None:
         self._exchange = exchange
@@ -39,7 +39,7 @@ class _Call(Generic[P, T]):
 
 
 class _AsyncCall(Generic[P, T]):
-    """A call of the table as a method to be awaited."""
+    """A call as a method to be awaited."""
 
     def __init__(self, exchange: Callable[P, Exchange[T]]) -> None:
         self._exchange = exchange
@@ -63,7 +63,7 @@ class _AsyncCall(Generic[P, T]):
 
 
 class _Configured:
-    """What both clients are made of.
+    """The settings of both clients.
 
     Args:
         url: the API's address, such as `https://warren.example.com`, with or without `/api/v1`.
@@ -86,7 +86,7 @@ class _Configured:
 
     @classmethod
     def from_env(cls, *, timeout: float = 30.0, retry_for: float | None = None) -> Self:
-        """Return a client by the settings WARREN_API_URL and WARREN_API_TOKEN.
+        """Return a client with the settings WARREN_API_URL and WARREN_API_TOKEN.
 
         Raises:
             SettingsError: one of them is missing, or a setting is invalid.
@@ -155,7 +155,7 @@ class Client(_Configured):
             yield from self.complete(log.more())
 
     def complete(self, exchange: Exchange[T]) -> T:
-        """Carry out a call of the table and return its result."""
+        """Carry out a call and return its result."""
         steps = repeated(exchange, self._retry_for)
         came = None
         while True:
@@ -225,7 +225,7 @@ class AsyncClient(_Configured):
                 yield line
 
     async def complete(self, exchange: Exchange[T]) -> T:
-        """Carry out a call of the table and return its result."""
+        """Carry out a call and return its result."""
         steps = repeated(exchange, self._retry_for)
         came = None
         while True:

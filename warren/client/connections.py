@@ -1,4 +1,4 @@
-"""Sends requests over connections that are kept; threads may share them."""
+"""Sends requests over persistent connections, which threads may share."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ from warren.client.exchange import Lost, Request, Response
 
 
 class Connections:
-    """The connections to an API that nobody uses at the moment."""
+    """The idle connections to an API."""
 
     def __init__(self, address: ApiAddress, timeout: float) -> None:
         self._address = address
@@ -20,7 +20,7 @@ class Connections:
         self._owner = os.getpid()
 
     def send(self, request: Request) -> Response | Lost:
-        """Send a request; return the answer, or that there is none."""
+        """Send a request; return the answer, or Lost if there is none."""
         connection = self._take()
         is_used = connection.sock is not None
         try:

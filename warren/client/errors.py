@@ -1,4 +1,4 @@
-"""What goes wrong in a call.
+"""The errors of calls.
 
 Exception
 ├── ApiError      the API refused it, or did not answer

@@ -1,6 +1,6 @@
-"""One call as an exchange: requests, what came of them, and when a request is sent again.
+"""One call as an exchange of requests and answers; decides when a request is sent again.
 
-No input or output: a transport sends what an exchange yields, and puts in what came of it.
+It does no I/O: a transport sends what an exchange yields, and passes the result back in.
 """
 
 import random
@@ -16,8 +16,8 @@ from warren.client.errors import ApiError
 T = TypeVar("T")
 #: Statuses after which the same call may succeed a little later.
 _RETRYABLE = frozenset({429, 503})
-#: Without `retry_for`: how often a connection is tried that is refused, and for how many seconds
-#: everything else is repeated that may succeed later.
+#: Without `retry_for`: how often to try a connection that is refused, and for how many seconds to
+#: repeat everything else that may succeed later.
 REFUSED_TRIES = 3
 RETRY_SECONDS = 60.0
 _LONGEST_PAUSE = 5.0
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing is to be sent for some seconds."""
+    """Asks the transport to wait for some seconds."""
 
     seconds: float
 
@@ -53,10 +53,10 @@ class Response:
     body: bytes
 
     def value(self, kind: type[T]) -> T:
-        """Return what it says.
+        """Return its content.
 
         Raises:
-            ApiError: Warren's API does not answer like that.
+            ApiError: it is not an answer of Warren's API.
 
         """
         try:
@@ -74,9 +74,9 @@ class Lost:
 
 
 Step: TypeAlias = Request | Pause
-#: A call: it yields what to do, gets the answers to its requests, and returns its result.
+#: A call: it yields requests and pauses, gets the answers, and returns its result.
 Exchange: TypeAlias = Generator[Step, Any, T]
-#: The same on the wire: its requests are repeated, and it gets what came of each.
+#: The same for a transport: requests are repeated if necessary, and each gets an answer or Lost.
 WireExchange: TypeAlias = Generator[Step, Response | Lost | None, T]
 
 

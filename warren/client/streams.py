@@ -1,4 +1,4 @@
-"""Sends requests over connections that are kept, on an event loop: HTTP/1.1, as far as needed."""
+"""Sends requests over persistent connections on an event loop: HTTP/1.1, as far as needed."""
 
 import asyncio
 from collections import deque
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from warren.client.address import ApiAddress
 from warren.client.exchange import Lost, Request, Response
 
-#: Connections at a time at most.
+#: The most connections at a time.
 MOST = 100
 _HEAD_BYTES = 65_536
 
 
 class BrokenAnswer(Exception):
-    """An answer is not HTTP."""
+    """The answer is not HTTP."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _Connection:
 
 
 class Streams:
-    """The connections to an API that nobody uses at the moment, on one event loop."""
+    """The idle connections to an API, on one event loop."""
 
     def __init__(self, address: ApiAddress, timeout: float) -> None:
         self._address = address
@@ -33,7 +33,7 @@ class Streams:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, request: Request) -> Response | Lost:
-        """Send a request; return the answer, or that there is none."""
+        """Send a request; return the answer, or Lost if there is none."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # those of another loop cannot be used in this one
             self._loop, self._places = loop, asyncio.Semaphore(MOST)

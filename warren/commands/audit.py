@@ -19,7 +19,7 @@ from warren.views.instants import local, read_instant
 from warren.views.terminal import print_json, print_table, visible
 
 UNSOUND = 1
-#: The counts of a tally, with what a report calls them.
+#: The counts of a tally, and their names in a report.
 SHOWN = {name: name.removesuffix("_count") for name in COUNTS}
 HEADERS = ("job", *SHOWN.values())
 

@@ -1,4 +1,4 @@
-"""`warren jobs …` and `warren apps …`: job files; one job at a time; apps to register under."""
+"""`warren jobs …` and `warren apps …`: job files, single jobs, and apps."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ from warren.views.runs import HEADERS as RUN_HEADERS
 from warren.views.runs import print_skips, run_line, skip_json
 from warren.views.terminal import print_facts, print_json, print_table, relative, warn
 
-#: Runs and skips that `jobs show` lists.
+#: How many runs and skips `jobs show` lists.
 _LAST_RUNS = 10
 _LAST_SKIPS = 5
 _name = click.argument("name")
@@ -85,7 +85,7 @@ def apply(  # noqa: PLR0917 - click passes its parameters by name
 )
 @takes_settings("timezone")
 def check(settings: Settings, files: tuple[Path, ...], sources: tuple[str, ...]) -> None:
-    """Say what applying FILEs together would say, without a database."""
+    """Check FILEs together as if they were applied, without a database."""
     known = load_handlers(sources) if sources else None
     checked_files = check_files(files, timezone=settings.timezone, handlers=known)
     for line in warning_lines(checked_files.warnings):
@@ -251,7 +251,7 @@ def trigger(  # noqa: PLR0917 - click passes its parameters by name
     wait: bool,
     as_json: bool,
 ) -> int:
-    """Run a job now, or at a time of its own, whether it is started or stopped."""
+    """Run a job now or at a given time, whether it is started or stopped."""
     if values:
         if param is not None:
             raise click.UsageError("give either --param or --set")
@@ -269,7 +269,7 @@ def _switch(
     switch: Callable[[JobCommands, int], bool],
     state: str,
 ) -> None:
-    """Start or stop jobs; none of them if one does not exist."""
+    """Start or stop jobs; if one does not exist, none of them."""
     with open_client(settings) as client:
         for name, job_id in [(name, client.ids.job(name)) for name in names]:
             changed = switch(client.commands.jobs, job_id)

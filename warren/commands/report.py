@@ -88,7 +88,7 @@ def day_json(day: date, row: DayReport | None, timezone: str) -> dict[str, Any]:
 
 
 def lines(days: Mapping[date, Counts]) -> list[tuple[str, ...]]:
-    """Return a line per day and one with the totals, with numbers aligned right."""
+    """Return a line per day and one with the totals; numbers are aligned right."""
     if not days:
         return []
     total = Counts()

@@ -26,7 +26,7 @@ from warren.views.runs import HEADERS, print_skips, run_facts, run_line, skip_js
 from warren.views.terminal import print_facts, print_json, print_table, print_text
 
 _LARGEST_ID = 2**53 - 1
-#: Runs that one command repeats at most, in one transaction.
+#: The most runs that one command repeats, in one transaction.
 MAX_RERUNS = 500
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
 
@@ -192,9 +192,9 @@ def rerun(  # noqa: PLR0917 - click passes its parameters by name
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run runs again for their due times, with their params and versions of the script.
+    """Repeat runs for their due times, with their params and versions of the script.
 
-    All of them run again, or none. Shards of one due time run again together.
+    All of them are repeated, or none. Shards of one due time run together again.
     """
     if no_children and yes:
         raise click.UsageError("expected --no-children or --yes, got both")

@@ -1,4 +1,4 @@
-"""`warren secrets …`: prints derived keys, and ends the validity of an old master secret."""
+"""`warren secrets …`: prints derived keys, and makes an old master secret invalid."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from warren.settings.settings import Settings
 
 @click.group()
 def secrets() -> None:
-    """Print apps' keys; end the validity of an old or lost master secret."""
+    """Print the keys of apps; make an old or lost master secret invalid."""
 
 
 @secrets.command(
@@ -44,9 +44,9 @@ def webhook(settings: Settings, name: str) -> None:
 @secrets.command("retire", epilog=examples("warren secrets retire"))
 @takes_settings("database_url")
 def retire(settings: Settings) -> None:
-    """Let no process start any more with another secret than WARREN_SECRET.
+    """Refuse from now on to start processes with another secret than WARREN_SECRET.
 
-    Run it at the end of a change of the secret, once no process has the old one.
+    Run this at the end of a change of the secret, when no process has the old one any more.
     """
     # Imported here, as SQLAlchemy is missing where only an executor is installed.
     from warren.sql.registry import cluster  # noqa: PLC0415
@@ -59,7 +59,7 @@ def retire(settings: Settings) -> None:
 @click.option("--yes", is_flag=True, help="Do it: processes with another secret cannot start.")
 @takes_settings("database_url")
 def reset(settings: Settings, yes: bool) -> None:
-    """Make WARREN_SECRET the cluster's only secret, when the one in use is lost.
+    """Make WARREN_SECRET the cluster's only secret, because the one in use is lost.
 
     Restart every scheduler, console and API process with it, and give executors new keys.
     """

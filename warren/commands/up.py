@@ -1,4 +1,4 @@
-"""`warren up`: everything in one process, for trying Warren out and small installations."""
+"""`warren up`: everything in one process, to try Warren out, and for small installations."""
 
 import contextlib
 from dataclasses import replace

@@ -42,7 +42,7 @@ def users() -> None:
 def add(  # noqa: PLR0917 - click passes its parameters by name
     settings: Settings, name: str, role: str, app_list: str, glue: bool, no_password: bool
 ) -> None:
-    """Add a user; the password is asked for, or read from standard input."""
+    """Add a user; asks for the password, or reads it from standard input."""
     named = tuple(part.strip() for part in app_list.split(",") if part.strip())
     with open_client(settings) as client:
         password = None if no_password else read_password()

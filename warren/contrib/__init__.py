@@ -1,1 +1,1 @@
-"""Runs other libraries' code as handlers; each module needs the library it is named after."""
+"""Integrations with other libraries; each module needs the library that it is named after."""

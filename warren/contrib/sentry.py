@@ -1,8 +1,8 @@
-"""Tells Sentry of failed runs: `WARREN_HOOKS=warren.contrib.sentry`, with `sentry-sdk` installed.
+"""Reports failed runs to Sentry: `WARREN_HOOKS=warren.contrib.sentry`, with `sentry-sdk` installed.
 
 It reads `SENTRY_DSN` and Sentry's other variables, unless the handlers have called
 `sentry_sdk.init`. Each run has a scope of its own, with the run as tags. Runs that were skipped,
-and those that ask to be tried again later, are no errors.
+and those that ask to be tried again later, are not reported.
 """
 
 from collections.abc import Generator
@@ -13,13 +13,13 @@ from warren.executor.handlers.context import JobContext
 from warren.executor.handlers.hooks import RunEnd, around_run
 from warren.executor.handlers.retries import RetryLater
 
-#: How long to wait until an event is sent: the process may end with its run.
+#: How many seconds to wait until an event is sent, as the process may end after its run.
 FLUSH_SECONDS = 2.0
 
 
 @around_run
-def tell_sentry(context: JobContext) -> Generator[None, RunEnd, None]:
-    """Send the error of a failed run."""
+def report_to_sentry(context: JobContext) -> Generator[None, RunEnd, None]:
+    """Send the error of the run to Sentry if it failed."""
     if not sentry_sdk.is_initialized():
         sentry_sdk.init()  # in the job process: the SDK starts threads
     with sentry_sdk.isolation_scope() as scope:

@@ -44,7 +44,7 @@ def print_beat_schedule(place: str, *, app: str) -> None:
     """Print a Celery app's schedule as a job file, and remarks on standard error."""
     check_app_name(app)
     now_ms = time.time_ns() // 1_000_000
-    with contextlib.redirect_stdout(sys.stderr):  # what the project prints is no part of the file
+    with contextlib.redirect_stdout(sys.stderr):  # the project's own output is not for the file
         beat_schedule = read_beat_schedule(load_app(place), app=app, now_ms=now_ms)
     print(jobs_of_app(app, beat_schedule.specs), end="")
     for words in beat_schedule.remarks:
@@ -97,7 +97,7 @@ def read_entries(
     *,
     now_ms: int,
 ) -> BeatSchedule:
-    """Return the jobs that entries become, by their keys; `read` raises ValueError or Problem."""
+    """Return the jobs made of entries, by their keys; `read` may raise ValueError or Problem."""
     beat_schedule = BeatSchedule()
     keys: dict[str, str] = {}
     for key, entry in entries.items():
@@ -152,7 +152,7 @@ def job_name(key: str) -> str:
 
 
 def _own_zone(crontab: Any) -> str:
-    """Return the zone that a crontab has by its `nowfun`; empty if it has that of its app.
+    """Return the zone of a crontab's `nowfun`; empty if the crontab has its app's zone.
 
     Raises:
         ValueError: it has no name.
@@ -170,7 +170,7 @@ def _own_zone(crontab: Any) -> str:
 
 
 def _limits(celery: Any, task: str, entry: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the hard and the soft time limit of an entry, or of its task, or of all."""
+    """Return the hard and the soft time limit: the entry's, else its task's, else the app's."""
     options = entry.get("options") or {}
 
     def limit(name: str) -> Any:

@@ -31,10 +31,10 @@ from warren.views.terminal import warn
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
 _NAME_LENGTH = 60
 _WAIT = "wait"
-#: A command that the shell does not wait for: at the end, and anywhere.
+#: A command in the background: at the end of a line, and anywhere.
 _ENDS_IN_BACKGROUND = re.compile(r"(?<![&>|\\])&\s*$")
 _BACKGROUND = re.compile(r"(?<=[\s)])&(?=[\s;)]|$)", re.MULTILINE)
-#: Shells whose commands bash runs too.
+#: Shells whose scripts bash can run.
 _SHELLS = ("sh", "bash", "dash")
 
 
@@ -73,7 +73,7 @@ def read_crontab(
 ) -> Crontab:
     """Return the jobs of a crontab; `timezone` "" = the scheduler's.
 
-    That of the system has a column for the user.
+    The system's crontab (`is_system`) has a column for the user.
 
     Raises:
         Problem: the app's name or the zone is invalid.
@@ -112,7 +112,7 @@ def read_crontab(
 
 
 def _remarks(users: Collection[str], at_night: Sequence[int]) -> Iterator[str]:
-    """Yield what is to be said of the crontab as a whole."""
+    """Yield remarks about the crontab as a whole."""
     if users:
         yield (
             f"the executor's user runs them, not those of the crontab: {', '.join(sorted(users))}"
@@ -126,7 +126,7 @@ def _remarks(users: Collection[str], at_night: Sequence[int]) -> Iterator[str]:
 
 
 def _doubts(spec: JobSpec) -> Iterator[str]:
-    """Yield what a job may do otherwise than under cron."""
+    """Yield what a job may do differently than under cron."""
     script = spec.script_source.rstrip()
     if script.endswith(f"&\n{_WAIT}"):
         yield "its command ends in &, so its job waits for it: a run ends with all its processes"

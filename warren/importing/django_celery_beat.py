@@ -134,7 +134,7 @@ def _tables(place: str, rows: Mapping[str, Sequence[_Row]]) -> _Tables:
 
 
 def read_periodic_tasks(tables: _Tables, *, app: str, now_ms: int) -> BeatSchedule:
-    """Return the jobs that periodic tasks become."""
+    """Return the jobs made of periodic tasks."""
     tasks = {str(row["name"]): row for _, row in sorted(tables[_TASKS].items())}
 
     def read(key: str, row: _Row) -> JobSpec:
@@ -216,5 +216,5 @@ def _remarks(row: _Row, _spec: JobSpec) -> Iterator[str]:
 
 
 def _is_true(value: Any) -> bool:
-    """Whether a boolean is true, which databases give as a number or a text."""
+    """Whether a boolean is true; databases return it as a number or a text."""
     return str(value).lower() in ("1", "true")

@@ -44,7 +44,7 @@ _PAST = {
     ChangeAction.STOP: "stopped",
     ChangeAction.DELETE: "deleted",
 }
-#: The signs of changes other than edits, and the colours of all signs.
+#: The signs of changes that are not edits, and the colours of all signs.
 _SIGNS = {ChangeAction.CREATE: "+", ChangeAction.DELETE: "-"}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 

@@ -1,6 +1,6 @@
-"""Checks job files without the database they are for: `warren jobs check`, `warren.testing`.
+"""Checks job files without a database: `warren jobs check`, `warren.testing`.
 
-What applying them would say is found out by doing so, to an empty database that is thrown away.
+It applies them to an empty database in memory, which is then thrown away.
 """
 
 import difflib
@@ -36,10 +36,10 @@ class CheckedFiles:
 def check_files(
     paths: Sequence[Path], *, timezone: str, handlers: Collection[str] | None = None
 ) -> CheckedFiles:
-    """Return what applying these files together would say, were nothing else stored.
+    """Return what applying these files together to an empty database would report.
 
     Apps that no file declares count as existing, and so do children in apps of which no file has
-    jobs. `handlers` are all that the jobs may name; None = any. `timezone` is that of jobs without.
+    jobs. `handlers` are all that the jobs may name; None = any. `timezone`: of jobs that name none.
     """
     now_ms, added = time.time_ns() // 1_000_000, route_names()
     files: list[JobFile] = []
@@ -77,7 +77,7 @@ def _duplicates(files: Sequence[JobFile]) -> Iterator[str]:
 def _without_strangers(
     specs: Sequence[JobSpec],
 ) -> tuple[list[JobSpec], list[tuple[str, str]]]:
-    """Return the jobs without children of which no file says anything, and who has such."""
+    """Return the jobs without children in apps that no file has jobs of, and a warning for each."""
     apps = {spec.app for spec in specs}
     known, warnings = [], []
     for spec in specs:
@@ -118,7 +118,7 @@ def _refusals(
 
 
 def _placed(files: Sequence[JobFile], problem: Problem) -> Sequence[str]:
-    """Return a problem of one of the jobs, counted through all files, with its file and line."""
+    """Return a problem with its file and line; the index of its job counts through all files."""
     if not problem.field.startswith("jobs/"):
         return [str(problem)]
     _, position, field = [*problem.field.split("/", 2), ""][:3]

@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@-]*", re.ASCII)
 _STR_TAG = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
-#: A value of a flow mapping.
+#: A value in a flow mapping.
 Inline = str | int | float | bool | Sequence[str]
 #: The fields of a job's retries by their keys in `retry`, and the place of each in a job file.
 _RETRY = {**SHORT_RETRY, **in_group("retry")}
@@ -201,7 +201,7 @@ def _job_lines(spec: JobSpec) -> Iterator[str]:
 
 
 def _retry_lines(spec: JobSpec) -> Iterator[str]:
-    """Yield the short form if it says everything."""
+    """Yield the short form if nothing more is set, else the long one, `retry`."""
     given = {key: getattr(spec, item.name) for key, item in _RETRY.items() if _is_set(spec, item)}
     if set(given) <= set(SHORT_RETRY):
         for key, value in given.items():

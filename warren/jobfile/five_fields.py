@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
-#: Why a cron line has no equivalent: a cron expression has only one of the two fields.
+#: Why such a line has no equivalent: a cron expression has only one of the two day fields.
 BOTH_DAYS = "it needs the day of the month and the weekday to match together"
 
 
@@ -59,7 +59,7 @@ _PART = re.compile(r"(\*|[0-9A-Za-z]+(?:-[0-9A-Za-z]+)?)(?:/([0-9]{1,2}))?")
 
 
 def meant(text: str) -> str:
-    """Return what is probably meant by a cron expression that has five fields or is a shortcut.
+    """Return the cron expression that is probably meant by five fields or a shortcut.
 
     Empty if it is neither, or needs two expressions.
     """

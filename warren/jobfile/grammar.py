@@ -215,7 +215,7 @@ def read_group(
 ) -> dict[str, Any]:
     """Return the fields of a group by name; empty if one of them is invalid.
 
-    `known` are the fields by key, if there are others than the group's own.
+    `known` are the fields by key, if they are not the group's own.
     """
     before = len(reader.wrong)
     known = known or in_group(group)

@@ -33,7 +33,7 @@ from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 
-#: Problems reported at most; a file with more is probably no job file.
+#: The most problems that are reported; a file with more is probably no job file.
 MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
 
@@ -42,7 +42,7 @@ _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
 class JobFile:
     """A valid job file.
 
-    `app_lines` says where jobs name their apps, `job_lines` where each job names its fields.
+    `app_lines` are the lines where jobs name their apps, `job_lines` those of each job's fields.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class JobFile:
 def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
     """Return a job file; a cron schedule must still fire after `now_ms`.
 
-    `added_routes` are those that are installed besides XXL-JOB's.
+    `added_routes` are the installed routes that are not built in.
 
     Raises:
         JobFileError: with a line `file:line: problem` for each problem.

@@ -1,7 +1,7 @@
 """Reads YAML safely and strictly: first a tree with line numbers, then the fields of its mappings.
 
-It collects all problems instead of stopping at the first. No file larger than a job file may be is
-read.
+It collects all problems instead of stopping at the first. A file that is too large for a job file
+is not read.
 """
 
 import difflib
@@ -17,9 +17,9 @@ from warren.errors import CommandError, InvalidEntry
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.problems import Problem
 
-#: Levels of nesting at most; the grammar needs six, and libyaml crashes at some 10,000.
+#: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20
-#: Aliases of a file at most, and values that they stand for in total.
+#: The most aliases in a file, and the most values that they stand for in total.
 ALIASES = 10_000
 ALIASED_VALUES = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -76,7 +76,7 @@ def line_of(node: yaml.Node) -> int:
 
 
 def line_at(root: yaml.Node, pointer: str) -> int:
-    """Return the line of what a JSON pointer leads to, or of the last thing on the way to it."""
+    """Return the line of the value at a JSON pointer, or of the last existing value on the way."""
     node, line = root, line_of(root)
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
@@ -159,7 +159,7 @@ def items(node: yaml.Node, what: str) -> list[yaml.Node]:
 
 
 def text(node: yaml.Node, what: str) -> str:
-    """Return a text; numbers and booleans must be quoted to be one.
+    """Return a text; numbers and booleans are texts only if they are quoted.
 
     Raises:
         InvalidEntry: it is no text.
@@ -350,8 +350,8 @@ class YamlReader:
     ) -> dict[str, Entry]:
         """Return the known fields of a mapping by name; unknown and duplicate ones are problems.
 
-        With `extensions`, those whose names begin with `x-` are no problem: what they anchor is
-        merged elsewhere.
+        With `extensions`, names that begin with `x-` are allowed: their anchors are
+        merged into other mappings.
         """
         by_name = {}
         try:

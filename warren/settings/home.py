@@ -14,7 +14,7 @@ from warren.sql.dialects.url_forms import form_of
 
 
 class FileLock:
-    """A lock, held until `release`.
+    """A lock on a file, held until `release`.
 
     Raises:
         CommandError: another process holds it; the message is `words`.

@@ -24,7 +24,7 @@ _BOOLEANS = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is expected of a setting, in words, and its reader."""
+    """The words for what a setting is expected to be, and its reader."""
 
     expected: str
     read: Reader

@@ -101,7 +101,7 @@ def check_emails(emails: str) -> str:
 
 
 def check_webhook_url(url: str) -> str:
-    """Return the URL of a webhook; the message does not tell what is wrong, as it is a secret."""
+    """Return the URL of a webhook; the error does not quote it, because it is a secret."""
     try:
         check_webhook(url)
     except ValueError:
@@ -117,7 +117,7 @@ def check_webhook_allow(text: str) -> str:
 
 
 def check_code_version(version: str) -> str:
-    """Return a version of users' code that fits beside a run."""
+    """Return a version of users' code that is short enough to be stored with a run."""
     if not re.fullmatch(r"[!-~]{0,64}", version):
         raise ValueError("it has spaces or other characters, or is too long")
     return version

@@ -87,9 +87,9 @@ JOB_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings; each field has its reader and says what is expected.
+    """All settings; each field has its reader and the words for what is expected.
 
-    `was_set` are the names of those given by a flag, a variable or warren.toml.
+    `was_set` are the names of the settings that a flag, a variable or warren.toml sets.
     """
 
     database_url: str | None = setting(
@@ -124,7 +124,7 @@ class Settings:
     slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)
     process: str = setting(one_of(tuple(ProcessUse)), "job, handler or fresh", ProcessUse.JOB)
     code_version: str | None = setting(text(check_code_version), "a word of up to 64 characters")
-    #: None: as many as fit.
+    #: None = as many as fit.
     idle_processes: int | None = setting(
         whole_or_auto(0, 4000), "auto, or an integer from 0 to 4000"
     )
@@ -280,8 +280,8 @@ def needed_secret(settings: Settings) -> str:
 def needed_services(settings: Settings, *, database: bool, keys: bool = True) -> None:
     """Raise SettingsError unless everything is set that a process needs outside `warren up`.
 
-    `database`: whether it needs one, and the master secret, as a scheduler does. `keys`: whether an
-    executor's key must be set here; a gateway may have others.
+    `database`: whether it needs a database and the master secret, as a scheduler does. `keys`:
+    whether an executor's key must be set here; a gateway may have others.
     """
     problems = []
     if database and settings.database_url is None:

@@ -29,14 +29,14 @@ class FinishedRuns:
         """Return a factory whose slots also report each ended run here."""
 
         def make(*, events: SlotEvents, **others: Any) -> Any:
-            def tell(
+            def report(
                 end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
             ) -> None:
                 events.finished(end, on_recorded)
                 if isinstance(end, Finished):
                     self._ended.put(end)
 
-            return make_slots(events=replace(events, finished=tell), **others)
+            return make_slots(events=replace(events, finished=report), **others)
 
         return make
 

@@ -11,7 +11,7 @@ from warren.views.terminal import relative
 
 HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
 
-#: Declared fields without a line of their own; other lines show them.
+#: Fields that have no line of their own, because other lines show them.
 _SHOWN_ELSEWHERE = frozenset(
     {"name", "app", "handler", "children", "enabled"}
     | {name for name, field in FIELDS.items() if field.kind.group in ("schedule", "script")}

@@ -25,7 +25,7 @@ from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import ProcessState
 from warren.views.terminal import relative, visible
 
-#: States as people read them; JSON has the states themselves.
+#: The words for states; JSON has the states themselves.
 _STATE_WORDS = {
     ProcessState.ALIVE: "online",
     ProcessState.DRAINING: "draining",
@@ -133,7 +133,7 @@ def _handler_line(handler: HandlerFacts) -> str:
 
 
 def blocker_lines(blockers_: Blockers) -> Iterator[str]:
-    """Give lines that say why nothing is sent to some or all executors that are online."""
+    """Yield lines that say why some or all online executors get no runs."""
     for reason in blockers_.of_cluster():
         yield f"no new runs start: {reason}"
     for executor in blockers_.executors:

@@ -12,12 +12,12 @@ import click
 
 from warren.settings.reading import colour_is_unwanted
 
-#: A cell may make its whole column so wide, whatever the others are.
+#: Up to this width, a single cell may widen its whole column.
 _WIDE = 40
 _GAP = "  "
 #: Units of durations: name, seconds, and up to how many seconds the unit is used.
 _UNITS = (("s", 1, 120), ("min", 60, 120 * 60), ("h", 3600, 48 * 3600), ("d", 86_400, None))
-#: Control characters that JSON may hold as they are.
+#: Control characters that JSON does not have to escape.
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _COLOURS = {
     "SUCCEEDED": "green",
@@ -81,7 +81,7 @@ def print_text(title: str, text: str) -> None:
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
-    """Print names and values, a line each, without empty values."""
+    """Print names and values, one line each; empty values are left out."""
     width = max(map(len, facts), default=0)
     screen = Screen.current()
     for name, value in facts.items():
@@ -132,7 +132,7 @@ def visible_lines(text: str) -> str:
 def _fitting(widths: Sequence[int]) -> int:
     """Return the width of a column: that of all cells but a few that are far longer.
 
-    These push the rest of their own lines to the right instead of that of all lines.
+    A cell that is longer shifts the rest of its own line to the right, and no other line.
     """
     longest, usual = max(widths), sorted(widths)[(len(widths) - 1) * 9 // 10]
     return usual if longest > max(2 * usual, _WIDE) else longest

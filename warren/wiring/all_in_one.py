@@ -27,11 +27,11 @@ from warren.wiring.executor import make_executor, make_log_cleaner, make_run_log
 from warren.wiring.processes import Signals
 from warren.wiring.scheduler import make_scheduler
 
-#: How long to wait for executors to be welcomed before the summary is printed anyway.
+#: Seconds to wait for executors to be welcomed before the summary is printed anyway.
 WELCOME_SECONDS = 10.0
-#: How long a stopped executor may take; its own timeouts are shorter.
+#: Seconds that a stopped executor may take; its own timeouts are shorter.
 EXECUTOR_SECONDS = 4.0
-#: How long the scheduler may take to store the executors' last reports.
+#: Seconds that the scheduler may take to store the executors' last reports.
 SETTLING_SECONDS = 1.0
 _POLL_SECONDS = 0.02
 
@@ -104,13 +104,13 @@ class AllInOne:
         self.web.stop()
         for executor in self._executors:
             executor.stop()
-        self._await_executors(signals)
+        self._wait_for_executors(signals)
         if self._scheduler is not None:
-            self._await_settled()
+            self._wait_for_open_runs()
             self._scheduler.stop()
         self._cleaner.stop()
 
-    def _await_executors(self, signals: Signals) -> None:
+    def _wait_for_executors(self, signals: Signals) -> None:
         last_count = signals.count
         deadline = time.monotonic() + EXECUTOR_SECONDS
         while not all(executor.join(0) for executor in self._executors):
@@ -120,7 +120,7 @@ class AllInOne:
                 for executor in self._executors:
                     executor.stop(hurry=True)
 
-    def _await_settled(self) -> None:
+    def _wait_for_open_runs(self) -> None:
         deadline = time.monotonic() + SETTLING_SECONDS
         with contextlib.suppress(Exception):
             while self._database.read(recent.count_in_flight) and time.monotonic() < deadline:

@@ -34,7 +34,7 @@ from warren.wiring.web import (
 )
 
 Process = TypeVar("Process", bound=WebProcess)
-#: How many ports to try from the default one on, so that several `warren up` on one machine work.
+#: How many ports to try from the default one on, so that one machine can run several `warren up`.
 NEXT_PORTS = 20
 #: The file with an administrator's token, readable only by the user who runs `warren up`.
 TOKEN_FILE = HOME / "api-token"

@@ -24,7 +24,7 @@ from warren.wiring.processes import Signals
 
 #: Seconds between two searches for old run logs.
 CLEANING_SECONDS = 3_600.0
-#: Job processes forked in advance at most.
+#: The most job processes that are forked in advance.
 MAX_SPARES = 16
 
 

@@ -18,7 +18,7 @@ from warren.executor.processes.interface import SlotsFactory
 from warren.settings.settings import KINDS, PREFIX, Settings, app_keys
 from warren.wiring.executor import make_run_logs
 
-#: No limit: this host's load says nothing about that of a registered executor.
+#: No limit: this host's load says nothing about the load of a registered executor.
 _WHOLE_PERCENT = 100.0
 
 

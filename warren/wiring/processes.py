@@ -33,7 +33,9 @@ class Signals:
         os.set_blocking(self._writer, False)
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._note) for number in _ASKED_TO_END}
+        self._before = {
+            number: signal.signal(number, self._count_signal) for number in _ASKED_TO_END
+        }
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,7 +50,7 @@ class Signals:
             os.read(self._reader, 1)
         return self.count > 0
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
+    def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
         with suppress(BlockingIOError):  # the pipe is full, so the reader wakes anyway
             os.write(self._writer, b".")
@@ -61,7 +63,7 @@ class Stoppable(Protocol):
         """Wait for the end; return whether it has ended."""
 
     def stop(self, *, hurry: bool) -> None:
-        """Begin to stop; with `hurry`, without waiting for running jobs."""
+        """Begin to stop; with `hurry`, do not wait for running jobs."""
 
 
 def serve(process: Stoppable, signals: Signals) -> None:
@@ -93,7 +95,7 @@ _READY, _ALIVE = b"READY=1", b"WATCHDOG=1"
 
 
 class ServiceManager:
-    """The socket of sd_notify(3); without an address nobody is told. Any thread may use it.
+    """Notifies systemd by sd_notify(3); does nothing without an address. Any thread may use it.
 
     `address` is a path, or `@` and an abstract name.
     """
@@ -102,25 +104,25 @@ class ServiceManager:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
 
     @classmethod
-    def found(cls) -> Self:
-        """Return the one that the environment names, as systemd does for its services."""
+    def from_environment(cls) -> Self:
+        """Return the one in NOTIFY_SOCKET, which systemd sets for its services."""
         return cls(os.environ.get("NOTIFY_SOCKET", ""))
 
     def ready(self) -> None:
-        """Say that the process has started."""
-        self._tell(_READY)
+        """Notify that the process has started."""
+        self._notify(_READY)
 
     def beat(self) -> None:
-        """Say that it works; call it at least twice in the unit's `WatchdogSec`."""
-        self._tell(_ALIVE)
+        """Notify that it works; call this at least twice in the unit's `WatchdogSec`."""
+        self._notify(_ALIVE)
 
-    def _tell(self, words: bytes) -> None:
+    def _notify(self, state: bytes) -> None:
         if not self._address:
             return
         # A full or missing socket is no reason to end: if it stays so, the watchdog decides.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
             out.setblocking(False)
-            out.sendto(words, self._address)
+            out.sendto(state, self._address)
 
 
 def connect_broker(settings: Settings) -> Transport:

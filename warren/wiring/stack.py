@@ -44,7 +44,7 @@ from warren.wiring.web import API_POOL, make_api, open_web_database, web_parts
 #: How long executors may take to import their handlers and be welcomed.
 READY_SECONDS = 60.0
 _POLL_SECONDS = 0.01
-#: Requests and triggers a second; no test is to meet the limits by chance.
+#: Requests and triggers per second; high enough that no test reaches the limits by chance.
 _MANY = 100_000.0
 #: Of each executor.
 SLOTS = 4
@@ -54,7 +54,7 @@ _CLOSE_SECONDS = 10.0
 
 
 class _NoSignals(Signals):
-    """No signal ends a test's stack; its session does."""
+    """Ignores signals: a test's stack ends with its session."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""Makes the console and the API from the settings; nothing else here loads Flask."""
+"""Makes the console and the API from the settings; no other module here loads Flask."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +22,7 @@ from warren.sql.ids import RunIds
 
 #: Pooled connections of a console; half as many more are opened when needed.
 CONSOLE_POOL = 8
-#: Those of an API: one for two threads.
+#: The same for an API: one connection for two threads.
 API_POOL = API_THREADS // 2
 #: Time limit of a page's statement, enforced by the server too: no snapshot is held for longer.
 STATEMENT_SECONDS = 5
@@ -41,7 +41,7 @@ def open_web_database(
 ) -> Database:
     """Open a database with the limits of a console or an API.
 
-    `beside` is another one in this process, of the same file, whose writes it waits for.
+    `beside` is another `Database` of the same file in this process; their writes take turns.
     """
     return Database(
         url,

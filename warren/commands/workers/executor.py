@@ -69,7 +69,7 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
     if address is not None:
         check_address(address)
     needed_services(settings, database=False)
-    manager = ServiceManager.found()
+    manager = ServiceManager.from_environment()
     keep_settings_secret()
     log_thread_failures()
     if os.geteuid() == 0 and not settings.job_user:

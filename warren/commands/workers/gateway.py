@@ -31,7 +31,7 @@ from warren.wiring.processes import Signals, connect_broker, log_thread_failures
     "log_level",
 )
 def gateway(settings: Settings) -> int:
-    """Serve XXL-JOB executors that register here as if they were Warren's own.
+    """Serve executors of XXL-JOB that register here as if they were Warren's own.
 
     On SIGTERM or Ctrl-C, runs get the drain time to finish; the next start takes over the rest. A
     second signal does not wait.

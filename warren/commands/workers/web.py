@@ -68,7 +68,7 @@ def api(settings: Settings) -> None:
 def _serve(
     settings: Settings, pool_size: int, start: Callable[[WebParts], Callable[[], None]]
 ) -> None:
-    """Start a process, which returns how to stop it, and do so on a signal."""
+    """Call `start`, wait for a signal, and call the function that `start` returned."""
     needed_services(settings, database=True)
     keep_settings_secret()
     log_thread_failures()

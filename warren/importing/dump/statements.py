@@ -55,7 +55,7 @@ class Statements:
         self._wanted = set(wanted)
         self._columns: dict[str, tuple[str, ...]] = {}
         self._database = ""
-        #: The character set that the dump was written in; empty if it does not tell.
+        #: The character set that the dump was written in; empty if it does not say.
         self.charset = ""
 
     def __iter__(self) -> Iterator[TableMade | RowInserted]:

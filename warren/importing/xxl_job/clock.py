@@ -1,4 +1,4 @@
-"""Finds the time zone of XXL-JOB's DATETIME columns, which may be another than its admin's.
+"""Finds the time zone of XXL-JOB's DATETIME columns, which may differ from its admin's.
 
 JDBC converts times from the admin's zone to the one of its `serverTimezone`. A job's
 `trigger_last_time` is epoch milliseconds, and the run that it began has the same time as a
@@ -33,11 +33,11 @@ class RunSource(Source, Protocol):
     """Where XXL-JOB's tables, with its latest runs, are read from."""
 
     def latest_runs(self, columns: list[str], count: int) -> Iterator[Values]:
-        """Yield so many of the latest runs, or fewer."""
+        """Yield the latest runs, up to `count` of them."""
 
 
 def datetime_zone(source: RunSource, zone: ZoneInfo) -> ZoneInfo:
-    """Return the zone of the DATETIMEs: the given one, unless runs show that it is another."""
+    """Return the zone of the DATETIMEs: the given one, unless runs show a different one."""
     wanted = ["id", "trigger_last_time"]
     jobs = [Row.of(INFO, values) for values in source.rows({INFO: wanted})[INFO]]
     begun = {row.id: row.number("trigger_last_time") for row in jobs}
@@ -53,7 +53,7 @@ def datetime_zone(source: RunSource, zone: ZoneInfo) -> ZoneInfo:
             if -1 <= seconds - steps * _STEP_SECONDS <= _LATE_SECONDS:
                 votes[steps * _STEP_SECONDS] += 1
                 at_ms[steps * _STEP_SECONDS] = last_ms
-    # A job each quarter of an hour votes for many offsets, but for the right one most often.
+    # A job that runs every quarter of an hour suggests many offsets, but most often the right one.
     possible = {offset for offset in votes if abs(offset) <= timedelta(hours=14).total_seconds()}
     given = {offset for offset in possible if _offset(zone, at_ms[offset]) == offset}
     best = max(possible, key=votes.__getitem__, default=None)
@@ -74,7 +74,7 @@ def _offset(zone: ZoneInfo, at_ms: int) -> float:
 
 
 def zone_for_past(wall: datetime, now_ms: int) -> ZoneInfo:
-    """Return the common zone in which this wall time is over, by the least."""
+    """Return the common zone in which this wall time passed most recently."""
     seconds = (wall.replace(tzinfo=UTC) - moment(now_ms)).total_seconds()
     zones = (ZoneInfo(name) for name in OTHER_ZONES)
     over = [zone for zone in zones if _offset(zone, now_ms) >= seconds]

@@ -75,7 +75,7 @@ def lines_of(items: ImportItems) -> Iterator[str]:
 
 
 def findings_about(items: ImportItems) -> Iterator[Finding]:
-    """Yield the findings as they hold for the file: what would be stopped is not in it."""
+    """Yield the findings for a job file; it does not contain the jobs that would be stopped."""
     for finding in items.findings:
         if finding.verdict is Verdict.STOPPED:
             words = f"{finding.words}; the job is not in the file"
@@ -191,7 +191,7 @@ def _cut_over(
         datetimes,
         quiet_seconds=options.watch or QUIET_SECONDS,
         wait_seconds=options.wait,
-        tell=warn,
+        report=warn,
     )
 
 

@@ -1,7 +1,7 @@
-"""What must be over in XXL-JOB before its jobs are taken over: its admin's work, and its runs.
+"""Waits until XXL-JOB's admin has stopped and its runs are over, before its jobs are taken over.
 
-A run that is under way there reports to XXL-JOB's admin. Once that is stopped, nobody learns how
-it ended, and a retry that the admin has not sent never happens.
+A run that is under way there reports to XXL-JOB's admin. Once the admin is stopped, nobody learns
+how it ended, and a retry that the admin has not sent never happens.
 """
 
 import time
@@ -19,7 +19,7 @@ from warren.sql.instants import epoch_ms, iso
 #: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how
 #: often it is checked: longer than its admin plans ahead, which is 5 s.
 QUIET_SECONDS = 6
-#: Runs that have had no end for longer never get one: XXL-JOB keeps some open for ever.
+#: Runs that are open for longer never end: XXL-JOB keeps some open for ever.
 _OPEN_FOR = timedelta(days=1)
 _COLUMNS = (
     "id",
@@ -52,7 +52,7 @@ class OpenRun:
 
     @property
     def words(self) -> str:
-        """What becomes of it if XXL-JOB's admin is stopped now."""
+        """What happens to it if XXL-JOB's admin is stopped now."""
         if self.pending is Pending.UNDER_WAY:
             return "it is still running; nobody will learn how it ends"
         return "it failed, and its retry will not happen; trigger the job here if it is needed"
@@ -91,8 +91,8 @@ def _pending(row: Row) -> Pending | None:
 class CutOver:
     """Waits until nothing changes in XXL-JOB's database for some seconds, and nothing runs there.
 
-    `tell` is given a line for whoever is to stop XXL-JOB's admin. Nothing is waited for without
-    `wait_seconds`: what runs is then told, and an admin that is running is an error.
+    `report` gets lines for the person who is to stop XXL-JOB's admin. Without `wait_seconds` it
+    does not wait: open runs are returned, and it is an error if the admin is running.
     """
 
     def __init__(
@@ -102,18 +102,18 @@ class CutOver:
         *,
         quiet_seconds: float,
         wait_seconds: float,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._source = source
         self._zone = zone
         self._quiet_seconds = quiet_seconds
         self._until = time.monotonic() + wait_seconds
         self._waits = wait_seconds > 0
-        self._tell = tell
+        self._report = report
         self._before: object = None
 
     def wait(self) -> list[OpenRun]:
-        """Return the runs whose end nobody will learn, once nothing changes there any more.
+        """Return the runs whose result nobody will get, once nothing changes there any more.
 
         Raises:
             CommandError: XXL-JOB's admin is still running.
@@ -121,7 +121,7 @@ class CutOver:
         """
         left = self._wait_for_runs()
         if self._waits and not left:
-            self._tell("nothing is running in XXL-JOB: stop its admin now")
+            self._report("nothing is running in XXL-JOB: stop its admin now")
         while True:
             try:
                 self._watch()
@@ -159,7 +159,7 @@ class CutOver:
                 break
             if len(left) != last_count:
                 last_count = len(left)
-                self._tell(
+                self._report(
                     f"not over in XXL-JOB: {last_count}, such as run {left[0].run_id} of job "
                     f"{left[0].job_id}, since {left[0].since}; waiting for up to {seconds:.0f} s"
                 )

@@ -1,4 +1,4 @@
-"""What connects XXL-JOB's jobs: their groups, which become apps, and their children.
+"""The groups of XXL-JOB's jobs, which become apps, and the jobs' children.
 
 Apps are named so that the gateway finds them; groups with manual addresses keep these. Children
 that do not exist are dropped, and so are links that close a circle.
@@ -78,8 +78,8 @@ MANUAL = 1
 class Groups:
     """The apps that groups become.
 
-    `unreachable` are groups whose executors cannot join their app, as the name is no valid app
-    name.
+    `unreachable` are groups whose executors cannot join their app, because its name is not valid
+    for an app.
     """
 
     items: list[ImportedApp] = field(default_factory=list)
@@ -156,7 +156,7 @@ def _addresses(row: Row, groups: Groups) -> tuple[str, ...]:
 
 
 def _remote(text: str) -> RemoteUrl | None:
-    """Return what the gateway makes of an executor's URL; None if it is not valid."""
+    """Return an executor's URL as the gateway parses it; None if it is not valid."""
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname

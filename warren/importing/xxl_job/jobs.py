@@ -25,7 +25,7 @@ from warren.scheduler.schedules.registry import CronSchedule, FixedRate, NoSched
 from warren.sql.jobs.script_versions import KEPT_VERSIONS
 
 HANDLER = "BEAN"
-#: Types that run with another interpreter here, or in another way.
+#: Script types that run with a different interpreter here, or in a different way.
 PYTHON2, GROOVY = "GLUE_PYTHON2", "GLUE_GROOVY"
 
 
@@ -98,14 +98,14 @@ _CHOICES = {
     "misfire": "misfire_strategy",
 }
 _NUMBERS = {"timeout": "executor_timeout", "retries": "executor_fail_retry_count"}
-#: How late a due time may run there, in seconds.
+#: How many seconds late a due time may still run in XXL-JOB.
 _LATE_LIMIT = 5
 _LONGEST_SCHEDULE = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReading:
-    """What reading jobs needs: apps by group, the server's time zone, and the current time.
+    """What is needed to read jobs: apps by group, the server's time zone, and the current time.
 
     `datetimes` is the time zone of DATETIME columns.
     """
@@ -118,7 +118,7 @@ class JobReading:
 
 
 @dataclass(slots=True)
-class _Found:
+class _JobFindings:
     """The findings about one job."""
 
     row: Row
@@ -140,12 +140,12 @@ def read_job(
     row: Row, history: Sequence[Row], reading: JobReading
 ) -> tuple[ImportedJob, list[Finding]]:
     """Return a job and its findings; another job may still have the same name."""
-    imported = _Found(row)
+    imported = _JobFindings(row)
     group = row.number("job_group")
     if group in reading.unreachable:
         imported.stop("job_group", Why.APP_UNREACHABLE())
     glue = read_glue(row, history, reading.datetimes)
-    _tell_glue(imported, glue)
+    _add_glue_findings(imported, glue)
     kind, value = _schedule(imported)
     spec = JobSpec(
         name=_name(imported),
@@ -182,10 +182,10 @@ def read_job(
     return item, imported.findings
 
 
-def _name(imported: _Found) -> str:
+def _name(imported: _JobFindings) -> str:
     there = imported.row.text("name")
     name = (
-        imported.row.line("name").replace("/", "_")[: _most("name")].strip()
+        imported.row.line("name").replace("/", "_")[: _max_length("name")].strip()
         or f"#{imported.row.id}"
     )
     if name != there:
@@ -193,21 +193,21 @@ def _name(imported: _Found) -> str:
     return name
 
 
-def _line(imported: _Found, name: str, column: str) -> str:
+def _line(imported: _JobFindings, name: str, column: str) -> str:
     there = imported.row.text(column)
-    line = imported.row.line(column)[: _most(name)].strip()
+    line = imported.row.line(column)[: _max_length(name)].strip()
     if line != there.strip():
         imported.differs(column, f"it is {line!r} here")
     return line
 
 
-def _most(name: str) -> int:
+def _max_length(name: str) -> int:
     kind = FIELDS[name].kind
     assert isinstance(kind, Line)
     return kind.longest
 
 
-def _schedule(imported: _Found) -> tuple[str, str]:
+def _schedule(imported: _JobFindings) -> tuple[str, str]:
     row = imported.row
     if "schedule_type" not in row.values:
         kind, column = CronSchedule.kind, "job_cron"
@@ -224,7 +224,7 @@ def _schedule(imported: _Found) -> tuple[str, str]:
     return NoSchedule.kind, ""
 
 
-def _choice(imported: _Found, name: str, column: str) -> Any:
+def _choice(imported: _JobFindings, name: str, column: str) -> Any:
     default, kind = FIELDS[name].default, FIELDS[name].kind
     value = imported.row.text(column).strip()
     if not value:
@@ -236,7 +236,7 @@ def _choice(imported: _Found, name: str, column: str) -> Any:
     return value
 
 
-def _number(imported: _Found, name: str, column: str) -> Any:
+def _number(imported: _JobFindings, name: str, column: str) -> Any:
     kind = FIELDS[name].kind
     assert isinstance(kind, Number)
     value = imported.row.number(column)
@@ -246,7 +246,7 @@ def _number(imported: _Found, name: str, column: str) -> Any:
     return fitting
 
 
-def _emails(imported: _Found) -> tuple[str, ...]:
+def _emails(imported: _JobFindings) -> tuple[str, ...]:
     column, kept = "alarm_email", list[str]()
     for email in filter(None, (part.strip() for part in imported.row.text(column).split(","))):
         if not is_email(email):
@@ -258,7 +258,7 @@ def _emails(imported: _Found) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _tell_glue(imported: _Found, glue: Glue) -> None:
+def _add_glue_findings(imported: _JobFindings, glue: Glue) -> None:
     kind = imported.row.text("glue_type").strip()
     if glue.problem:
         imported.stop("glue_type" if kind == PYTHON2 else "glue_source", glue.problem)

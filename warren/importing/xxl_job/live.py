@@ -60,7 +60,7 @@ class LiveSource:
         return self._database.rows_unlike(LOG, columns, first - 1, column="handle_code", value=OK)
 
     def activity(self) -> object:
-        """Return what changes while an admin is running: ticks, its report, registrations."""
+        """Return what an admin changes while it is running: ticks, its report, registrations."""
         there = self.columns()
         wanted = {
             table: [name for name in ("id", *columns) if name in there[table]]

@@ -43,9 +43,9 @@ from warren.scheduler.schedules.registry import CronSchedule
 from warren.sql.accounts.users import Role
 from warren.sql.instants import iso
 
-#: Jobs checked at most; more would add no certainty.
+#: The most jobs that are checked; more would add no certainty.
 _LOOKED_AT = 500
-#: One in this many next times may be wrong for another reason.
+#: One in so many next times may be wrong for another reason.
 _OUTLIERS = 10
 
 
@@ -58,11 +58,11 @@ def check_zone(items: ImportItems, zone: ZoneInfo) -> None:
         CommandError: the zone is wrong.
 
     """
-    telling = [job for job in items.jobs if _tells(job, zone)][:_LOOKED_AT]
-    wrong = [job for job in telling if not _fits(job, str(zone))]
+    checked = [job for job in items.jobs if _shows_zone(job, zone)][:_LOOKED_AT]
+    wrong = [job for job in checked if not _fits(job, str(zone))]
     if not wrong:
         return
-    better = _better_zone(wrong, telling)
+    better = _better_zone(wrong, checked)
     if better:
         first = wrong[0]
         raise CommandError(
@@ -83,7 +83,7 @@ def check_zone(items: ImportItems, zone: ZoneInfo) -> None:
     ]
 
 
-def _tells(job: ImportedJob, zone: ZoneInfo) -> bool:
+def _shows_zone(job: ImportedJob, zone: ZoneInfo) -> bool:
     if job.spec.timezone not in ("", str(zone)):
         return False  # a fork gives it a zone of its own
     has_cron = job.spec.schedule_kind == CronSchedule.kind and not job.stop_reasons
@@ -99,11 +99,11 @@ def _fits(job: ImportedJob, zone: str) -> bool:
     return schedule.next_after(second - 1, 0) == second
 
 
-def _better_zone(wrong: Sequence[ImportedJob], telling: Sequence[ImportedJob]) -> str | None:
+def _better_zone(wrong: Sequence[ImportedJob], checked: Sequence[ImportedJob]) -> str | None:
     """Return a zone in which at most a tenth as many next times are wrong."""
     for name in OTHER_ZONES:
         left = len(wrong) // _OUTLIERS
-        for job in telling:
+        for job in checked:
             left -= not _fits(job, name)
             if left < 0:
                 break
@@ -120,7 +120,7 @@ def read_items(
     app: str | None,
     datetimes: ZoneInfo | None = None,
 ) -> ImportItems:
-    """Return everything in a source except its runs; `app` = only that app, by its name here.
+    """Return everything in a source except its runs; `app`: only that app, by its name here.
 
     `datetimes` is the zone of its DATETIME columns, if that is not `zone`.
 
@@ -159,7 +159,7 @@ def map_tables(
     now_ms: int,
     datetimes: ZoneInfo | None = None,
 ) -> ImportItems:
-    """Return what the rows of all tables become."""
+    """Return what is made of the rows of all tables."""
     datetimes = datetimes or zone
     groups = read_groups(tables[GROUP])
     items = ImportItems(apps=groups.items, findings=groups.findings)

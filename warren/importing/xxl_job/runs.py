@@ -17,7 +17,7 @@ from warren.scheduler.imports.items import ImportedRun
 from warren.sql.instants import epoch_ms, iso
 from warren.sql.run_status import RunStatus
 
-#: By how much the clocks of two servers may differ.
+#: How much the clocks of two servers may differ.
 _AHEAD_MS = 300_000
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 #: The tags that XXL-JOB itself writes.
@@ -98,7 +98,7 @@ def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
 
 
 def _message(text: str) -> str:
-    """Return a result as plain text, if it is one that XXL-JOB has marked up."""
+    """Return a result as plain text if XXL-JOB has marked it up; otherwise unchanged."""
     return plain(text) if _OWN_TAG.search(text) else cut_message(text)
 
 

@@ -1,6 +1,6 @@
 """The tables of XXL-JOB 2.2 to 3.5: what happens to each column, and how a row is read.
 
-Whatever is found wrong with a row while it is read becomes a finding of the import's report.
+Whatever is wrong with a row becomes a finding in the import's report.
 """
 
 import re
@@ -169,7 +169,7 @@ def unknown_columns(columns: Mapping[str, Sequence[str]]) -> list[tuple[str, str
     ]
 
 
-#: Characters of a value that are shown.
+#: The most characters of a value that are shown.
 SHOWN = 100
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
