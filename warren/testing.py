@@ -16,7 +16,7 @@ import io
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,21 @@ from zoneinfo import ZoneInfo
 
 from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
+from warren.executor.handlers.calls import checked
 from warren.executor.handlers.context import JobContext, JobStopped, NotATypeOfParams, Params
 from warren.executor.handlers.outcomes import describe
 from warren.executor.handlers.params import encode, params_of
 from warren.executor.handlers.results import told_by
 
 Handler = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A run that a handler has called; `param` None = the job's own."""
+
+    job: str
+    param: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +48,8 @@ class Done:
     `outcome` is "SUCCEEDED", "SKIPPED" or "FAILED"; `message` is the run's message as the console
     would show it. `returned` is what the handler returned, None if it raised; `error` is what it
     raised. `result` is the value that the API would return for it. `lines` is the run's
-    log: what was printed, and log records of INFO and above.
+    log: what was printed, and log records of INFO and above. `called` are the runs that it asked
+    for with `context.call`, in order; nothing runs them.
     """
 
     outcome: str
@@ -48,6 +58,7 @@ class Done:
     returned: Any = None
     result: Any = None
     error: BaseException | None = None
+    called: list[Called] = field(default_factory=list)
 
 
 def run(
@@ -90,6 +101,7 @@ def run(
     if params is not None:
         param = encode(params)
     due = _instant(at)
+    called: list[Called] = []
     context = JobContext(
         job_id=1,
         run_id=1,
@@ -100,6 +112,7 @@ def run(
         shard_total=total,
         scheduled_at=due,
         run_date=date.fromisoformat(str(run_date)) if run_date else due.date(),
+        on_call=lambda *asked: called.append(Called(*checked(*asked))),
     )
     output = io.StringIO()
     returned, error, result = None, None, ""
@@ -126,6 +139,7 @@ def run(
         returned=returned,
         result=result_value(result),
         error=error,
+        called=called,
     )
 
 

@@ -18,6 +18,7 @@ CAUSE = {
     "failure": lazy_gettext("run failed"),
     "overdue": lazy_gettext("too many overdue runs"),
     "missed": lazy_gettext("due times missed"),
+    "call": lazy_gettext("call refused"),
     "incident": lazy_gettext("expectation broken, or kept again"),
     "absence": lazy_gettext("no executor online"),
     "return": lazy_gettext("executor is back"),

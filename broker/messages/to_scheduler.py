@@ -7,6 +7,8 @@ import msgspec
 
 from warren.broker.messages.catalogue import CatalogueAnswer, Fingerprint
 from warren.broker.messages.values import (
+    CALLS_LIMIT,
+    JOB_NAME_LIMIT,
     Address,
     AppName,
     BootId,
@@ -158,7 +160,23 @@ class NotStarted(
     is_full: bool = False
 
 
-Report = Started | Finished | NotStarted
+class Called(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
+):
+    """The run asks for a run of another job of its executor's app.
+
+    `number` counts the run's calls from 1 on: a retry of the run that asks again, as the same
+    number, gets no second run. `param` None = the job's own.
+    """
+
+    run_id: Natural
+    boot_id: str
+    number: Annotated[int, msgspec.Meta(ge=1, le=CALLS_LIMIT)]
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_NAME_LIMIT)]
+    param: str | None = None
+
+
+Report = Started | Finished | NotStarted | Called
 
 
 class Callback(Message, frozen=True, kw_only=True):

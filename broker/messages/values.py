@@ -9,6 +9,12 @@ import msgspec
 MESSAGE_LIMIT = 50_000
 #: The longest result of a run, in characters of JSON; a longer one is not kept.
 RESULT_LIMIT = 50_000
+#: The longest param of a run, in bytes of UTF-8.
+PARAM_BYTES = 65_536
+#: The most runs that one run may call.
+CALLS_LIMIT = 1_000
+#: The longest name of a job, in characters.
+JOB_NAME_LIMIT = 255
 #: The longest text beside a run's progress, in characters.
 PROGRESS_TEXT_LIMIT = 200
 #: How many bytes of the log's end are sent with the result.

@@ -224,6 +224,14 @@ class Why(Sentence):
     EXECUTOR_FORGOT = "executor %(address)s no longer knows this run"
     EXECUTOR_LOST = "executor %(address)s stopped or lost contact; how far this run got is unknown"
 
+    # -- why nothing runs that a run has called -----------------------------------------------
+
+    CALL_REFUSED = "its call no. %(number)s, of job %(job)r, was refused: %(why)s"
+    NOT_IN_APP = "there is no such job in its app"
+    CALLED_IS_STOPPED = "that job is stopped"
+    CALL_MISFIT = "its param does not fit: %(why)s"
+    CALL_NOT_STORED = "it could not be stored: %(why)s"
+
     # -- why due times were skipped, and jobs stopped -----------------------------------------
 
     OVERDUE = "over %(most)s runs are overdue"

@@ -9,7 +9,9 @@ from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted
 from warren.broker.messages.values import Progress
 from warren.broker.transport import Publisher
 from warren.executor.boot_context import BootContext
+from warren.executor.fork_server.frames import Call
 from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.journal.records import CallKey
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Readiness
 from warren.executor.lanes.reporting import Reporting
@@ -42,6 +44,9 @@ class Hooks(Protocol):
     def run_progressed(self, run_id: int, progress: Progress) -> None:
         """Handle a job process's report on the progress of its run."""
 
+    def run_called(self, call: Call, then: Callable[[], None]) -> None:
+        """Keep what a run asks for."""
+
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
     ) -> None:
@@ -55,6 +60,9 @@ class Hooks(Protocol):
 
     def reports_confirmed(self, run_ids: tuple[int, ...]) -> None:
         """Handle the broker's confirm of these runs' reports."""
+
+    def calls_confirmed(self, calls: tuple[CallKey, ...]) -> None:
+        """Handle the broker's confirm of these calls' reports."""
 
     def heard(self, sent_at: float) -> None:
         """Handle the broker's answer to a heartbeat."""
@@ -81,6 +89,7 @@ class Roles:
     load: LoadMeter
     heartbeats: HeartbeatThread
     progress: ProgressReports
+    reporting: Reporting
 
 
 def assemble(context: BootContext, hooks: Hooks) -> Roles:
@@ -96,6 +105,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
             hooks.slots_ready,
             hooks.run_moved,
             hooks.run_progressed,
+            hooks.run_called,
         ),
         script_folder=context.script_folder,
         notes_folder=context.notes_folder,
@@ -113,7 +123,12 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
     )
     publisher = context.transport.publisher(f"{address} callbacks")
     sender = Sender(context.identity, context.sealer, publisher)
-    outbox = Outbox(sender, partial(hooks.post, hooks.reports_confirmed), context.log)
+    outbox = Outbox(
+        sender,
+        partial(hooks.post, hooks.reports_confirmed),
+        context.log,
+        on_calls_confirmed=partial(hooks.post, hooks.calls_confirmed),
+    )
     readiness = Readiness(contact, commits, outbox, context.disks, clock, slots=slots)
     reporting = Reporting(context, commits, outbox)
     active_runs = ActiveRuns(
@@ -166,6 +181,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         load=load,
         heartbeats=_make_heartbeats(context, hooks),
         progress=ProgressReports(sender, clock.monotonic),
+        reporting=reporting,
     )
 
 

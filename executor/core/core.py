@@ -30,6 +30,8 @@ from warren.executor.core.assembly import assemble, make_inbox
 from warren.executor.core.startup import Startup
 from warren.executor.core.watch import HeartbeatComposer, Watch
 from warren.executor.errors import JournalFailed
+from warren.executor.fork_server.frames import Call
+from warren.executor.journal.records import CallKey
 from warren.executor.messaging.inbox import Arrival, deliveries_of
 from warren.executor.run_life import Event
 
@@ -101,6 +103,12 @@ class Core:
         """Handle a job process's report on the progress of its run."""
         self._roles.progress.note(run_id, progress)
 
+    def run_called(self, call: Call, then: Callable[[], None]) -> None:
+        """Keep what a run asks for."""
+        run = self._active_runs.running(call.run_id)
+        if run is not None:
+            self._roles.reporting.called(call, run.trigger.boot_id, then)
+
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
     ) -> None:
@@ -124,6 +132,10 @@ class Core:
         """Handle the broker's confirm of these runs' reports."""
         # Not worth a sync of its own: the next commit or check includes it.
         self._run_states.confirm(run_ids, self._clock.now_ms())
+
+    def calls_confirmed(self, calls: tuple[CallKey, ...]) -> None:
+        """Handle the broker's confirm of these calls' reports."""
+        self._run_states.confirm_calls(calls)
 
     def heard(self, sent_at: float) -> None:
         """Handle the broker's answer to a heartbeat sent at `sent_at`, monotonic."""

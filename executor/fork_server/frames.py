@@ -10,8 +10,11 @@ import msgspec
 from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import (
+    CALLS_LIMIT,
+    JOB_NAME_LIMIT,
     LOG_TAIL_BYTES,
     MESSAGE_LIMIT,
+    PARAM_BYTES,
     RESULT_LIMIT,
     Outcome,
     Progress,
@@ -151,6 +154,13 @@ class Run(Frame, frozen=True, kw_only=True):
     shared: bool = False
 
 
+class Kept(Frame, frozen=True, kw_only=True):
+    """What a run has called, as its call of this number, cannot get lost any more."""
+
+    run_id: int
+    number: int
+
+
 class End(Frame, frozen=True, kw_only=True):
     """Exit."""
 
@@ -190,6 +200,15 @@ class Told(Frame, frozen=True, kw_only=True):
     progress: Progress
 
 
+class Call(Frame, frozen=True, kw_only=True, omit_defaults=True):
+    """A run asks for a run of another job, and waits for `Kept`; `param` None = the job's own."""
+
+    run_id: int
+    number: Annotated[int, msgspec.Meta(ge=1, le=CALLS_LIMIT)]
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_NAME_LIMIT)]
+    param: Annotated[str, msgspec.Meta(max_length=PARAM_BYTES)] | None = None
+
+
 class Withheld(Frame, frozen=True, kw_only=True):
     """The runs of this batch that have not begun will not begin."""
 
@@ -198,8 +217,8 @@ class Withheld(Frame, frozen=True, kw_only=True):
 
 ToZygote = Fork | Signal | KeepSpares | Ping
 FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | SparesFailing | Pong
-ToJobProcess = Run | End
-FromJobProcess = Result | Told | Withheld
+ToJobProcess = Run | Kept | End
+FromJobProcess = Result | Told | Call | Withheld
 
 #: Longest packet between executor and zygote, in bytes: the JSON Schema of a handler, quoted, and
 #: the rest. Job results do not go this way.
@@ -212,6 +231,7 @@ ANSWER_LIMIT = (
 _STARTS = (
     b'{"type":"Result","run_id":',
     b'{"type":"Told","run_id":',
+    b'{"type":"Call","run_id":',
     b'{"type":"Withheld","batch":',
 )
 

@@ -22,7 +22,7 @@ from warren.broker.reasons.codes import Why, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
-from warren.executor.fork_server.answers import Answers
+from warren.executor.fork_server.channel import Answers, Orders
 from warren.executor.fork_server.interpreter import (
     call_exit_functions,
     count_threads,
@@ -39,9 +39,6 @@ from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.hooks import Hook, RunHooks, ended
 from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
 from warren.executor.handlers.results import told_by
-
-#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
-_READ_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +155,9 @@ class RunLoop:
         self._process_state = setup.process_state
         self._termination = setup.termination
         self._permit = BatchPermit(BeginNote(assignment.note), self._withhold)
-        self._channel = assignment.channel
         self._answers = Answers(assignment.channel)
+        self._orders = Orders(assignment.channel, self._answers, setup.termination)
         self._pid = os.getpid()
-        self._unread = b""
         self._is_ending = False
         self._is_initialised = False
         self._resident_threads = 0
@@ -174,7 +170,7 @@ class RunLoop:
         """Run whatever arrives until the process is to exit."""
         self._termination.listen()
         while not (self._is_ending or self._answers.is_closed or self._termination.is_requested):
-            order = self._next_order()
+            order = self._orders.next()
             if not isinstance(order, frames.Run):
                 return
             if self._takes(order):
@@ -210,9 +206,7 @@ class RunLoop:
         self._output.begin(order.log_path, order.log_reserve)
         if order.shared:
             self._process_state.remember_limits()
-        ending = self._attempt_in_hooks(
-            _context_of(order.trigger, self._answers.progress_of(order.trigger.run_id))
-        )
+        ending = self._attempt_in_hooks(self._context_of(order.trigger))
         if os.getpid() != self._pid:
             self._end_forked_copy()
         self._process_state.restore()
@@ -331,20 +325,23 @@ class RunLoop:
 
     # -- the channel --------------------------------------------------------------------------
 
-    def _next_order(self) -> frames.ToJobProcess | None:
-        """Wait for an order; return None when the executor is gone or SIGTERM arrived."""
-        try:
-            self._termination.phase = Phase.WAITING
-            while not self._termination.is_requested and b"\n" not in self._unread:
-                data = os.read(self._channel, _READ_BYTES)
-                if not data:
-                    return None
-                self._unread += data
-            self._termination.phase = Phase.BETWEEN
-        except (WaitInterrupted, OSError):
-            return None
-        line, _, self._unread = self._unread.partition(b"\n")
-        return frames.decode_to_job_process(line) if line else None
+    def _context_of(self, trigger: Trigger) -> JobContext:
+        scheduled_at = datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC)
+        day = trigger.run_date
+        return JobContext(
+            job_id=trigger.job_id,
+            run_id=trigger.run_id,
+            attempt=trigger.attempt,
+            kind=trigger.kind,
+            param=trigger.param,
+            shard_index=trigger.shard_index,
+            shard_total=trigger.shard_total,
+            scheduled_at=scheduled_at,
+            run_date=date.fromisoformat(day) if day else scheduled_at.date(),
+            traceparent=trigger.traceparent,
+            on_progress=self._answers.progress_of(trigger.run_id),
+            on_call=self._orders.call_of(trigger.run_id),
+        )
 
     def _takes(self, order: frames.Run) -> bool:
         run_id = order.trigger.run_id
@@ -365,23 +362,3 @@ def _with_tasks(message: Words, tasks: Sequence[str]) -> Words:
         return message
     note = Why.CANCELLED_TASKS(n=len(tasks), tasks=", ".join(tasks[:3]))
     return Why.NOTED(words=message, notes=(note,)) if message else Why.NOTES(notes=(note,))
-
-
-def _context_of(
-    trigger: Trigger, on_progress: Callable[[float, float | None, str], None]
-) -> JobContext:
-    scheduled_at = datetime.fromtimestamp(trigger.scheduled_at_ms / 1000, UTC)
-    day = trigger.run_date
-    return JobContext(
-        job_id=trigger.job_id,
-        run_id=trigger.run_id,
-        attempt=trigger.attempt,
-        kind=trigger.kind,
-        param=trigger.param,
-        shard_index=trigger.shard_index,
-        shard_total=trigger.shard_total,
-        scheduled_at=scheduled_at,
-        run_date=date.fromisoformat(day) if day else scheduled_at.date(),
-        traceparent=trigger.traceparent,
-        on_progress=on_progress,
-    )

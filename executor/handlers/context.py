@@ -34,6 +34,14 @@ def _ignore(_done: float, _total: float | None, _text: str) -> None:
     pass
 
 
+#: Keeps a call: the job's name, the params, and the param as a text instead.
+OnCall: TypeAlias = Callable[[str, object, str | None], None]
+
+
+def _has_nobody(_job: str, _params: object, _param: str | None) -> None:
+    raise RuntimeError("expected a run of an executor, which keeps what it calls, got: none")
+
+
 Verdict: TypeAlias = JobFailed | JobSkipped
 
 
@@ -81,6 +89,8 @@ class JobContext:
     on_progress: Callable[[float, float | None, str], None] = field(
         default=_ignore, repr=False, compare=False
     )
+    #: Where `call` goes.
+    on_call: OnCall = field(default=_has_nobody, repr=False, compare=False)
     #: What `fail` and `skip` have raised, whether or not it has reached us; the last one counts.
     verdicts: list[Verdict] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -114,6 +124,26 @@ class JobContext:
                 f"expected progress from 0, of a total above 0, got: {done!r} of {total!r}"
             )
         self.on_progress(float(done), None if total is None else float(total), str(text))
+
+    def call(self, job: str, params: object = None, *, param: str | None = None) -> None:
+        """Have a run of another job of the same app planned; return once that cannot get lost.
+
+        It does not wait for that run. A retry of this run repeats no call: the n-th call of a due
+        time and shard is planned once. What the schedulers refuse, such as a job that is stopped,
+        is told on this run's page and by an alarm.
+
+        Args:
+            job: its name.
+            params: those of its handler: a value of their type, or what JSON would hold.
+            param: the run's param as a text, instead of `params`; without both, the job's own.
+
+        Raises:
+            ValueError: a text is too long, both forms are given, or there were too many calls.
+            TypeError: `job` is no text, or `params` are nothing that JSON can hold.
+            RuntimeError: a process that the handler has forked calls.
+
+        """
+        self.on_call(job, params, param)
 
     def fail(self, message: str, *, retry: bool = True) -> NoReturn:
         """End the run as FAILED with exactly this message, whatever the handler does afterwards.

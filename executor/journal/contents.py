@@ -1,6 +1,6 @@
 """What the lines of a journal add up to: boots, open runs and finished ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -86,6 +86,7 @@ class Contents:
         boot_id: the last boot; it accepted what comes next.
         host_boot: the host's boot, in which that boot began.
         open_runs: runs whose report the broker does not have yet.
+        calls: the CALLED lines of calls whose report the broker does not have yet.
         finished: the others.
         horizon_ms: the time before which runs may be missing; 0 = none are.
 
@@ -96,11 +97,24 @@ class Contents:
         self.boot_id = ""
         self.host_boot = ""
         self.open_runs: dict[int, OpenRun] = {}
+        self.calls: dict[records.CallKey, bytes] = {}
         self.finished = FinishedRuns(results_limit)
         self.horizon_ms = 0
 
     def apply(self, record: records.AnyRecord, line: bytes) -> None:
         """Add a line of the journal."""
+        if isinstance(record, records.Calling | records.CallsConfirmed):
+            self._apply_call(record, line)
+        else:
+            self._apply_to_run(record, line)
+
+    def _apply_call(self, record: records.Calling | records.CallsConfirmed, line: bytes) -> None:
+        if isinstance(record, records.Calling):
+            self.calls[record.report.run_id, record.report.number] = line
+        else:
+            self.confirm_calls(record.calls)
+
+    def _apply_to_run(self, record: records.AnyRecord, line: bytes) -> None:
         match record:
             case records.Boot():
                 self.boots[record.boot_id] = record.at_ms
@@ -130,6 +144,7 @@ class Contents:
                 yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms))
         yield from self.boot_lines()
         yield from self.finished.lines()
+        yield from self.calls.values()
         for run in self.open_runs.values():
             yield from run.lines()
 
@@ -167,6 +182,11 @@ class Contents:
         for run_id in run_ids:
             if run_id in self.open_runs:  # others ended before a compaction
                 self.open_runs[run_id].handed = run_ids
+
+    def confirm_calls(self, calls: Iterable[records.CallKey]) -> None:
+        """Note that the broker has the reports of these calls."""
+        for call in calls:
+            self.calls.pop(call, None)
 
     def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
         """Note that the broker has the reports of these runs."""

@@ -3,10 +3,12 @@
 import msgspec
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.to_scheduler import Called, Finished, NotStarted
 
 #: The last report about a run.
 Final = Finished | NotStarted
+#: A call: the run that calls, and the number of the call.
+CallKey = tuple[int, int]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="t"):
@@ -61,6 +63,18 @@ class Ended(Record, frozen=True, kw_only=True, tag="FINISHED"):
     report: Final
 
 
+class Calling(Record, frozen=True, kw_only=True, tag="CALLED"):
+    """A run asks for another one."""
+
+    report: Called
+
+
+class CallsConfirmed(Record, frozen=True, kw_only=True, tag="CALLS_CONFIRMED"):
+    """The broker has the reports of these calls."""
+
+    calls: tuple[CallKey, ...]
+
+
 class Confirmed(Record, frozen=True, kw_only=True, tag="CONFIRMED"):
     """The broker has these runs' reports."""
 
@@ -89,6 +103,8 @@ AnyRecord = (
     | HandedOver
     | Starting
     | Ended
+    | Calling
+    | CallsConfirmed
     | Confirmed
     | FinishedIdBlock
     | Horizon
@@ -120,6 +136,24 @@ def from_line(line: bytes) -> AnyRecord | None:
 def line_of(report: Final) -> bytes:
     """Encode a report as a FINISHED line; raises as `to_line` does."""
     return _encoder.encode(Ended(report=report))
+
+
+def line_of_call(report: Called) -> bytes:
+    """Encode a call as a CALLED line; what is not Unicode in its param becomes a question mark."""
+    try:
+        return _encoder.encode(Calling(report=report))
+    except UnicodeEncodeError:
+        texts = {"job": report.job, "param": report.param or ""}
+        fit = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
+        return _encoder.encode(Calling(report=msgspec.structs.replace(report, **fit)))
+
+
+def call_of(line: bytes) -> Called:
+    """Return the report of a CALLED line."""
+    record = _decoder.decode(line)
+    if not isinstance(record, Calling):
+        raise TypeError(f"expected a CALLED line, got: {record!r}")
+    return record.report
 
 
 def report_of(line: bytes) -> Final:

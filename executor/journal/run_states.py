@@ -16,7 +16,7 @@ from enum import Enum, auto
 
 import structlog
 
-from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages.to_scheduler import Called, Finished
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
@@ -116,7 +116,7 @@ class RunStates:
     @property
     def has_open(self) -> bool:
         """Whether there are runs without an end, or ends whose report the broker may not have."""
-        return bool(self._contents.open_runs)
+        return bool(self._contents.open_runs or self._contents.calls)
 
     @property
     def remembers_since_ms(self) -> int:
@@ -135,7 +135,7 @@ class RunStates:
 
     # -- changes ------------------------------------------------------------------------------
 
-    def begin(self, boot_id: str, now_ms: int) -> list[tuple[Final, int]]:
+    def begin(self, boot_id: str, now_ms: int) -> list[tuple[Final | Called, int]]:
         """Begin a boot; return each report that the broker does not have yet, with its size.
 
         Raises:
@@ -161,11 +161,13 @@ class RunStates:
             self._continue_old_file(verdicts)
         if self._notes is not None:
             self._notes.delete(but=boot_id)
-        return [
+        calls = [(records.call_of(line), len(line)) for line in self._contents.calls.values()]
+        ends = [
             (records.report_of(entry.line), len(entry.line))
             for entry in self._contents.open_runs.values()
             if entry.line
         ]
+        return [*calls, *ends]
 
     def accept(self, run_id: int) -> None:
         """Record that a run was accepted by this boot."""
@@ -213,6 +215,18 @@ class RunStates:
         entry.line = line
         self._journal.append(line)
         return report, len(line)
+
+    def call(self, report: Called) -> tuple[Called, int]:
+        """Record that a run asks for another one; return the report, made encodable, and size."""
+        line = records.line_of_call(report)
+        self._contents.calls[report.run_id, report.number] = line
+        self._journal.append(line)
+        return records.call_of(line), len(line)
+
+    def confirm_calls(self, calls: tuple[records.CallKey, ...]) -> None:
+        """Record that the broker has the reports of these calls."""
+        self._journal.append(records.to_line(records.CallsConfirmed(calls=calls)))
+        self._contents.confirm_calls(calls)
 
     def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
         """Record that the broker has the reports of these runs."""

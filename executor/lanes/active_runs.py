@@ -58,7 +58,7 @@ class ActiveRuns:
         self._reserved: list[ActiveRun] = []
         self._waiting_bytes = 0
         self.start_reports = StartReports(
-            context.clock, slots=slots, reporting=reporting, running=self._running
+            context.clock, slots=slots, reporting=reporting, running=self.running
         )
         #: Whether running runs are left to the next process.
         self.is_leaving = False
@@ -106,6 +106,11 @@ class ActiveRuns:
         """Whether a run is running (True) or waiting (False); None if it is not here."""
         run = self._runs.get(run_id)
         return None if run is None else run.phase is not Phase.WAITING
+
+    def running(self, run_id: int) -> ActiveRun | None:
+        """Return a run that has a slot; None if it has none."""
+        run = self._runs.get(run_id)
+        return run if run is not None and run.phase.has_slot else None
 
     def refresh_log(self, run_id: int, then: Callable[[], None]) -> None:
         """Call `then` when the log of a run is as new as it can be here; never waits."""
@@ -264,10 +269,6 @@ class ActiveRuns:
     def _stop(self, run: ActiveRun, stop: Stop) -> None:
         run.stop = run.stop or stop
         self._happens(Event.STOP, run)
-
-    def _running(self, run_id: int) -> ActiveRun | None:
-        run = self._runs.get(run_id)
-        return run if run is not None and run.phase.has_slot else None
 
     def _in_hand(self, run_id: int) -> ActiveRun | None:
         """Take a run back from its process; return it unless it has ended, or has begun there."""

@@ -11,10 +11,11 @@ from functools import partial
 import msgspec
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, Started
+from warren.broker.messages.to_scheduler import Called, Finished, Started
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why, Words
 from warren.executor.boot_context import BootContext
+from warren.executor.fork_server.frames import Call
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.records import Final, Starting
 from warren.executor.messaging import reports
@@ -77,6 +78,15 @@ class Reporting:
             run_id=trigger.run_id, boot_id=trigger.boot_id, started_at_ms=started_at_ms
         )
         self._outbox.add(started, _STARTED_BYTES)
+
+    def called(self, call: Call, boot_id: str, then: Callable[[], None]) -> None:
+        """Report that a run asks for another one, and do `then`, once that is durable."""
+        report = Called(
+            run_id=call.run_id, boot_id=boot_id, number=call.number, job=call.job, param=call.param
+        )
+        fit, size = self._run_states.call(report)
+        self._commits.when_durable(partial(self._outbox.add, fit, size))
+        self._commits.when_durable(then)
 
     def finished(self, finished: Finished, trigger: Trigger, started_at_ms: int) -> None:
         """Report the end of a run as its slot reported it."""

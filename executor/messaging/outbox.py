@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from warren.broker.messages.to_scheduler import Callback, Report, Started
+from warren.broker.messages.to_scheduler import (
+    Callback,
+    Called,
+    Finished,
+    NotStarted,
+    Report,
+    Started,
+)
 from warren.broker.transport import Confirm
 from warren.executor.messaging.signed_sender import Sender
 
@@ -48,6 +55,8 @@ class _PendingCallback:
 class Outbox:
     """A thread that publishes callbacks; it calls `on_confirmed` with the runs reported for good.
 
+    It calls `on_calls_confirmed` with the calls that are: the run and the number of each.
+
     A Started is never repeated once the run's final report is in the outbox, so that the order
     within a run is kept even when an earlier callback has to be sent again.
     """
@@ -61,9 +70,11 @@ class Outbox:
         backoff_seconds: tuple[float, float] = BACKOFF_SECONDS,
         gather_seconds: float = GATHER_SECONDS,
         message_reports: int = MESSAGE_REPORTS,
+        on_calls_confirmed: Callable[[tuple[tuple[int, int], ...]], None] = lambda _calls: None,
     ) -> None:
         self._sender = sender
         self._on_confirmed = on_confirmed
+        self._on_calls_confirmed = on_calls_confirmed
         self._log = log
         self._backoff_seconds = backoff_seconds
         self._gather_seconds = gather_seconds
@@ -95,7 +106,7 @@ class Outbox:
     def add(self, report: Report, size: int) -> None:
         """Send a report of about `size` bytes, unless the run's final one is here already."""
         with self._changed:
-            if not isinstance(report, Started):
+            if isinstance(report, Finished | NotStarted):
                 if report.run_id in self._finals:
                     return
                 self._finals.add(report.run_id)
@@ -190,16 +201,18 @@ class Outbox:
                         self._queue.appendleft((report, size))
 
     def _remove_confirmed(self, callbacks: list[_PendingCallback]) -> None:
-        finals: list[int] = []
+        reports = [report for callback in callbacks for report in callback.reports]
+        finals = [one.run_id for one in reports if isinstance(one, Finished | NotStarted)]
+        calls = [(one.run_id, one.number) for one in reports if isinstance(one, Called)]
         with self._changed:
             for callback in callbacks:
-                for report, size in zip(callback.reports, callback.sizes, strict=True):
+                for size in callback.sizes:
                     self._subtract(size)
-                    if not isinstance(report, Started):
-                        finals.append(report.run_id)
             self._finals.difference_update(finals)
         if finals:
             self._on_confirmed(tuple(finals))
+        if calls:
+            self._on_calls_confirmed(tuple(calls))
 
     def _subtract(self, size: int) -> None:
         self._count -= 1

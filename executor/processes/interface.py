@@ -18,6 +18,7 @@ from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import PROCESS_LIMIT
+from warren.executor.fork_server.frames import Call
 from warren.executor.run_life import Event
 
 
@@ -170,6 +171,11 @@ def _ignore(_run_id: int, _event: object) -> None:
     """Do nothing, for slots that hand nothing ahead or report no progress."""
 
 
+def _keep(_call: Call, then: Callable[[], None]) -> None:
+    """Do as if a call were kept, for slots whose runs call nobody."""
+    then()
+
+
 @dataclass(frozen=True, slots=True)
 class SlotEvents:
     """What slots call from the loop, never from within `start`.
@@ -177,6 +183,8 @@ class SlotEvents:
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
     run. `moved(run_id, event)` is about a run handed ahead: REACHED, right after the end of the one
     before, or NOT_BEGUN if it was not reached after all. `progressed` is how far a run is.
+    `called(call, then)` says that a run asks for another one; `then` is to be called once that
+    cannot get lost.
     """
 
     started: Callable[[int], None]
@@ -184,6 +192,7 @@ class SlotEvents:
     ready: Callable[[], None]
     moved: Callable[[int, Event], None] = _ignore
     progressed: Callable[[int, Progress], None] = _ignore
+    called: Callable[[Call, Callable[[], None]], None] = _keep
 
 
 class SlotsFactory(Protocol):

@@ -163,6 +163,7 @@ class SlotRun:
     started_at_ms: int = 0
     stop: Stop | None = None
     grace_seconds: float = 0
+    has_called: bool = False
     result: frames.Result | None = None
     exit: Exit | None = None
     process: "JobProcess | None" = None
@@ -269,6 +270,11 @@ class JobProcess:
         run.process = self
         self.runs_begun += 1
 
+    def keep(self, call: frames.Call) -> None:
+        """Tell a run that what it has called is kept."""
+        kept = frames.Kept(run_id=call.run_id, number=call.number)
+        self._channel.send(frames.encode_line(kept))
+
     def read(self) -> None:
         """Take the answers that have come."""
         self._channel.read()
@@ -306,10 +312,12 @@ class JobProcess:
         """Whether this process, now closed, died between two runs, before it had read its run.
 
         A process that has not served yet does not count: a new one would die the same way. In a
-        batch, the begin note decides, because what was left unread may have been a later run.
+        batch, the begin note decides, because what was left unread may have been a later run. Nor
+        does one count whose run has called: what it left unread may have been that this is kept.
         """
         left = self._channel.left_input_unread and self.batch is None and self.runs_begun > 1
-        return left and self.run is not None and self.run.result is None
+        run = self.run
+        return left and run is not None and run.result is None and not run.has_called
 
     def close(self) -> None:
         """Release a process that is gone, after reading a result that is left in its channel."""

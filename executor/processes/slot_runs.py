@@ -153,6 +153,11 @@ class SlotRuns:
         elif isinstance(answer, frames.Told):
             if run is not None and run.trigger.run_id == answer.run_id:
                 self._events.progressed(answer.run_id, answer.progress)
+        elif isinstance(answer, frames.Call):
+            if run is not None and run.trigger.run_id == answer.run_id:
+                self._report_started(run)
+                run.has_called = True
+                self._events.called(answer, partial(process.keep, answer))
         elif run is not None and run.trigger.run_id == answer.run_id:
             self._report_started(run)  # the answer may arrive before `Forked`
             run.result = answer

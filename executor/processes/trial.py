@@ -15,6 +15,7 @@ from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
 from warren.executor.disk import open_regular
+from warren.executor.fork_server.frames import Call
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
@@ -98,7 +99,9 @@ class _Trial:
             logs,
             SlotOptions(count=1, grace_seconds=_GRACE_SECONDS),
             loop=loop,
-            events=SlotEvents(lambda _run_id: None, self._finish, self._ready.set),
+            events=SlotEvents(
+                lambda _run_id: None, self._finish, self._ready.set, called=self._note_call
+            ),
         )
         self.is_stopped = False
         self._slots.open()
@@ -140,6 +143,12 @@ class _Trial:
         self.is_stopped = True
         self._ready.set()
         self._slots.stop(self._run_id, Why.STOPPED_BY_SIGNAL(signal=signal_name))
+
+    def _note_call(self, call: Call, then: Callable[[], None]) -> None:
+        """Say what a run has called; nothing runs it."""
+        param = "its own param" if call.param is None else f"param {call.param}"
+        self._out.write(f"called, but not run in a trial: job {call.job} with {param}\n")
+        then()
 
     def _finish(
         self,

@@ -121,6 +121,19 @@ class Missed(_News, frozen=True, kw_only=True):
     why: str
 
 
+class RefusedCall(_News, frozen=True, kw_only=True, tag="call"):
+    """A run has called another job of its app, and nothing runs; `message` says why.
+
+    `number` counts the calls of a run from 1 on.
+    """
+
+    job: str
+    run_id: int
+    called: str
+    number: int
+    message: str
+
+
 class IncidentNews(_News, frozen=True, kw_only=True, tag="incident"):
     """A job does not do what is expected of it, or has recovered.
 
@@ -203,6 +216,7 @@ News = (
     Failure
     | Overdue
     | Missed
+    | RefusedCall
     | IncidentNews
     | Absence
     | Return

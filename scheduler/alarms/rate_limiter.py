@@ -14,6 +14,7 @@ from warren.scheduler.alarms.events import (
     IncidentNews,
     Missed,
     Overdue,
+    RefusedCall,
     Summary,
     bare,
     from_text,
@@ -39,7 +40,7 @@ TIDY_MS = 600_000
 NAMED_RUNS = 10
 
 #: The events that name a job.
-_OF_JOB = (Failure, Overdue, Missed, IncidentNews)
+_OF_JOB = (Failure, Overdue, Missed, RefusedCall, IncidentNews)
 
 log = structlog.get_logger()
 

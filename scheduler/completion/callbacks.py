@@ -16,12 +16,22 @@ from sqlalchemy.orm import Session
 from warren.broker.boot import Boot
 from warren.broker.errors import BadMessage, Oversized
 from warren.broker.messages.to_executor import StillOpen
-from warren.broker.messages.to_scheduler import Callback, Progressed, Report, Started, WhichOpen
+from warren.broker.messages.to_scheduler import (
+    Callback,
+    Called,
+    Finished,
+    NotStarted,
+    Progressed,
+    Report,
+    Started,
+    WhichOpen,
+)
 from warren.broker.reasons.codes import Why
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.bisection import bisect
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.completion.calls import ReportedCall
 from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, plausible_instant
 from warren.scheduler.membership.boot_accounts import BootAccounts
@@ -181,12 +191,19 @@ class Callbacks:
 
     def _write(self, items: Sequence[_Item], now_ms: int) -> None:
         started = [item for item in items if isinstance(item.report, Started)]
+        calls = [
+            ReportedCall(report=item.report, sent_to=item.sent_to)
+            for item in items
+            if isinstance(item.report, Called)
+        ]
         ends = [
             end_of(item.report, item.sent_to, now_ms)
             for item in items
-            if not isinstance(item.report, Started)
+            if isinstance(item.report, Finished | NotStarted)
         ]
-        tally = self._ender.end(ends, first=lambda session: _start(session, started, now_ms))
+        tally = self._ender.end(
+            ends, called=calls, first=lambda session: _start(session, started, now_ms)
+        )
         if tally.not_theirs and self._context.app_names.refresh():
             not_theirs, tally.not_theirs = tally.not_theirs, set()
             again = [self._renewed(item) for item in items if item.report.run_id in not_theirs]
@@ -209,6 +226,9 @@ class Callbacks:
         self._context.counters.count("callbacks_unstorable")
         words = fault_of(error)
         log.error("callback_unstorable", run_id=item.report.run_id, error=words)
+        if isinstance(item.report, Called):
+            self._refuse(item.report, words)
+            return
         end = End(
             run_id=item.report.run_id,
             status=RunStatus.FAILED,
@@ -222,6 +242,15 @@ class Callbacks:
             raise
         except Exception:
             log.exception("run_not_ended", run_id=item.report.run_id)
+
+    def _refuse(self, call: Called, words: str) -> None:
+        """Tell that nothing runs of a call; its run goes on."""
+        try:
+            self._ender.refuse(call, Why.CALL_NOT_STORED(why=words))
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("call_not_refused", run_id=call.run_id)
 
     def _check_writes(self, run_id: int) -> None:
         """Raise DatabaseUnavailable unless the table of runs can be written."""

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from warren.broker.messages.to_scheduler import Called
+from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
 from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
@@ -28,7 +31,7 @@ from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import planning, ticks
+from warren.sql.runs import calls, planning, ticks
 from warren.sql.runs.run_rows import FailedRun, LockedRun
 
 
@@ -73,6 +76,7 @@ class Completion:
         self._alarm_defaults = alarm_defaults
         self._chance = chance
         self._follow_ups = FollowUps(ids, now_ms)
+        self.calls = CallPlanner(ids, now_ms, alarm_defaults)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:
         """End runs in the caller's transaction; the first final state wins. Losing is normal."""
@@ -202,18 +206,42 @@ class RunEnder:
         self._completion = completion
         self._on_ended = on_ended
 
-    def end(self, ends: Sequence[End], *, first: Callable[[Session], None] | None = None) -> Tally:
-        """Call `first` and end runs in one transaction; return the tally."""
-        if not ends and first is None:
+    def end(
+        self,
+        ends: Sequence[End],
+        *,
+        called: Sequence[ReportedCall] = (),
+        first: Callable[[Session], None] | None = None,
+    ) -> Tally:
+        """Call `first`, plan what runs have called and end runs in one transaction."""
+        if not ends and not called and first is None:
             return Tally()
 
         def unit(session: Session) -> Tally:
             if first is not None:
                 first(session)
-            return self._completion.end(session, ends) if ends else Tally()
+            plans = self._completion.calls.plan(session, called) if called else None
+            tally = self._completion.end(session, ends) if ends else Tally()
+            if plans is not None:
+                run_ids = [run.run_id for run in plans.runs if run.run_id is not None]
+                self._completion.end_faulty(session, plans.runs, run_ids)
+                tally.planned += run_ids
+                tally.unknown |= plans.unknown
+                tally.not_theirs |= plans.not_theirs
+            return tally
 
         tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)
         self._context.metrics.add(tally.ended)
         if self._on_ended is not None:
             self._on_ended(tally.won.keys())
         return tally
+
+    def refuse(self, call: Called, why: Words) -> None:
+        """Tell on the page of a run that calls, and by an alarm, that nothing runs of a call."""
+
+        def unit(session: Session) -> None:
+            caller = calls.callers(session, [call.run_id]).get(call.run_id)
+            if caller is not None:
+                self._completion.calls.refuse(session, call, caller, why)
+
+        self._context.database.write(unit)

@@ -13,14 +13,14 @@ from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.routing.routes import planned_shards
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
 from warren.sql.jobs.due_jobs import JobToPlan
-from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.jobs.jobs import CallableJob, JobToTrigger
 from warren.sql.models import Job
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind
 from warren.sql.runs.planning import NewRun
 
 #: A job with the columns that are needed to plan a run of it.
-PlannableJob: TypeAlias = JobToPlan | JobToTrigger | Job
+PlannableJob: TypeAlias = JobToPlan | JobToTrigger | CallableJob | Job
 
 
 def run_of(

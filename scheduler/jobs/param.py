@@ -1,8 +1,7 @@
 """The limit on a run's parameter; `warren try` imports this, so it must import little."""
 
+from warren.broker.messages.values import PARAM_BYTES
 from warren.scheduler.problems import Code, Problem
-
-PARAM_BYTES = 65_536
 
 
 def check_param(param: str) -> None:

@@ -14,6 +14,7 @@ from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import ids_in_app
 from warren.sql.models import App, Job
+from warren.sql.models.jobs import NO_SCHEDULE
 from warren.sql.rows import fetch, fetch_plain, query
 
 
@@ -122,6 +123,49 @@ _TO_TRIGGER = (
 def to_trigger(session: Session, job_id: int) -> JobToTrigger | None:
     """Return what a run of a job is planned from; None if there is no such job."""
     return next(iter(fetch_plain(session, JobToTrigger, _TO_TRIGGER, {"its_id": job_id})), None)
+
+
+class CallableJob(NamedTuple):
+    """A job that a run may call: what its runs are planned from, and whether its schedule runs."""
+
+    id: int
+    app_id: int
+    app: str
+    name: str
+    timezone: str | None
+    run_date_days: int
+    run_date_months: int
+    handler: str | None
+    param: str | None
+    param_template: str | None
+    retries: int
+    route: str
+    script_version: int | None
+    schedule_kind: str
+    is_enabled: int
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it has a schedule that is stopped; a job without one is only ever called."""
+        return self.schedule_kind != NO_SCHEDULE and self.is_enabled != 1
+
+
+def to_call(
+    session: Session, keys: Iterable[tuple[int, str]]
+) -> dict[tuple[int, str], CallableJob]:
+    """Return the jobs that exist, by app id and name; others are left out."""
+    names: dict[int, set[str]] = defaultdict(set)
+    for app_id, name in keys:
+        names[app_id].add(name)
+    of_apps = query(CallableJob, Job, app=App.name).join(App, App.id == Job.app_id)
+    return {
+        (app_id, job.name): job
+        for app_id, wanted in names.items()
+        for chunk in chunks(sorted(wanted))
+        for job in fetch(
+            session, CallableJob, of_apps.where(Job.app_id == app_id, Job.name.in_(chunk))
+        )
+    }
 
 
 def is_any(session: Session) -> bool:

@@ -78,6 +78,7 @@ class DetailedRun(NamedTuple):
     param: str
     origin_id: int
     rerun_of: int | None
+    called_by: int | None
     shard_index: int
     shard_total: int
     attempt: int

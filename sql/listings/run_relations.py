@@ -11,6 +11,7 @@ from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_messages import RunLine, lines
 from warren.sql.models import Run
 from warren.sql.rows import Query, fetch, fetch_one
+from warren.sql.runs import calls
 
 #: Generations in each direction at most, and jobs in all.
 GENERATIONS, JOBS = 6, 60
@@ -84,7 +85,7 @@ CHILDREN = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relations:
-    """The runs related to one run; `parent` is the first run of the tick that caused it.
+    """The runs related to one run; `parent` called it, or is the first run of the causing tick.
 
     `reruns` are all runs of any origin that repeat one of its due time, without their retries.
     """
@@ -93,6 +94,7 @@ class Relations:
     reruns: list[RunLine]
     parent: RunLine | None
     children: list[RunLine]
+    called: list[RunLine]
 
 
 def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> Relations:
@@ -104,6 +106,7 @@ def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None
         reruns=_reruns(session, of, app_ids),
         parent=_parent(session, of, app_ids),
         children=_children(session, of, head, app_ids),
+        called=_called(session, of, app_ids),
     )
 
 
@@ -119,7 +122,9 @@ def _reruns(session: Session, of: DetailedRun, app_ids: Collection[int] | None) 
 
 
 def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> RunLine | None:
-    """Return the run that `origin_id` names, if it exists and is of another job."""
+    """Return the run that called it, or that `origin_id` names if that is of another job."""
+    if of.called_by is not None:
+        return fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.called_by))
     if not of.origin_id:
         return None
     origin = fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.origin_id))
@@ -138,6 +143,11 @@ def _children(
         for run in _of_tick(session, (child_id, of.scheduled_at, head), app_ids, limit=CHILDREN)
     ]
     return runs[:CHILDREN]
+
+
+def _called(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> list[RunLine]:
+    run_ids = calls.of_run(session, of)[:CHILDREN]
+    return fetch(session, RunLine, _lines(app_ids).where(Run.id.in_(run_ids)).order_by(Run.id))
 
 
 def _of_tick(

@@ -19,7 +19,7 @@ from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalo
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import History, Job, JobChild, RouteMemory, ScriptVersion, SkippedTicks
-from warren.sql.models.runs import AppDay, DayReport, JobSuccess, MetricCount, Purge, Run
+from warren.sql.models.runs import AppDay, Call, DayReport, JobSuccess, MetricCount, Purge, Run
 
 __all__ = [
     "Alarm",
@@ -27,6 +27,7 @@ __all__ = [
     "App",
     "AppDay",
     "AuditEntry",
+    "Call",
     "Cluster",
     "DayReport",
     "ExecutorLoad",

@@ -71,6 +71,8 @@ class Run(Model):
     script_version: Mapped[int | None] = mapped_column("glue_id", Integer)
     #: The run that a re-run repeats; its retries have it too.
     rerun_of: Mapped[int | None] = mapped_column(BigInteger)
+    #: The run that called it; its retries have it too.
+    called_by: Mapped[int | None] = mapped_column(BigInteger)
     #: 1 = the success of this re-run starts no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
     #: When it was decided that it runs although it is late; None if that was never asked.
@@ -98,6 +100,25 @@ class Run(Model):
     message_why: Mapped[str | None] = mapped_column(LONG_TEXT)
     #: The trace in which it was triggered, in the format of W3C Trace Context.
     traceparent: Mapped[str | None] = mapped_column(String(55))
+
+
+class Call(Model):
+    """A run that a run has called; the primary key lets no retry of the caller call it again.
+
+    `origin_id` and the rest of the key are the tick and shard of the caller; those of a re-run are
+    of the run that it repeats. `number` counts the calls of a run from 1 on.
+    """
+
+    __tablename__ = "warren_call"
+    __table_args__ = (Index("i_called_by", "called_by"), TABLE_OPTIONS)
+
+    job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    scheduled_at: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    origin_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    shard_index: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    called_by: Mapped[int] = mapped_column(BigInteger)
+    run_id: Mapped[int] = mapped_column(BigInteger)
 
 
 class Purge(Model):

@@ -33,6 +33,7 @@ class NewRun:
         run_id: an id taken in advance, for runs without a unique key of their own: their unit of
             work may be repeated after a commit whose answer was lost.
         rerun_of: the run that it repeats, if it is a re-run or a retry of one.
+        called_by: the run that called it, if it is such a run or a retry of one.
         without_children: whether the success of this re-run starts no children.
         traceparent: the trace in which the run was triggered.
         fault: why it has no param, so that it can only fail; it is not stored here.
@@ -59,6 +60,7 @@ class NewRun:
     trigger_message: str = ""
     script_version: int | None = None
     rerun_of: int | None = None
+    called_by: int | None = None
     without_children: bool = False
     run_id: int | None = None
     traceparent: str | None = None

@@ -78,6 +78,7 @@ class LockedRun(NamedTuple):
     wanted_addresses: str | None
     script_version: int | None
     rerun_of: int | None
+    called_by: int | None
     without_children: int | None
     traceparent: str | None
     boot_id: str | None

@@ -14,6 +14,7 @@ from warren.broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, 
 from warren.broker.messages.to_scheduler import (
     BeatAnswer,
     Callback,
+    Called,
     Finished,
     Goodbye,
     Heartbeat,
@@ -116,7 +117,7 @@ class FakeExecutor:
         )
         for report in reports:
             self._seen[report.run_id] = (
-                Knowledge.RUNNING if isinstance(report, Started) else Knowledge.FINISHED
+                Knowledge.RUNNING if isinstance(report, Started | Called) else Knowledge.FINISHED
             )
         for _ in range(times):
             self.say(callback)
@@ -129,6 +130,9 @@ class FakeExecutor:
 
     def started(self, run_id: int, **values: Any) -> Started:
         return Started(run_id=run_id, **({"boot_id": self.boot_id, "started_at_ms": 1} | values))
+
+    def called(self, run_id: int, job: str, **values: Any) -> Called:
+        return Called(run_id=run_id, job=job, **({"boot_id": self.boot_id, "number": 1} | values))
 
     def not_started(self, run_id: int, **values: Any) -> NotStarted:
         facts = {"boot_id": self.boot_id, "reason": "not today"}

@@ -18,6 +18,7 @@ from tests.support.processes import Process, descendants, every_process, identif
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Progress
+from warren.executor.fork_server.frames import Call
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
@@ -63,6 +64,10 @@ class SlotHarness:
         self.finished: dict[int, Finished] = {}
         self.returned: list[int] = []
         self.progress: dict[int, list[Progress]] = defaultdict(list)
+        self.called: list[Call] = []
+        #: Whether calls are kept at once; otherwise `keep_all` does that.
+        self.then_kept = True
+        self._unkept: list[Callable[[], None]] = []
         self.ready_count = 0
         self.at_finish: Callable[[], object] = lambda: None
         self._ids = itertools.count(1)
@@ -80,6 +85,7 @@ class SlotHarness:
                 self._on_ready,
                 self._on_moved,
                 lambda run_id, told: self.progress[run_id].append(told),
+                self._on_called,
             ),
             script_folder=script_folder,
             notes_folder=folder / "begin-notes" / "boot",
@@ -95,6 +101,18 @@ class SlotHarness:
         closed = self.slots.close(grace_seconds)
         self.turn(closed.done, 20)
         self.loop.close()
+
+    def _on_called(self, call: Call, then: Callable[[], None]) -> None:
+        self.called.append(call)
+        self._unkept.append(then)
+        if self.then_kept:
+            self.keep_all()
+
+    def keep_all(self) -> None:
+        """Tell runs that what they have called is kept."""
+        unkept, self._unkept = self._unkept, []
+        for then in unkept:
+            then()
 
     # -- runs ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ class Tick(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Run(msgspec.Struct, kw_only=True, frozen=True):
-    """A run, as `warren runs show --json` prints it; `tick` is None in lists."""
+    """A run, as `warren runs show --json` prints it; `tick` and `calls` are None in lists."""
 
     id: int
     app: str | None
@@ -41,6 +41,8 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     trigger_message: str
     result: Any = None
     rerun_of: int | None = None
+    called_by: int | None = None
+    calls: list[int] | None = None
     code_version: str | None = None
     script_version: int | None = None
     script_number: int | None = None

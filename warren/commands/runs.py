@@ -21,6 +21,7 @@ from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.listings.run_search import AHEAD_MS
 from warren.sql.run_status import FAILURES, RunStatus
+from warren.sql.runs import calls
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, print_skips, run_facts, run_line, skip_json
 from warren.views.terminal import print_facts, print_json, print_table, print_text
@@ -149,10 +150,12 @@ def show(settings: Settings, run_id: int, as_json: bool) -> None:
     with open_database(settings) as database:
         now = now_ms(database)
         run = database.read(lambda session: recent.run(session, run_id))
+        called = database.read(lambda session: calls.of_run(session, run))
     if as_json:
-        print_json(run_json(run))
+        print_json(run_json(run) | {"calls": called})
         return
-    print_facts(run_facts(run, now_ms=now, zone=settings.zone))
+    facts = run_facts(run, now_ms=now, zone=settings.zone)
+    print_facts(facts | {"called runs": ", ".join(map(str, called))})
     texts = {
         "message": run.message,
         "result": run.result if run.result and run.result[0] in "[{" else "",

@@ -60,6 +60,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "kind": run.kind,
         "run date": run.run_date.isoformat() if run.run_date else "",
         "repeats run": str(run.rerun_of or ""),
+        "called by run": str(run.called_by or ""),
         "status": run.status,
         "reported later": run.late_status or "",
         "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",

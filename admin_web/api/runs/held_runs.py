@@ -26,6 +26,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import ledger, recent
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import OPEN
+from warren.sql.runs import calls
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 WAIT_HEADER = {
@@ -48,9 +49,11 @@ class HeldRuns:
         """Return a run; if the caller is willing to wait, only once its tick is over."""
 
         def reply(call: Call, more: dict[str, str]) -> tuple[Reply, bool]:
-            run, tick = self.read(call, run_id)
+            run, tick, called = self._services.database.read_autocommit(
+                lambda session: _with_calls(session, call, run_id)
+            )
             status = 200 if tick.is_over else if_open
-            value = run_with_tick(run, tick)
+            value = run_with_tick(run, tick, called)
             return Reply(value=value, status=status, headers=headers | more), tick.is_over
 
         at_once, is_over = reply(call, {})
@@ -71,13 +74,23 @@ class HeldRuns:
             NotFound: there is no such run, or the caller may not see it.
 
         """
+        return self._services.database.read_autocommit(
+            lambda session: _with_tick(session, call, run_id)
+        )
 
-        def read(session: Session) -> tuple[DetailedRun, TickEnd]:
-            run = visible_run(session, call, run_id)
-            runs = [run] if _is_alone(run) else tick_runs(session, run)
-            return run, tick_answer(run, runs)
 
-        return self._services.database.read_autocommit(read)
+def _with_tick(session: Session, call: Call, run_id: int) -> tuple[DetailedRun, TickEnd]:
+    run = visible_run(session, call, run_id)
+    runs = [run] if _is_alone(run) else tick_runs(session, run)
+    return run, tick_answer(run, runs)
+
+
+def _with_calls(
+    session: Session, call: Call, run_id: int
+) -> tuple[DetailedRun, TickEnd, list[int]]:
+    run, tick = _with_tick(session, call, run_id)
+    # Nothing that has not started has called.
+    return run, tick, calls.of_run(session, run) if run.started_at else []
 
 
 def visible_run(session: Session, call: Call, run_id: int) -> DetailedRun:

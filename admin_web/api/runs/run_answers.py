@@ -153,9 +153,12 @@ class TickEnd(msgspec.Struct, kw_only=True):
 #: `result` is what the handler returned; `progress` is the last that it reported.
 _MORE: dict[str, Any] = {"result": Any, "progress": Progress | None}
 RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more=_MORE)
-#: A run with the state of its tick.
+#: A run with the state of its tick, and the ids of the runs that its handler has called.
 RunWithTick: Any = answer_type(
-    "RunWithTick", DetailedRun, without=PAGES_ONLY, more=_MORE | {"tick": TickEnd}
+    "RunWithTick",
+    DetailedRun,
+    without=PAGES_ONLY,
+    more=_MORE | {"tick": TickEnd, "calls": list[int]},
 )
 
 
@@ -164,9 +167,9 @@ def run_answer(run: DetailedRun) -> Any:
     return RunAnswer(**run_json(run))
 
 
-def run_with_tick(run: DetailedRun, tick: TickEnd) -> Any:
-    """Return a run and the state of its tick as an answer."""
-    return RunWithTick(**run_json(run), tick=tick)
+def run_with_tick(run: DetailedRun, tick: TickEnd, calls: list[int]) -> Any:
+    """Return a run, the state of its tick, and the runs that it has called, as an answer."""
+    return RunWithTick(**run_json(run), tick=tick, calls=calls)
 
 
 def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:

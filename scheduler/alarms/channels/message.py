@@ -17,6 +17,7 @@ from warren.scheduler.alarms.events import (
     Missed,
     News,
     Overdue,
+    RefusedCall,
     Return,
     Summary,
     TickNews,
@@ -88,7 +89,7 @@ def message(news: News, context: MessageContext) -> Message:
     title, body = _words(news, context)
     subject = f"[warren] {_BREAK.sub(' ', _CONTROL.sub(' ', title)).strip()}"
     facts = msgspec.to_builtins(news)
-    if isinstance(news, Failure | TickNews) and context.console_url:
+    if isinstance(news, Failure | RefusedCall | TickNews) and context.console_url:
         facts["url"] = context.link(news.run_id)
     return Message(subject[:_SUBJECT_LENGTH], _CONTROL.sub("?", body), facts)
 
@@ -157,6 +158,20 @@ def _missed(news: Missed, context: MessageContext) -> tuple[str, str]:
     }
     lead = f"{times} skipped: nothing ran. No further alarm follows about this outage."
     return f"{news.app}/{news.job}: due times were missed", "\n".join([lead, "", *_facts(facts)])
+
+
+@_words.register
+def _refused_call(news: RefusedCall, context: MessageContext) -> tuple[str, str]:
+    facts = {
+        "job": f"{news.app}/{news.job}",
+        "run": str(news.run_id),
+        "called": f"{news.app}/{news.called}, call no. {news.number} of the run",
+        "reason": news.message,
+        "see": context.link(news.run_id),
+    }
+    lead = "A run has called another job, and nothing runs. The run itself goes on."
+    title = f"{news.app}/{news.job}: its call of {news.called} was refused"
+    return title, "\n".join([lead, "", *_facts(facts)])
 
 
 @_words.register

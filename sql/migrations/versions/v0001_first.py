@@ -75,6 +75,19 @@ def _make_tables() -> None:
     )
     op.create_index("i_app_day", "warren_app_day", ["trigger_day"])
     op.create_table(
+        "warren_call",
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("scheduled_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("origin_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("shard_index", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("called_by", sa.BigInteger(), nullable=False),
+        sa.Column("run_id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "scheduled_at", "origin_id", "shard_index", "number"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_called_by", "warren_call", ["called_by"])
+    op.create_table(
         "warren_catalogue",
         sa.Column("fingerprint", sa.String(length=32), nullable=False),
         sa.Column("contents", LONG_TEXT, nullable=False),
@@ -479,6 +492,7 @@ def _make_tables() -> None:
         sa.Column("wanted_addresses", sa.Text(), nullable=True),
         sa.Column("glue_id", sa.Integer(), nullable=True),
         sa.Column("rerun_of", sa.BigInteger(), nullable=True),
+        sa.Column("called_by", sa.BigInteger(), nullable=True),
         sa.Column("without_children", sa.SmallInteger(), nullable=True),
         sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("released_at", sa.BigInteger(), nullable=True),

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages.to_scheduler import Called, Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
@@ -45,11 +45,11 @@ def open_run_states(path: Path, **limits: Any) -> RunStates:
     return RunStates(Journal(path), structlog.get_logger(), **limits)
 
 
-def begin(run_states: RunStates, boot_id: str, now_ms: int = 1_000) -> list[Final]:
+def begin(run_states: RunStates, boot_id: str, now_ms: int = 1_000) -> list[Final | Called]:
     return [report for report, _ in run_states.begin(boot_id, now_ms)]
 
 
-def boot(path: Path, boot_id: str, now_ms: int = 1_000) -> tuple[RunStates, list[Final]]:
+def boot(path: Path, boot_id: str, now_ms: int = 1_000) -> tuple[RunStates, list[Final | Called]]:
     run_states = open_run_states(path)
     return run_states, begin(run_states, boot_id, now_ms)
 
@@ -684,3 +684,51 @@ class TestRemoteRuns:
         run_states, reports = boot(path, "boot-1")
 
         assert [type(report) for report in reports] == [NotStarted]
+
+
+# -- calls ------------------------------------------------------------------------------------
+
+
+def called(number: int = 1, param: str | None = "p") -> Called:
+    return Called(run_id=7, boot_id="boot-1", number=number, job="mail", param=param)
+
+
+def test_calls_are_reported_again_by_the_next_boot_until_the_broker_has_them(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    for number in (1, 2):
+        run_states.call(called(number))
+    run_states.commit()
+    run_states.confirm_calls(((7, 1),))
+    run_states.commit()
+
+    again, reports = boot(path, "boot-2")
+
+    assert reports == [called(2)]
+    assert again.has_open
+    again.confirm_calls(((7, 2),))
+    again.compact(2_000)
+    last, reports = boot(path, "boot-3")
+    assert (reports, last.has_open) == ([], False)
+
+
+def test_a_call_survives_that_its_run_is_lost_and_comes_before_that_end(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    run_states.accept(7)
+    run_states.start(records.Starting(run_id=7, at_ms=5))
+    run_states.call(called(param=None))
+    run_states.commit()
+
+    _, reports = boot(path, "boot-2")
+
+    first, end = reports
+    assert first == called(param=None)
+    assert isinstance(end, Finished)
+    assert end.outcome is Outcome.LOST
+
+
+def test_what_is_not_unicode_in_a_call_becomes_a_question_mark(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+
+    report, _ = run_states.call(called(param="caf\udce9"))
+
+    assert report.param == "caf?"

@@ -2,7 +2,7 @@ import pytest
 
 from warren.broker.codec import BODY_LIMIT, encode
 from warren.broker.messages.to_executor import Trigger
-from warren.scheduler.jobs.param import PARAM_BYTES
+from warren.broker.messages.values import PARAM_BYTES
 from warren.scheduler.jobs.script_cache import (
     MESSAGE_BYTES,
     SOURCE_BYTES,

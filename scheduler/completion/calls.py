@@ -1,0 +1,210 @@
+"""Plans the runs that runs have called, and tells what is refused.
+
+A call is a report of the executor that runs the caller. It may come twice, and a retry of the
+caller makes it again: it is kept under the caller's due time and shard, and its number among the
+calls of a run, so that one run is planned. A refused call is not kept, and says so in the caller's
+trigger message and by an alarm; the caller goes on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.broker.messages.to_scheduler import Called
+from warren.broker.reasons.codes import Reason, Why, Words
+from warren.broker.reasons.stored import from_json, to_json
+from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, RefusedCall
+from warren.scheduler.alarms.targets import alarms_to, job_targets
+from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.typed_params import TypedParams
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.problems import Problem
+from warren.sql.alarms import alarms
+from warren.sql.ids import RunIds
+from warren.sql.jobs import jobs
+from warren.sql.jobs.jobs import CallableJob
+from warren.sql.run_status import Kind
+from warren.sql.runs import calls, planning
+from warren.sql.runs.calls import Caller, NumberedCall
+from warren.sql.runs.successes import SentTo
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedCall:
+    """A call, and the boot that reports it, to which its run must have been sent."""
+
+    report: Called
+    sent_to: SentTo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What became of calls: the new runs, and the callers that are unknown or somebody else's."""
+
+    runs: list[planning.NewRun]
+    unknown: set[int]
+    not_theirs: set[int]
+
+
+class CallPlanner:
+    """Plans called runs in the caller's transaction.
+
+    Args:
+        ids: gives the ids of the runs.
+        now_ms: the database's clock.
+        alarm_defaults: targets of alarms, for jobs without their own.
+
+    """
+
+    def __init__(
+        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets
+    ) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+        self._alarm_defaults = alarm_defaults
+
+    def plan(self, session: Session, reported: Sequence[ReportedCall]) -> Planned:
+        """Plan the runs that were called for the first time."""
+        callers = calls.callers(session, [call.report.run_id for call in reported])
+        unknown = {call.report.run_id for call in reported} - callers.keys()
+        theirs = [
+            (call.report, caller)
+            for call in reported
+            if (caller := callers.get(call.report.run_id)) is not None
+            and _sent_to(caller) == call.sent_to
+        ]
+        not_theirs = callers.keys() - {caller.id for _, caller in theirs}
+        known = jobs.to_call(session, {(caller.app_id, call.job) for call, caller in theirs})
+        params = TypedParams.read(session, {job.app for job in known.values()}, self._now_ms())
+        wanted: list[tuple[Called, Caller, CallableJob]] = []
+        for call, caller in theirs:
+            job = known.get((caller.app_id, call.job))
+            why = _refusal(call, job, params)
+            if job is None or why is not None:
+                self.refuse(session, call, caller, why or Why.NOT_IN_APP())
+            else:
+                wanted.append((call, caller, job))
+        return Planned(
+            runs=self._plan(session, wanted), unknown=unknown, not_theirs=set(not_theirs)
+        )
+
+    def refuse(self, session: Session, call: Called, caller: Caller, why: Words) -> None:
+        """Tell on the caller's page, and by an alarm, that nothing runs; once for each attempt."""
+        refusal = Why.CALL_REFUSED(number=call.number, job=call.job, why=why)
+        before = calls.lock_trigger_text(session, caller.id)
+        if before is None or str(refusal) in (before.trigger_message or ""):
+            return
+        words = _noted(before, refusal)
+        calls.note_refusal(session, caller.id, text=str(words), why=to_json(words) or None)
+        log.warning(
+            "call_refused", run_id=caller.id, number=call.number, job=call.job, why=str(why)
+        )
+        owner = alarms.job_targets(session, [caller.job_id]).get(caller.job_id)
+        if owner is None:
+            return
+        news = RefusedCall(
+            app=owner.app,
+            job=owner.name,
+            run_id=caller.id,
+            called=call.job,
+            number=call.number,
+            message=str(why)[:MESSAGE_LENGTH],
+        )
+        tick = f"{caller.job_id}:{caller.scheduled_at}:{caller.origin_id}"
+        told = alarms_to(
+            job_targets(owner, self._alarm_defaults),
+            news,
+            f"call:{tick}:{caller.shard_index}:{call.number}",
+            now_ms=self._now_ms(),
+            app_id=caller.app_id,
+            job_id=caller.job_id,
+            run_id=caller.id,
+        )
+        alarms.add(session, told)
+
+    def _plan(
+        self, session: Session, wanted: Sequence[tuple[Called, Caller, CallableJob]]
+    ) -> list[planning.NewRun]:
+        if not wanted:
+            return []
+        run_ids = self._ids.take(session, len(wanted))
+        numbered = [
+            NumberedCall(
+                job_id=caller.job_id,
+                scheduled_at=caller.scheduled_at,
+                origin_id=calls.first_origin(session, caller),
+                shard_index=caller.shard_index,
+                number=call.number,
+                called_by=caller.id,
+                run_id=run_id,
+            )
+            for (call, caller, _), run_id in zip(wanted, run_ids, strict=True)
+        ]
+        new = calls.keep(session, numbered)
+        runs = [
+            _run(session, call, caller, job, run_id=run_id, now_ms=self._now_ms())
+            for (call, caller, job), run_id in zip(wanted, run_ids, strict=True)
+            if run_id in new
+        ]
+        planning.plan_asked(session, runs, self._ids)
+        return runs
+
+
+def _sent_to(caller: Caller) -> SentTo:
+    return SentTo(caller.app_id, caller.address or "", caller.boot_id or "")
+
+
+def _refusal(call: Called, job: CallableJob | None, params: TypedParams) -> Reason | None:
+    if job is None:
+        return Why.NOT_IN_APP()
+    if job.is_stopped:
+        return Why.CALLED_IS_STOPPED()
+    problems = [] if call.param is None else _problems(call.param, job, params)
+    return Why.CALL_MISFIT(why="; ".join(map(str, problems))) if problems else None
+
+
+def _problems(param: str, job: CallableJob, params: TypedParams) -> list[Problem]:
+    try:
+        check_param(param)
+    except Problem as problem:
+        return [problem]
+    is_script = job.script_version is not None
+    return [] if is_script else params.problems(job.app, job.handler or "", param)
+
+
+def _noted(before: calls.TriggerText, refusal: Reason) -> Words:
+    """Return the trigger message with one more note; what is no reason stays as it is."""
+    told = from_json(before.trigger_why) or before.trigger_message or ""
+    if isinstance(told, Reason) and told.code is Why.NOTED:
+        notes = told.facts["notes"]
+        assert isinstance(notes, tuple)
+        return Why.NOTED(words=told.facts["words"], notes=(*notes, refusal))
+    return Why.NOTED(words=told, notes=(refusal,)) if told else refusal
+
+
+def _run(
+    session: Session, call: Called, caller: Caller, job: CallableJob, *, run_id: int, now_ms: int
+) -> planning.NewRun:
+    """Return the run of a called job; it has the caller's date, and belongs to its trace."""
+    usual = run_of(
+        job if call.param is None else job._replace(param_template=None),
+        kind=Kind.API,
+        scheduled_at=now_ms,
+        due_at=now_ms,
+        zone=job.timezone or cluster_zone(session, "UTC"),
+        app=job.app,
+        run_date=caller.run_date,
+    )
+    return replace(
+        usual,
+        param=usual.param if call.param is None else call.param,
+        origin_id=None,
+        run_id=run_id,
+        called_by=caller.id,
+        traceparent=caller.traceparent,
+    )

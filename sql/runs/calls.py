@@ -1,0 +1,139 @@
+"""Runs that runs have called: each call of a due time and shard is kept once."""
+
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import NamedTuple, Protocol
+
+from sqlalchemy import ColumnElement, and_, or_, select, union, update
+from sqlalchemy.orm import Session
+
+from warren.sql.batch import chunks, insert_or_ignore, modify
+from warren.sql.models import Call, Run
+from warren.sql.rows import fetch, query
+
+#: Calls in one statement: each has a condition of its own.
+_CHUNK = 100
+#: How many re-runs of re-runs are followed back to what they repeat.
+_REPETITIONS = 100
+
+
+class Caller(NamedTuple):
+    """A run that calls."""
+
+    id: int
+    app_id: int
+    job_id: int
+    address: str | None
+    boot_id: str | None
+    scheduled_at: int
+    run_date: date | None
+    origin_id: int
+    shard_index: int
+    rerun_of: int | None
+    traceparent: str | None
+
+
+class NumberedCall(NamedTuple):
+    """A call: the tick and shard of the run that makes it, its number, that run, and its run."""
+
+    job_id: int
+    scheduled_at: int
+    origin_id: int
+    shard_index: int
+    number: int
+    called_by: int
+    run_id: int
+
+
+def callers(session: Session, run_ids: Iterable[int]) -> dict[int, Caller]:
+    """Return the runs that exist among these, by id."""
+    return {
+        row.id: row
+        for chunk in chunks(sorted(set(run_ids)))
+        for row in fetch(session, Caller, query(Caller, Run).where(Run.id.in_(chunk)))
+    }
+
+
+def first_origin(session: Session, caller: Caller) -> int:
+    """Return the origin of a run; of a re-run, that of the run that was repeated first."""
+    for _ in range(_REPETITIONS):
+        if caller.rerun_of is None:
+            break
+        repeated = callers(session, [caller.rerun_of]).get(caller.rerun_of)
+        if repeated is None:  # deleted
+            break
+        caller = repeated
+    return caller.origin_id
+
+
+def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
+    """Keep calls; return the runs of those that are new, which are to be planned.
+
+    Of two transactions that keep the same call, the second waits for the first.
+    """
+    ordered = sorted(calls)
+    insert_or_ignore(session, Call, [call._asdict() for call in ordered], key="number")
+    kept = {
+        run_id
+        for chunk in chunks(ordered, _CHUNK)
+        for run_id in session.execute(
+            select(Call.run_id).where(or_(*(_is_same(call) for call in chunk)))
+        ).scalars()
+    }
+    return kept & {call.run_id for call in calls}
+
+
+def note_refusal(session: Session, run_id: int, *, text: str, why: str | None) -> None:
+    """Store what a run's trigger message is, now that one of its calls is refused."""
+    row = update(Run).where(Run.id == run_id)
+    modify(session, row.values(trigger_message=text, trigger_why=why))
+
+
+class Calling(Protocol):
+    """A run that may have called others."""
+
+    @property
+    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    @property
+    def job_id(self) -> int: ...  # noqa: D102
+    @property
+    def scheduled_at(self) -> int: ...  # noqa: D102
+    @property
+    def origin_id(self) -> int: ...  # noqa: D102
+    @property
+    def shard_index(self) -> int: ...  # noqa: D102
+
+
+def of_run(session: Session, run: Calling) -> list[int]:
+    """Return the ids of the runs that a run has called, or that another attempt of it has."""
+    of_shard = select(Call.run_id).where(
+        Call.job_id == run.job_id,
+        Call.scheduled_at == run.scheduled_at,
+        Call.origin_id == run.origin_id,
+        Call.shard_index == run.shard_index,
+    )
+    own = select(Call.run_id).where(Call.called_by == run.id)
+    return sorted(session.execute(union(of_shard, own)).scalars())
+
+
+class TriggerText(NamedTuple):
+    """A run's trigger message, and the reason behind it as JSON."""
+
+    trigger_message: str | None
+    trigger_why: str | None
+
+
+def lock_trigger_text(session: Session, run_id: int) -> TriggerText | None:
+    """Lock a run, and return its trigger message; None if the run is gone."""
+    locked = query(TriggerText, Run).where(Run.id == run_id).with_for_update()
+    return next(iter(fetch(session, TriggerText, locked)), None)
+
+
+def _is_same(call: NumberedCall) -> ColumnElement[bool]:
+    return and_(
+        Call.job_id == call.job_id,
+        Call.scheduled_at == call.scheduled_at,
+        Call.origin_id == call.origin_id,
+        Call.shard_index == call.shard_index,
+        Call.number == call.number,
+    )
