@@ -21,7 +21,7 @@ LOADED = {
     "warren.broker.messages": "catalogue to_executor values",
     "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
-    "warren.executor.fork_server": "answers confinement fork_server forking frames interpreter "
+    "warren.executor.fork_server": "channel confinement fork_server forking frames interpreter "
     "job_main linux orphans output process_state script_process spares termination zygote",
     "warren.executor.handlers": "context handler_registry hooks outcomes params results retries",
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from warren import JobContext, job
-from warren.testing import Done, load_jobs, run
+from warren.testing import Called, Done, load_jobs, run
 
 
 @job("orders.load")
@@ -20,6 +20,14 @@ def load(context: JobContext) -> str:
     sys.stdout.write(f"shard {context.shard_index} of {context.shard_total}\n")
     logging.getLogger("orders").info("attempt %d", context.attempt)
     return f"{context.scheduled_at:%d %H}"
+
+
+def test_what_a_handler_calls_is_told_and_runs_nothing() -> None:
+    def handler(context: JobContext) -> None:
+        context.call("mail", {"to": 7})
+        context.call("pack")
+
+    assert run(handler).called == [Called("mail", '{"to":7}'), Called("pack")]
 
 
 def test_a_run_has_what_its_test_says_and_tells_how_it_ended() -> None:
