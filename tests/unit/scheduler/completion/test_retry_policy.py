@@ -40,6 +40,7 @@ def run(**values: Any) -> Any:
         "traceparent": "00-trace",
         "kill_requested_at": None,
         "rerun_of": None,
+        "called_by": None,
         "without_children": 0,
     }
     return SimpleNamespace(**(facts | values))

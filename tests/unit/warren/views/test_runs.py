@@ -57,6 +57,7 @@ def run(**columns: Any) -> DetailedRun:
         "timezone": "UTC",
         "route": "FIRST",
         "rerun_of": None,
+        "called_by": None,
     }
     return DetailedRun(**row | columns)
 
