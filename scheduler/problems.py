@@ -138,7 +138,7 @@ class Code(Enum):
     JOB_NAME_TAKEN = "app %(app)s already has a job named %(name)r", ProblemKind.CONFLICT
 
     # What is expected of a job.
-    EXPECT_DURATION = "expected %(what)s to be a duration like 90s, 5m or 26h, got: %(got)r"
+    EXPECT_DURATION = "expected %(what)s to be a duration such as 90s, 5m, 2h or 1d, got: %(got)r"
     EXPECT_TIME = "expected %(what)s to be a time of day like '07:00', got: %(got)r"
     EXPECT_LONGEST = (
         "expected %(what)s to be a duration like 30m, or like '3 x usual' with a number over 1, "

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from warren.durations import read_duration
+from warren.broker.durations import read_duration
 from warren.logs import configure_logs
 from warren.settings.reading import flag_of, read_settings
 

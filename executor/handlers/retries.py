@@ -1,15 +1,14 @@
-"""How a handler says when its run is tried again. Imports the standard library only."""
+"""How a handler says when its run is tried again. Imports little but the standard library."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
+
+from warren.broker.durations import DURATION, seconds_of
 
 #: The longest wait, in seconds, as for a job's `retry_delay`.
 MAX_SECONDS = 9_999_999
 MAX_TIMES = 1_000
 BACKOFFS = ("fixed", "exponential")
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-_DURATION = re.compile(r"(\d{1,9}) ?([smhd])")
 
 
 class RetryLater(Exception):
@@ -25,7 +24,7 @@ class RetryLater(Exception):
     """
 
     def __init__(self, delay: float | str, message: str = "") -> None:
-        self.seconds = seconds_of(delay, "delay")
+        self.seconds = wait_seconds(delay, "delay")
         super().__init__(message or f"to be tried again in {self.seconds:g} s")
 
 
@@ -50,7 +49,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         for name in ("delay", "most"):
-            object.__setattr__(self, name, seconds_of(getattr(self, name), name))
+            object.__setattr__(self, name, wait_seconds(getattr(self, name), name))
         never = self.never if isinstance(self.never, tuple) else (self.never,)
         object.__setattr__(self, "never", never)
         delay, most = self.delay, self.most
@@ -80,22 +79,20 @@ class Retry:
                 raise TypeError(f"expected never to be exception classes, got: {kind!r}")
 
 
-def seconds_of(delay: Any, what: str) -> float:
-    """Return a duration in seconds.
+def wait_seconds(delay: Any, what: str) -> float:
+    """Return a wait, in seconds or as a duration, in seconds.
 
     Raises:
         ValueError: it is none, or longer than MAX_SECONDS.
 
     """
-    match = _DURATION.fullmatch(delay) if isinstance(delay, str) else None
-    seconds = int(match[1]) * _UNITS[match[2]] if match else delay
+    seconds: Any = seconds_of(delay, needs_unit=True) if isinstance(delay, str) else delay
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not 0 <= seconds <= MAX_SECONDS:
         raise ValueError(
-            f"expected {what} to be seconds, or a duration such as 90s, 5m, 2h or 1d, "
-            f"up to {MAX_SECONDS} s, got: {delay!r}"
+            f"expected {what} to be seconds, or {DURATION}, up to {MAX_SECONDS} s, got: {delay!r}"
         )
-    return seconds
+    return seconds  # type: ignore[no-any-return] # a number
 
 
 def _is_whole(value: object, most: int) -> bool:

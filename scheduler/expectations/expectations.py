@@ -11,35 +11,20 @@ from datetime import time
 from enum import StrEnum
 from typing import Self
 
-_UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,8})s)?", re.ASCII)
-_SECONDS = re.compile(r"\d{1,8}", re.ASCII)
+from warren.broker import durations
+from warren.broker.durations import shown
+
 #: The longest duration, in seconds: a year.
 MAX_SECONDS = 366 * 86_400
 
 
 def seconds_of(text: str) -> int | None:
-    """Return a duration in seconds, from 1 to MAX_SECONDS; digits alone are seconds.
+    """Return a duration in whole seconds, from 1 to MAX_SECONDS; digits alone are seconds.
 
     None if it is no such duration.
     """
-    if _SECONDS.fullmatch(text):
-        seconds = int(text)
-    elif text and (match := _DURATION.fullmatch(text)):
-        parts = zip(match.groups(), _UNITS.values(), strict=True)
-        seconds = sum(int(count) * unit for count, unit in parts if count)
-    else:
-        return None
-    return seconds if 1 <= seconds <= MAX_SECONDS else None
-
-
-def shown(seconds: int) -> str:
-    """Return a duration in hours, minutes and seconds: 5400 is `1h30m`."""
-    words = ""
-    for unit in "hms":
-        count, seconds = divmod(seconds, _UNITS[unit])
-        words += f"{count}{unit}" if count else ""
-    return words or "0s"
+    seconds = durations.seconds_of(text) or 0
+    return int(seconds) if not seconds % 1 and 1 <= seconds <= MAX_SECONDS else None
 
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)

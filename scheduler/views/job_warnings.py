@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from sqlalchemy.orm import Session
 
+from warren.broker.durations import shown
 from warren.broker.messages.catalogue import Catalogue
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.expectations.expectations import shown
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules import registry
 from warren.scheduler.views.process_view import read_catalogues

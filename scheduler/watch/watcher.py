@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from warren.broker import durations
 from warren.scheduler.alarms.events import AlarmTargets, IncidentNews
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.expectations import expectations
 from warren.scheduler.expectations.expectations import Expectations, Rule
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.retention.lease_holder import LeaseHolder
@@ -279,7 +279,7 @@ def _broken(job: WatchedJob, findings: Findings) -> list[Broken]:
 
 def _too_long(run: LongRun) -> Broken:
     expect = Expectations.from_json(run.expect)
-    shown = expectations.shown(max(1, run.longest_ms // 1_000))
+    shown = durations.shown(max(1, run.longest_ms // 1_000))
     expected = f"{expect.longest} ({shown})" if expect.needs_usual else shown
     return Broken(run.job_id, run.app_id, Rule.LONGEST, run.scheduled_at, expected)
 

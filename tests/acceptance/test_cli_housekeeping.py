@@ -208,9 +208,9 @@ def test_a_pause_that_cannot_be_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--for", "soon"), "expected --for to be a duration like 30m or 2h"),
-        (("--for", "0h"), "expected --for to be a duration like 30m or 2h"),
-        (("--for", ""), "expected --for to be a duration like 30m or 2h"),
+        (("--for", "soon"), "expected --for to be a duration such as 90s, 5m"),
+        (("--for", "0h"), "expected --for to be a duration such as 90s, 5m"),
+        (("--for", ""), "expected --for to be a duration such as 90s, 5m"),
         (("--until", ""), "expected --until to be a time like"),
         (("--until", "noon"), "expected --until to be a time like"),
         (("--for", "2h", "--no-until"), "give only one of --until, --for and --no-until"),

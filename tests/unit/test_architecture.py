@@ -71,6 +71,7 @@ JOB_MAY_LOAD = [
     "executor",
     "executor.",
     "broker",
+    "broker.durations",
     "broker.messages",
     "broker.messages.",
     "broker.process_use",

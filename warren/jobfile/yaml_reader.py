@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import yaml
 
+from warren.broker.durations import DURATION, seconds_of
 from warren.errors import CommandError, InvalidEntry
 from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.problems import Problem
@@ -24,9 +25,7 @@ ALIASES = 10_000
 ALIASED_VALUES = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
-_DURATION = re.compile(r"(\d{1,9}) ?([smhd])")
 _DECIMAL = re.compile(r"[-+]?\d{1,9}(\.\d{1,9})?")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _TAG = "tag:yaml.org,2002:"
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 
@@ -188,15 +187,14 @@ def whole_number(node: yaml.Node, what: str) -> int:
 
 def seconds(node: yaml.Node, what: str) -> int:
     """Return whole seconds, written as a number or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
-    match = _DURATION.fullmatch(node.value) if _is(node, "str") else None
-    if match is not None:
-        return int(match[1]) * _SECONDS[match[2]]
+    duration = seconds_of(node.value, needs_unit=True) if _is(node, "str") else None
+    if duration is not None and not duration % 1:
+        return int(duration)
     if _is(node, "int") and _INTEGER.fullmatch(node.value):
         return int(node.value)
     raise InvalidEntry(
         line_of(node),
-        f"expected {what} to be whole seconds, or a duration such as 90s, 5m, 2h or 1d, "
-        f"got: {shown(node)}",
+        f"expected {what} to be whole seconds, or {DURATION}, got: {shown(node)}",
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warren.durations import read_duration
+from warren.broker.durations import read_duration
 
 Reader = Callable[[Any], Any]
 

@@ -1,15 +1,12 @@
 """Times as users write and read them."""
 
-import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import click
 
-from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
-
-_UNITS_MS = {"s": 1_000, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w": 7 * DAY_MS}
-_SPAN = re.compile(r"(\d{1,9})([smhdw])")
+from warren.broker.durations import DURATION, seconds_of
+from warren.sql.instants import moment
 
 
 def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
@@ -21,8 +18,9 @@ def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
         UsageError: it is neither.
 
     """
-    if ago := _SPAN.fullmatch(text.strip()):
-        return max(now_ms - _span_ms(ago), 0)
+    ago = seconds_of(text, needs_unit=True)
+    if ago is not None:
+        return max(now_ms - int(ago * 1_000), 0)
     try:
         return _iso_instant(text, zone)
     except (ValueError, OverflowError) as error:
@@ -53,16 +51,10 @@ def read_span(text: str) -> int:
         UsageError: it is not a duration, or 0.
 
     """
-    match = _SPAN.fullmatch(text.strip())
-    if not match or not int(match[1]):
-        raise click.UsageError(
-            f"expected --for to be a duration like 30m or 2h, got: {text[:100]!r}"
-        )
-    return _span_ms(match)
-
-
-def _span_ms(match: re.Match[str]) -> int:
-    return int(match[1]) * _UNITS_MS[match[2]]
+    seconds = seconds_of(text, needs_unit=True)
+    if not seconds:
+        raise click.UsageError(f"expected --for to be {DURATION}, got: {text[:100]!r}")
+    return int(seconds * 1_000)
 
 
 def _iso_instant(text: str, zone: ZoneInfo) -> int:

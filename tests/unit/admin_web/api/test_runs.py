@@ -166,7 +166,7 @@ class TestTimes:
             ({"at": "2037-01-16T08:00:00Z"}, "/at", "expected at to be within ten years"),
             ({"at": "2027-01-15T09:00:00"}, "/at", "expected an instant with its offset"),
             ({"at": "soon"}, "/at", "expected an ISO 8601 instant, got: 'soon'"),
-            ({"in": "soon"}, "/in", "expected in to be a duration like 90s, 5m or 26h"),
+            ({"in": "soon"}, "/in", "expected in to be a duration such as 90s, 5m, 2h or 1d"),
             ({"at": IN_AN_HOUR, "in": "1h"}, "/in", "expected either at or in, got: both"),
         ],
     )

@@ -2,8 +2,9 @@
 
 import pytest
 
+from warren.broker.durations import shown
 from warren.scheduler.expectations import expectation_rules
-from warren.scheduler.expectations.expectations import NOTHING, Expectations, seconds_of, shown
+from warren.scheduler.expectations.expectations import NOTHING, Expectations, seconds_of
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timeout_seconds": 0}
 
@@ -69,7 +70,7 @@ def test_usual_is_unknown_without_history() -> None:
         (
             {"start_within": "-5m"},
             {},
-            "expected start_within to be a duration like 90s, 5m or 26h, got: '-5m'",
+            "expected start_within to be a duration such as 90s, 5m, 2h or 1d, got: '-5m'",
         ),
         (
             {"finish_by": "25:00"},

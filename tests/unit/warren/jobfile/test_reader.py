@@ -164,7 +164,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("expect: 5m", "expected expect to be a mapping, got: '5m'"),
         ("expect: {finish: x}", "unknown field 'finish', did you mean 'finish_by'?"),
         ("expect: {finish_by: 25:00}", "expected finish_by to be a time of day like '07:00'"),
-        ("expect: {start_within: -5m}", "expected start_within to be a duration like 90s, 5m"),
+        ("expect: {start_within: -5m}", "expected start_within to be a duration such as 90s, 5m"),
         ("expect: {longest: [a]}", "expected longest to be a text, got: a list"),
         ("expect: {finish_by: 07:00}", "expected a schedule, because finish_by is set"),
         ("delivery: EXACTLY_ONCE", "unknown delivery 'EXACTLY_ONCE', did you mean"),
