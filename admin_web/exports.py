@@ -130,19 +130,9 @@ _JOB = (
     "last_due_at",
 )
 _RUN = (
-    *(
-        "id",
-        "job_id",
-        "app",
-        "job",
-        "kind",
-        "status",
-        "due_at",
-        "run_date",
-        "started_at",
-        "finished_at",
-    ),
-    *("lasted_ms", "address", "shard_index", "shard_total", "attempt", "message"),
+    *("id", "job_id", "app", "job", "kind", "status", "due_at"),
+    *("run_date", "started_at", "finished_at"),
+    *("lasted_ms", "address", "shard_index", "shard_total", "attempt", "starts", "message"),
 )
 _APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")
 _USER = ("id", "name", "role", "apps", "may_edit_scripts", "disabled", "last_seen_at")

@@ -107,9 +107,12 @@ def test_a_task_that_retries_runs_again_at_once(
 
     done = warren("try", "handlers.py", "proj.insists", "--param", '{"args": [3]}')
     over = warren("try", "handlers.py", "proj.insists", "--param", '{"args": [4]}')
-    never = warren("try", "handlers.py", "proj.never")
+    later = warren("try", "handlers.py", "proj.never")
+    never = warren("try", "handlers.py", "proj.never", "--attempt", "1")
 
     assert (done.returncode, "done after 3" in done.stdout) == (0, True), done.stdout
     assert (over.returncode, "LookupError: not 3" in over.stdout) == (1, True), over.stdout
-    assert (never.returncode, never.stdout.count("tried\n")) == (1, 2), never.stdout
+    assert (later.returncode, later.stdout.count("tried\n")) == (1, 1), later.stdout
+    assert (never.returncode, never.stdout.count("tried\n")) == (1, 1), never.stdout
+    assert "RetryLater" not in never.stdout
     assert "OSError: it never works" in never.stdout

@@ -7,17 +7,24 @@
     declare_tasks(app)
 
 A run's param is `{"args": […], "kwargs": {…}}`, both optional. The task runs eagerly in the job's
-process, so a timeout or a kill really ends it. A task that calls `self.retry` runs again at once;
-for a delay, give the job `retries` and `retry_delay`.
+process, so a timeout or a kill really ends it.
+
+A task with `autoretry_for` is tried again by Warren: after the wait that `retry_backoff`,
+`retry_backoff_max` and `retry_jitter` give, up to `max_retries` times, if its job has as many
+`retries`. Any other exception of such a task is final. A task that calls `self.retry` by itself
+runs again at once; for a delay, give the job `retries` and `retry_delay`.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from warren.executor.handlers.context import JobContext
 from warren.executor.handlers.handler_registry import job
+from warren.executor.handlers.outcomes import headline
+from warren.executor.handlers.retries import MAX_TIMES, Retry, RetryLater
 
 _OWN = "celery."
 
@@ -30,7 +37,32 @@ def declare_tasks(app: Any) -> None:
 
     """
     for name in task_names(app):
-        job(name)(_handler(app.tasks[name]))
+        task = app.tasks[name]
+        retry = retry_of(task)
+        job(name, retry=retry)(_handler(task) if retry is None else _retried_handler(task))
+
+
+def retry_of(task: Any) -> Retry | None:
+    """Return how a task with `autoretry_for` is tried again; None for other tasks."""
+    if not getattr(task, "autoretry_for", ()):
+        return None
+    kwargs = getattr(task, "retry_kwargs", {})
+    times = kwargs.get("max_retries", task.max_retries)
+    backoff = getattr(task, "retry_backoff", False)
+    if backoff:
+        delay = max(1, int(backoff))
+        most = max(delay, getattr(task, "retry_backoff_max", 600))
+        jitter = 1.0 if getattr(task, "retry_jitter", True) else 0.0
+    else:
+        delay, most, jitter = kwargs.get("countdown", task.default_retry_delay), 0, 0.0
+    return Retry(
+        times=MAX_TIMES if times is None else min(times, MAX_TIMES),
+        delay=delay,
+        backoff="exponential" if backoff else "fixed",
+        most=most,
+        jitter=jitter,
+        never=(Exception,),  # what is in `autoretry_for` becomes a `RetryLater`
+    )
 
 
 def task_names(app: Any) -> list[str]:
@@ -56,6 +88,30 @@ def arguments(param: str) -> tuple[list[Any], dict[str, Any]]:
         raise ValueError(f"expected param to be {expected}, got: {param[:100]!r}") from error
 
 
+def _retried_handler(task: Any) -> Callable[[JobContext], Any]:
+    from celery.exceptions import Retry as AgainError  # noqa: PLC0415 - as below
+
+    def run(context: JobContext) -> Any:
+        args, kwargs = arguments(context.param)
+        call = task.signature(args, kwargs)
+        try:
+            return call.apply(
+                task_id=str(context.run_id), retries=context.attempt, throw=True
+            ).get()
+        except AgainError as again:
+            cause = again.exc
+            raise RetryLater(_wait(again.when), headline(cause or again)) from cause
+
+    return run
+
+
+def _wait(when: Any) -> float:
+    """Return the seconds until a time, or of a countdown."""
+    if isinstance(when, datetime):
+        return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
+    return float(when or 0)
+
+
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -66,7 +122,7 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _handler(task: Any) -> Callable[[JobContext], Any]:
-    from celery.exceptions import Retry  # noqa: PLC0415 - Celery is installed only beside its tasks
+    from celery.exceptions import Retry as AgainError  # noqa: PLC0415 - Celery is installed only beside its tasks
 
     def run(context: JobContext) -> Any:
         args, kwargs = arguments(context.param)
@@ -74,7 +130,7 @@ def _handler(task: Any) -> Callable[[JobContext], Any]:
         while True:
             try:
                 done = call.apply(task_id=str(context.run_id), retries=retries, throw=True)
-            except Retry as again:
+            except AgainError as again:
                 if again.sig is None:  # it was raised by hand
                     raise
                 call, retries = again.sig, retries + 1

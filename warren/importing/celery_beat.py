@@ -14,8 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from warren.contrib.celery import task_names
+from warren.contrib.celery import retry_of, task_names
 from warren.errors import CommandError
+from warren.executor.handlers.retries import Retry
 from warren.jobfile.export import jobs_of_app
 from warren.jobfile.five_fields import BOTH_DAYS, listed
 from warren.scheduler.cron.wall_clock import load_zone
@@ -75,7 +76,10 @@ def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
 
     def read(key: str, entry: Any) -> JobSpec:
         spec = _spec(key, entry, app, zone)
-        return replace(spec, timeout=_timeout(celery, spec.handler, entry))
+        task = celery.tasks.get(spec.handler)
+        return replace(
+            spec, timeout=_timeout(celery, spec.handler, entry), **_retry_columns(retry_of(task))
+        )
 
     def remarks(entry: Any, spec: JobSpec) -> Iterator[str]:
         yield from _remarks(entry, spec, tasks)
@@ -189,6 +193,19 @@ def _timeout(celery: Any, task: str, entry: Mapping[str, Any]) -> int:
     return math.ceil(limit)
 
 
+def _retry_columns(retry: Retry | None) -> dict[str, Any]:
+    """Return the columns of a job whose task is tried again so."""
+    if retry is None:
+        return {}
+    return {
+        "retries": retry.times,
+        "retry_delay": math.ceil(float(retry.delay)),
+        "retry_backoff": retry.backoff,
+        "retry_most": math.ceil(float(retry.most)),
+        "retry_jitter": retry.jitter,
+    }
+
+
 def _remarks_about_task(celery: Any, task: str, entry: Mapping[str, Any]) -> Iterator[str]:
     hard, soft = _limits(celery, task, entry)
     if soft and hard:
@@ -198,7 +215,8 @@ def _remarks_about_task(celery: Any, task: str, entry: Mapping[str, Any]) -> Ite
     declared = celery.tasks.get(task)
     if rate := getattr(declared, "rate_limit", None) or _rate_of_all(celery):
         yield f"rate_limit {rate} has no effect here"
-    if backoff := getattr(declared, "retry_backoff", None):
+    backoff = getattr(declared, "retry_backoff", None)
+    if backoff and retry_of(declared) is None:
         yield (
             f"retry_backoff {backoff} has no effect here: the task retries at once; "
             "for pauses, give the job retries and retry_delay"

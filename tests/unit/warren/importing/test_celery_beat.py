@@ -212,6 +212,24 @@ def test_limits_of_a_task_become_its_timeout_or_are_named(
     assert found.remarks == [f"one: {line}" for line in words]
 
 
+def test_a_task_with_autoretry_for_gives_its_job_retries_and_a_backoff() -> None:
+    entries = {"one": {"task": "proj.add", "schedule": 60}}
+    task = {
+        "autoretry_for": (OSError,),
+        "max_retries": 4,
+        "retry_backoff": 5,
+        "retry_backoff_max": 90,
+        "retry_jitter": True,
+    }
+
+    found = read_beat_schedule(_celery(entries, task=task), app="mails", now_ms=NOW_MS)
+
+    [spec] = found.specs
+    assert (spec.retries, spec.retry_delay, spec.retry_backoff) == (4, 5, "exponential")
+    assert (spec.retry_most, spec.retry_jitter) == (90, 1.0)
+    assert found.remarks == []
+
+
 def test_crontab_with_a_zone_of_its_own_keeps_it() -> None:
     def now() -> datetime:
         return datetime(2026, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
