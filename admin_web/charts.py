@@ -205,6 +205,12 @@ class Day:
     succeeded: int = 0
     failed: int = 0
     open: int = 0
+    skipped: int = 0
+
+    @property
+    def runs(self) -> int:
+        """All of them."""
+        return self.succeeded + self.failed + self.open + self.skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +268,14 @@ class DayChart:
     @property
     def totals(self) -> Day | None:
         """The sums over all days; None if there are no runs."""
-        if not any(day.succeeded or day.failed or day.open for day in self.days):
+        if not any(day.runs for day in self.days):
             return None
         return Day(
             self.days[-1].day,
             sum(day.succeeded for day in self.days),
             sum(day.failed for day in self.days),
             sum(day.open for day in self.days),
+            sum(day.skipped for day in self.days),
         )
 
     @property
@@ -278,6 +285,7 @@ class DayChart:
         if totals is None:
             return []
         numbers = {"good": totals.succeeded, "bad": totals.failed, "busy": totals.open}
+        numbers |= {"skip": totals.skipped}
         whole, start, slices = sum(numbers.values()), 0.0, []
         for tone, number in numbers.items():
             length = round(100 * number / whole, 2)
@@ -299,4 +307,4 @@ def day_chart(
 
 
 def _day(day: date, counts: Counts) -> Day:
-    return Day(day, counts.succeeded, counts.failed, counts.running)
+    return Day(day, counts.succeeded, counts.failed, counts.running, counts.skipped)

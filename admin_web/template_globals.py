@@ -15,6 +15,7 @@ from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import link_to, query_string, same_list
 from warren.admin_web.visitors import known_visitor
+from warren.scheduler.views.run_progress import run_progress
 
 STATIC = Path(__file__).parent / "static"
 MANIFEST = STATIC / "bundle" / "manifest.json"
@@ -39,6 +40,7 @@ def install(app: Flask) -> None:
         once_key=fresh_key,
         query_string=query_string,
         problem_text=problem_text,
+        run_progress=run_progress,
     )
     app.jinja_env.filters["breakable"] = _breakable
 

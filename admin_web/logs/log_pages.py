@@ -139,6 +139,7 @@ class LogPages:
             times=self._times(run, part),
             is_at_end=line is None and opens_at_end,
             kept=_kept(run, part),
+            now_ms=self._services.now_ms(),
             is_open=run.status in OPEN,
             earlier=earlier if part.from_line > 1 else None,
             further=None if part.is_end or not part.lines else part.next_line,
@@ -149,6 +150,7 @@ class LogPages:
         run, source = self._find(known, run_id)
         part = self._reader.read(source, _line("from") or 1, limit=SCRIPT_LINES)
         badge = get_template_attribute("macros/badge.html", "status")
+        bar = get_template_attribute("macros/runs.html", "bar")
         return jsonify(
             answer=part.status.value,
             first=part.from_line,
@@ -158,7 +160,7 @@ class LogPages:
             is_end=part.is_end,
             # Read before the executor was asked: if the run was over then, the log is complete.
             is_open=run.status in OPEN,
-            state=str(badge(run.status)),
+            state=str(badge(run.status)) + str(bar(run, self._services.now_ms())),
         )
 
     def search(self, known: Visitor, run_id: int) -> Response:

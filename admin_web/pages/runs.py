@@ -21,12 +21,12 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.result_view import result_view
 from warren.admin_web.views.run_finder import Asked, RunFinder
-from warren.admin_web.views.run_progress import run_progress
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.views.run_progress import run_progress
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.jobs import job_names
 from warren.sql.listings import recent, run_relations, run_search

@@ -39,6 +39,7 @@ class RunLine(NamedTuple):
     shard_total: int
     attempt: int
     starts: int
+    progress: str | None
     message: str | None
     trigger_message: str | None
     message_why: str | None

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from warren.scheduler.views.run_progress import run_progress
 from warren.scheduler.views.to_json import to_json
 from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings.recent import DetailedRun
@@ -27,13 +28,15 @@ HEADERS = (
 
 
 def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
-    """Return a run as a row of a table with `HEADERS`."""
+    """Return a run as a row of a table with `HEADERS`; while it runs, it says how far it is."""
+    progress = run_progress(run, now_ms)
+    share = f" {progress.percent} %" if progress and progress.percent is not None else ""
     return (
         str(run.id),
         job_name(run),
         run.app or "",
         run.kind,
-        run.status,
+        f"{run.status}{share}",
         relative(run.due_at, now_ms),
         lasted(run, now_ms),
         run.address or "",
@@ -62,6 +65,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "repeats run": str(run.rerun_of or ""),
         "called by run": str(run.called_by or ""),
         "status": run.status,
+        "progress": str(run_progress(run, now_ms) or ""),
         "reported later": run.late_status or "",
         "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",
         "attempt": str(run.starts + 1),

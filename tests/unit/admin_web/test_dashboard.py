@@ -99,6 +99,20 @@ class TestDays:
         assert parts == [("good", "60.0"), ("bad", "30.0"), ("busy", "10.0")]
         assert "60 %" in page
 
+    def test_skipped_runs_have_a_column_where_there_are_some(
+        self, admin: Visit, database: Database
+    ) -> None:
+        report(database, TODAY, 0, 6, 2)
+        assert 'data-tone="skip"' not in admin.get("/").text
+
+        report(database, TODAY, 0, 6, 2, 2)
+        page = admin.get("/").text
+
+        parts = re.findall(r'class="(\w+)" cx=.*?stroke-dasharray="([\d.]+)', page)
+        assert parts == [("good", "60.0"), ("bad", "20.0"), ("skip", "20.0")]
+        assert 'data-tone="skip"' in page
+        assert "2 skipped" in page
+
     def test_everyone_sees_the_days_of_their_own_apps(
         self, app: Flask, admin: Visit, database: Database
     ) -> None:

@@ -48,6 +48,23 @@ class TestList:
         assert shown(admin.get("/runs").text) == [run_id]
         assert shown(admin.get("/runs?status=failures").text) == [run_id]
 
+    def test_running_runs_have_a_bar_in_the_list_and_beside_their_log(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        run_id = rows.run(
+            job_id,
+            clock.now - 9_000,
+            status="RUNNING",
+            started_at=clock.now - 8_000,
+            progress='{"done":3,"total":10}',
+        )
+
+        for page in ("/runs", f"/runs/{run_id}/log"):
+            assert re.search(r'<progress [^>]*value="30"', admin.get(page).text)
+        state = admin.get(f"/runs/{run_id}/log/lines?from=1").json["state"]
+        assert 'value="30"' in state
+
     def test_a_line_tells_all_that_is_worth_knowing(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:

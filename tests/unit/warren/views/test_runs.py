@@ -76,6 +76,18 @@ def test_line_counts_tries_from_one_and_names_shards_only_where_there_are_some()
     assert sharded["shard"] == "1/3"
 
 
+def test_a_running_run_says_how_far_it_is_in_lists_and_alone() -> None:
+    told = '{"done":3,"total":10,"text":"loading"}'
+    running = run(status="RUNNING", started_at=NOON - 1_000, progress=told)
+
+    cells = dict(zip(HEADERS, run_line(running, now_ms=NOON), strict=True))
+    facts = run_facts(running, now_ms=NOON, zone=ZoneInfo("UTC"))
+
+    assert cells["status"] == "RUNNING 30 %"
+    assert facts["progress"] == "3 of 10 (30 %), loading"
+    assert run_facts(run(), now_ms=NOON, zone=ZoneInfo("UTC"))["progress"] == ""
+
+
 @pytest.mark.parametrize("message", ["first\nsecond", "\n\nfirst\nsecond", "  first\r\nsecond"])
 def test_line_holds_the_first_line_of_the_message(message: str) -> None:
     assert run_line(run(message=message), now_ms=NOON)[-1].strip() == "first"

@@ -1,12 +1,23 @@
-"""The progress of a running run, as its page shows it."""
+"""How far a running run is, as pages and the command line show it."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from warren.broker.messages.values import Progress
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import RunStatus
+
+
+class Running(Protocol):
+    """A run, with what says how far it is."""
+
+    @property
+    def status(self) -> str: ...  # noqa: D102 - as the columns of a run
+    @property
+    def progress(self) -> str | None: ...  # noqa: D102
+    @property
+    def started_at(self) -> int | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +30,15 @@ class RunProgress:
     left_ms: int | None
     text: str
 
+    def __str__(self) -> str:
+        """Return it as a line: `3 of 10 (30 %), loading`."""
+        share = "" if self.percent is None else f" ({self.percent} %)"
+        whole = f" of {self.total}" if self.total else ""
+        return f"{self.done}{whole}{share}{', ' if self.text else ''}{self.text}"
 
-def run_progress(run: DetailedRun, now_ms: int) -> RunProgress | None:
-    """Return a run's progress; None if it is not running or has reported none.
+
+def run_progress(run: Running, now_ms: int) -> RunProgress | None:
+    """Return how far a run is; None if it is not running, or has not said.
 
     The time left assumes that it continues at the pace so far.
     """
