@@ -225,3 +225,10 @@ def schedule_expression(kind: str, value: str | None) -> str:
 def schedule_words(kind: str, value: str | None) -> str:
     """Return a schedule in words; the kind itself if it is unknown."""
     return KINDS[kind].in_words(value or "", gettext, language()) if kind in KINDS else kind
+
+
+#: The handlers for jobs without code, in the order in which they are offered.
+WITHOUT_CODE = {
+    "warren.http": lazy_gettext("Send an HTTP request, without code"),
+    "warren.command": lazy_gettext("Run a program, without code"),
+}

@@ -64,7 +64,11 @@ def _run(control: socket.socket, code: JobCode, confinement: Confinement) -> Non
     own_files = linux.open_files()
     try:
         _become_user(confinement)
-        handlers = load_handlers(code.sources, lambda source: _tell_source(control, source))
+        handlers = load_handlers(
+            code.sources,
+            lambda source: _tell_source(control, source),
+            lambda: _declare_builtin(code),
+        )
         hooks = load_hooks(code.hooks)
         if handlers.are_awaited:
             importlib.import_module("warren.executor.fork_server.coroutines")
@@ -144,6 +148,19 @@ def _ignore_signals() -> None:
     for number in BLOCKED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
+
+
+def _declare_builtin(code: JobCode) -> None:
+    """Declare the handlers for jobs without code; executors without any import nothing of them."""
+    for name in code.builtin:
+        try:
+            module = importlib.import_module(f"warren.executor.builtin.{name}")
+        except ModuleNotFoundError as error:
+            raise HandlersError(
+                f"WARREN_BUILTIN={name} needs {error.name}, which is not installed: "
+                f"pip install 'warren[{name}]'"
+            ) from None
+        module.declare(code)
 
 
 def _check_threads() -> None:

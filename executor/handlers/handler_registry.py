@@ -166,11 +166,13 @@ def job(
 
 
 def load_handlers(
-    sources: Sequence[str], on_source: Callable[[str], None] = lambda _source: None
+    sources: Sequence[str],
+    on_source: Callable[[str], None] = lambda _source: None,
+    declare_more: Callable[[], None] = lambda: None,
 ) -> Handlers:
     """Import each source and return the handlers it declares.
 
-    `on_source` is called with each before it is imported.
+    `on_source` is called with each before it is imported. `declare_more` declares further ones.
 
     A source is a dotted module name or the path of a `.py` file. The file's folder (for a module:
     the current folder) is put first on `sys.path`, so that modules beside the handlers are found.
@@ -186,6 +188,7 @@ def load_handlers(
         for source in sources:
             on_source(source)
             _load_into(handlers, source)
+        declare_more()
     except HandlersError:
         _refuse_clashes(sources)  # it may have failed because it got another folder's module
         raise

@@ -118,14 +118,18 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCode:
-    """What job processes import: sources of handlers, and modules of hooks.
+    """What job processes import: sources of handlers, modules of hooks, and built-in handlers.
 
-    `log_level` is the least level of `logging` records that a run's log gets.
+    `log_level` is the least level of `logging` records that a run's log gets. `http_hosts` is the
+    allow-list of `warren.http`, `secrets_file` the file of the secrets that jobs without code name.
     """
 
     sources: tuple[str, ...]
     hooks: tuple[str, ...] = ()
     log_level: str = "info"
+    builtin: tuple[str, ...] = ()
+    http_hosts: str = ""
+    secrets_file: str = ""
 
 
 def ended(outcome: Any, message: object, error: BaseException | None) -> RunEnd:

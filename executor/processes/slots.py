@@ -78,7 +78,14 @@ class Slots(SlotPool):
         self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
         self._supervisor = ForkServerSupervisor(
             loop=loop,
-            code=JobCode(sources=tuple(sources), hooks=options.hooks, log_level=options.log_level),
+            code=JobCode(
+                sources=tuple(sources),
+                hooks=options.hooks,
+                log_level=options.log_level,
+                builtin=options.builtin,
+                http_hosts=options.http_hosts,
+                secrets_file=options.secrets_file,
+            ),
             confinement=self._confinement,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,

@@ -44,6 +44,8 @@ HOMES = {
     "croniter": ["scheduler.cron.expression"],
     "psutil": ["executor."],
     "aiohttp": ["executor.gateway."],
+    "httpx": ["executor.builtin."],
+    "httpcore": ["executor.builtin."],
     "flask": ["admin_web"],
     "flask_babel": ["admin_web"],
     "flask_wtf": ["admin_web"],
@@ -90,6 +92,7 @@ ENVIRONMENT_READERS = {
     "executor.fork_server.process_state": "a job process restores it between two runs",
     "executor.fork_server.interpreter": "it gives the dict behind it, compared between two runs",
     "executor.fork_server.script_process": "a script gets it, with what tells which run it is",
+    "executor.builtin.command": "a program gets it, with what tells which run it is",
     "warren.settings.settings": "the variables are OpenTelemetry's, whose SDK reads them too",
     "warren.wiring.processes": "NOTIFY_SOCKET is systemd's, and tells where it listens",
 }

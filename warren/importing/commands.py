@@ -69,6 +69,11 @@ def import_group() -> None:
     metavar="DAYS",
     help="Also import finished runs of the last DAYS.",
 )
+@click.option(
+    "--keep-handlers",
+    is_flag=True,
+    help="Leave httpJobHandler and commandJobHandler to executors of XXL-JOB.",
+)
 @click.option("--overwrite", is_flag=True, help="Let XXL-JOB win where both sides changed.")
 @click.option(
     "--source",

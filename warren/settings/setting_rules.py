@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from warren.broker.messages.values import ScriptLanguage
+from warren.executor.builtin.hosts import HostRules
 from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
@@ -23,6 +24,8 @@ from warren.sql.dialects.url_forms import form_of
 SECRET_LENGTH = 32
 TOKEN_LENGTH = 16
 MEMORY_BROKER = "memory://"
+#: The handlers of `warren.executor.builtin`: a module each.
+BUILTIN_HANDLERS = ("http", "command")
 _ZONE_FOLDERS = "/zoneinfo/"
 
 
@@ -129,6 +132,21 @@ def check_hooks(modules: str) -> str:
     if not all(part.isidentifier() for name in names for part in name.split(".")):
         raise ValueError("one of these is no name of a module")
     return ",".join(names)
+
+
+def check_builtin(names: str) -> str:
+    """Return the names of built-in handlers, separated by commas."""
+    wanted = list(dict.fromkeys(name.strip() for name in names.split(",")))
+    if not set(wanted) <= set(BUILTIN_HANDLERS):
+        raise ValueError("one of these is none")
+    return ",".join(wanted)
+
+
+def check_http_hosts(text: str) -> str:
+    """Return the allow-list of `warren.http`."""
+    if HostRules.parse(text) == HostRules():
+        raise ValueError("it lists none")
+    return text
 
 
 def check_console_url(url: str) -> str:

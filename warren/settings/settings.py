@@ -35,6 +35,7 @@ from warren.settings.secret_files import LINKS, SUFFIX, check_allowed
 from warren.settings.setting_rules import (
     check_api_token,
     check_broker_url,
+    check_builtin,
     check_code_version,
     check_console_url,
     check_database_url,
@@ -45,6 +46,7 @@ from warren.settings.setting_rules import (
     check_glue,
     check_heartbeat_url,
     check_hooks,
+    check_http_hosts,
     check_job_limits,
     check_log_reserve,
     check_metrics_token,
@@ -132,6 +134,14 @@ class Settings:
     hooks: str | None = setting(
         text(check_hooks), "modules like acme_jobs.hooks, separated by commas"
     )
+    builtin: str | None = setting(
+        text(check_builtin), "http, command, or both separated by a comma"
+    )
+    http_hosts: str | None = setting(
+        text(check_http_hosts),
+        "host names, addresses and networks like 10.0.0.0/8, separated by commas",
+    )
+    job_secrets: Path | None = setting(folder, "the path of a file with lines NAME=value")
     job_log_level: str = setting(one_of(JOB_LOG_LEVELS), "debug, info, warning or error", "info")
     job_user: str | None = setting(text(), "the name of a user of this machine")
     job_limits: str | None = setting(

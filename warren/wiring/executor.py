@@ -80,6 +80,9 @@ def make_slots(
         code_version=settings.code_version or "",
         hooks=tuple(settings.hooks.split(",")) if settings.hooks else (),
         log_level=settings.job_log_level,
+        builtin=tuple(settings.builtin.split(",")) if settings.builtin else (),
+        http_hosts=settings.http_hosts or "",
+        secrets_file=str(settings.job_secrets.absolute()) if settings.job_secrets else "",
         confinement=confinement,
         is_unwanted=lambda: signals.count > 0,
     )

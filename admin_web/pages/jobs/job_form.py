@@ -212,7 +212,11 @@ class JobFormPages:
         for app, names in sorted(living_handlers(views).items()):
             for name in sorted(names):
                 handlers_by_app.setdefault(name, []).append(app)
-        return dict(islice(handlers_by_app.items(), SUGGESTED))
+        # Those for jobs without code first: nobody would find them among their own.
+        ordered = sorted(
+            handlers_by_app.items(), key=lambda item: item[0] not in job_labels.WITHOUT_CODE
+        )
+        return dict(islice(ordered, SUGGESTED))
 
     def _filled(self, given: Mapping[str, object] | None = None) -> JobForm:
         form = JobForm(None if given is not None else request.form, data=given)

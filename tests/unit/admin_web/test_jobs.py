@@ -958,6 +958,18 @@ class TestOnePage:
     def test_who_may_not_write_scripts_is_not_asked_for_one(self, operator: Visit) -> None:
         assert 'name="script"' not in operator.get("/jobs/new").text
 
+    def test_handlers_for_jobs_without_code_are_suggested_first(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        listed = json.dumps({"handlers": ["a.first", "warren.command", "warren.http", "x"]})
+        rows.executor("one", clock.now, listed)
+
+        page = admin.get("/jobs/new").text
+
+        options = re.findall(r'<option value="([^"]+)">([^<]*)', page.partition('id="handlers"')[2])
+        assert [name for name, _ in options[:3]] == ["warren.command", "warren.http", "a.first"]
+        assert options[1][1].startswith("Send an HTTP request, without code · ")
+
     def test_handlers_are_suggested_that_living_executors_of_ones_own_apps_have(
         self, operator: Visit, rows: Rows, clock: Clock
     ) -> None:

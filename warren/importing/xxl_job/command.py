@@ -125,6 +125,7 @@ class XxlJobImportOptions:
     dry_run: bool
     as_file: bool
     overwrite: bool
+    keep_handlers: bool
     take_over: bool
     again: bool
     give_back: bool
@@ -147,7 +148,14 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
         datetimes = load_zone(given) if given else datetime_zone(source, zone)
         cut_over = _cut_over(source, datetimes, options)
         left = cut_over.wait() if cut_over else []
-        items = read_items(source, zone=zone, now_ms=now_ms, app=options.app, datetimes=datetimes)
+        items = read_items(
+            source,
+            zone=zone,
+            now_ms=now_ms,
+            app=options.app,
+            datetimes=datetimes,
+            keeps_handlers=options.keep_handlers,
+        )
         if cut_over:
             cut_over.check()
         if datetimes.key != zone.key:

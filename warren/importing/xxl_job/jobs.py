@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from warren.broker.reasons.codes import Reason, Why, Words
+from warren.importing.xxl_job.builtin_jobs import builtin_job
 from warren.importing.xxl_job.source_tables import Row
 from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict
@@ -107,7 +108,8 @@ _LONGEST_SCHEDULE = 128
 class JobReading:
     """What is needed to read jobs: apps by group, the server's time zone, and the current time.
 
-    `datetimes` is the time zone of DATETIME columns.
+    `datetimes` is the time zone of DATETIME columns. `keeps_handlers`: jobs of httpJobHandler and
+    commandJobHandler stay so, for executors of XXL-JOB.
     """
 
     apps: Mapping[int, str]
@@ -115,6 +117,7 @@ class JobReading:
     zone: ZoneInfo
     datetimes: ZoneInfo
     now_ms: int
+    keeps_handlers: bool = False
 
 
 @dataclass(slots=True)
@@ -147,6 +150,8 @@ def read_job(
     glue = read_glue(row, history, reading.datetimes)
     _add_glue_findings(imported, glue)
     kind, value = _schedule(imported)
+    handler = "" if glue.language else _line(imported, "handler", "executor_handler")
+    handler, param = _builtin(imported, handler, reading)
     spec = JobSpec(
         name=_name(imported),
         app=reading.apps[group],
@@ -156,11 +161,11 @@ def read_job(
         timezone=(row.line("schedule_timezone") or str(reading.zone))
         if kind == CronSchedule.kind
         else "",
-        handler="" if glue.language else _line(imported, "handler", "executor_handler"),
+        handler=handler,
         script_language=glue.language,
         script_source=glue.source,
         script_remark=glue.remark,
-        param=row.text("executor_param"),
+        param=param,
         late_limit=_LATE_LIMIT,
         alarm_emails=_emails(imported),
         **{name: _choice(imported, name, column) for name, column in _CHOICES.items()},
@@ -180,6 +185,23 @@ def read_job(
         next_tick_ms=max(0, row.number("trigger_next_time")),
     )
     return item, imported.findings
+
+
+def _builtin(imported: _JobFindings, handler: str, reading: JobReading) -> tuple[str, str]:
+    """Return a job's handler and param; those of XXL-JOB's own handlers become Warren's."""
+    param = imported.row.text("executor_param")
+    if reading.keeps_handlers:
+        return handler, param
+    try:
+        found = builtin_job(handler, param)
+    except ValueError as fault:
+        imported.differs("executor_param", f"it stays as it is: {fault}")
+        return handler, param
+    if found is None:
+        return handler, param
+    words = [f"it is {found.handler!r} here", *found.remarks]
+    imported.differs("executor_handler", "; ".join(words))
+    return found.handler, found.param
 
 
 def _name(imported: _JobFindings) -> str:

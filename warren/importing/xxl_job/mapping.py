@@ -119,10 +119,12 @@ def read_items(
     now_ms: int,
     app: str | None,
     datetimes: ZoneInfo | None = None,
+    keeps_handlers: bool = False,
 ) -> ImportItems:
     """Return everything in a source except its runs; `app`: only that app, by its name here.
 
-    `datetimes` is the zone of its DATETIME columns, if that is not `zone`.
+    `datetimes` is the zone of its DATETIME columns, if that is not `zone`. `keeps_handlers`: jobs
+    of XXL-JOB's own handlers stay jobs of these.
 
     Raises:
         CommandError: it is no database of XXL-JOB, has no such app, or the zone cannot be right.
@@ -136,7 +138,9 @@ def read_items(
     }
     read = source.rows(wanted)
     tables = {table: [Row.of(table, row) for row in read[table]] for table in READ_WHOLE}
-    items = map_tables(tables, zone=zone, now_ms=now_ms, datetimes=datetimes)
+    items = map_tables(
+        tables, zone=zone, now_ms=now_ms, datetimes=datetimes, keeps_handlers=keeps_handlers
+    )
     items.highest_run_id = source.highest_run_id()
     items.findings[:0] = [
         Finding(
@@ -158,6 +162,7 @@ def map_tables(
     zone: ZoneInfo,
     now_ms: int,
     datetimes: ZoneInfo | None = None,
+    keeps_handlers: bool = False,
 ) -> ImportItems:
     """Return what is made of the rows of all tables."""
     datetimes = datetimes or zone
@@ -169,6 +174,7 @@ def map_tables(
         zone=zone,
         datetimes=datetimes,
         now_ms=now_ms,
+        keeps_handlers=keeps_handlers,
     )
     _read_jobs(tables, reading, items)
     _read_users(tables[USER], groups, items)

@@ -1,0 +1,249 @@
+"""`warren.http`: sends a request, and judges the answer."""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import httpx
+import msgspec
+
+from warren.broker.messages.values import RESULT_LIMIT
+from warren.executor.builtin.connections import CheckedTransport, Deadline
+from warren.executor.builtin.hosts import HostRefused, HostRules
+from warren.executor.builtin.secrets import Secrets
+from warren.executor.handlers.context import JobContext, JobFailed
+from warren.executor.handlers.handler_registry import job
+from warren.executor.handlers.hooks import JobCode
+
+NAME = "warren.http"
+#: Bytes of an answer that are read.
+MAX_ANSWER_BYTES = 1_000_000
+#: Characters of a bad answer that the run's message quotes.
+_QUOTED = 200
+_MISSING = object()
+_Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
+
+
+class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A request, and which answer is a success. Texts may name secrets: {secret:NAME}."""
+
+    url: Annotated[str, msgspec.Meta(pattern="^https?://", max_length=8_000)]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] = "GET"
+    headers: dict[str, str] = {}
+    query: Annotated[
+        dict[str, str], msgspec.Meta(description="Added to the query of the url.")
+    ] = {}
+    body: Annotated[str, msgspec.Meta(description="The body as a text.")] = ""
+    json: Annotated[Any, msgspec.Meta(description="The body as JSON, instead of body.")] = None
+    timeout: Annotated[
+        float,
+        msgspec.Meta(
+            gt=0, le=86_400, description="Seconds for the whole exchange, redirects included."
+        ),
+    ] = 60
+    expect_status: Annotated[
+        list[_Status], msgspec.Meta(description="The statuses of a success; empty: 200 to 299.")
+    ] = []
+    expect_json: Annotated[
+        dict[str, Any],
+        msgspec.Meta(description='Values that the answer must have, such as {"/status": "ok"}.'),
+    ] = {}
+    redirects: Annotated[
+        int, msgspec.Meta(ge=0, le=20, description="How many redirects are followed.")
+    ] = 5
+
+
+class Answer(dict[str, Any]):
+    """What is kept as the run's result; its text is the run's message."""
+
+    def __init__(self, words: str, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self._words = words
+
+    def __str__(self) -> str:
+        return self._words
+
+
+def declare(code: JobCode) -> None:
+    """Declare the handler."""
+    # They would log URLs, which may hold secrets.
+    for name in ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    rules = HostRules.parse(code.http_hosts)
+    trust = httpx.create_ssl_context()
+
+    def http(context: JobContext, params: Request) -> Answer:
+        """Send an HTTP request, and judge the answer."""
+        secrets = Secrets.read(code.secrets_file)
+        deadline = Deadline(params.timeout)
+        transport = CheckedTransport(trust, rules, deadline)
+        try:
+            with httpx.Client(transport=transport, trust_env=False) as client:
+                return _Exchange(context, params, secrets, deadline, client).run()
+        except JobFailed as failure:
+            raise JobFailed(secrets.mask(str(failure)), retry=failure.retry) from None
+        except HostRefused as refusal:
+            raise JobFailed(secrets.mask(str(refusal)), retry=False) from None
+        except httpx.TimeoutException:
+            raise JobFailed(f"no whole answer within {params.timeout:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
+            words = str(error) or type(error).__name__
+            raise JobFailed(secrets.mask(f"the request failed: {words}")) from None
+
+    job(NAME)(http)
+
+
+class _Exchange:
+    """One request with its redirects."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        params: Request,
+        secrets: Secrets,
+        deadline: Deadline,
+        client: httpx.Client,
+    ) -> None:
+        self._context = context
+        self._params = params
+        self._secrets = secrets
+        self._deadline = deadline
+        self._client = client
+
+    def run(self) -> Answer:
+        """Return the answer if it is a success.
+
+        Raises:
+            JobFailed: it is none, or the request is wrong.
+
+        """
+        request: httpx.Request | None = self._request()
+        for _ in range(self._params.redirects + 1):
+            assert request is not None
+            began = time.monotonic()
+            response = self._client.send(request, stream=True)
+            try:
+                body = self._read(response)
+            finally:
+                response.close()
+            seconds = time.monotonic() - began
+            self._log(request, response, body, seconds)
+            following = response.next_request
+            if following is None or not self._params.redirects:
+                return self._judged(response, body, seconds)
+            self._check_redirect(request, following)
+            request = following
+        raise JobFailed(f"more than {self._params.redirects} redirects")
+
+    def _request(self) -> httpx.Request:
+        params, fill = self._params, self._secrets.fill
+        if params.body and params.json is not None:
+            raise JobFailed("expected body or json, got: both", retry=False)
+        url = httpx.URL(fill(params.url))
+        if url.userinfo:
+            raise JobFailed(
+                "expected a url without user name and password: put them in a header, as a secret",
+                retry=False,
+            )
+        if params.query:
+            url = url.copy_merge_params(fill(params.query))
+        content: dict[str, Any] = {}
+        if params.json is not None:
+            content["json"] = fill(params.json)
+        elif params.body:
+            content["content"] = fill(params.body).encode()
+        texts = {"User-Agent": "warren", **fill(params.headers)}
+        headers = {name.encode("ascii"): value.encode() for name, value in texts.items()}
+        return self._client.build_request(params.method, url, headers=headers, **content)
+
+    def _check_redirect(self, request: httpx.Request, following: httpx.Request) -> None:
+        """Refuse to take secrets elsewhere."""
+        old, new = request.url, following.url
+        if new.scheme not in ("http", "https"):
+            raise JobFailed(f"redirected to {new.scheme}, which is not HTTP", retry=False)
+        is_same = (old.scheme, old.host, old.port) == (new.scheme, new.host, new.port)
+        if self._secrets.were_used and not is_same:
+            raise JobFailed(
+                f"redirected to {new.host}, where a request with secrets does not go", retry=False
+            )
+
+    def _read(self, response: httpx.Response) -> bytes:
+        """Return the answer's body up to MAX_ANSWER_BYTES."""
+        body = bytearray()
+        for piece in response.iter_bytes():
+            body += piece
+            self._deadline.check()
+            if len(body) > MAX_ANSWER_BYTES:
+                break
+        return bytes(body[:MAX_ANSWER_BYTES])
+
+    def _log(
+        self, request: httpx.Request, response: httpx.Response, body: bytes, seconds: float
+    ) -> None:
+        url = request.url.copy_with(query=None, fragment=None)
+        line = (
+            f"{request.method} {url}: {response.status_code} {response.reason_phrase}, "
+            f"{len(body):,} bytes in {seconds:.3f} s"
+        )
+        self._context.log(self._secrets.mask(line).replace("%", "%%") % ())
+
+    def _judged(self, response: httpx.Response, body: bytes, seconds: float) -> Answer:
+        status, params = response.status_code, self._params
+        text = self._secrets.mask(body.decode(response.encoding or "utf-8", "replace"))
+        if status not in (params.expect_status or range(200, 300)):
+            expected = ", ".join(map(str, params.expect_status)) or "200 to 299"
+            quoted = " ".join(text[:_QUOTED].split())
+            raise JobFailed(
+                f"expected status {expected}, got: {status} {response.reason_phrase}"
+                + (f": {quoted}" if quoted else "")
+            )
+        value = _json_of(text)
+        for pointer, expected_value in params.expect_json.items():
+            if value is _MISSING:
+                quoted = " ".join(text[:_QUOTED].split())
+                raise JobFailed(f"expected the answer to be JSON, got: {quoted!r}")
+            found = _at(value, pointer)
+            if found != expected_value or isinstance(found, bool) != isinstance(
+                expected_value, bool
+            ):
+                got = "nothing" if found is _MISSING else _shown(found)
+                raise JobFailed(f"expected {pointer} to be {_shown(expected_value)}, got: {got}")
+        words = f"{status} {response.reason_phrase}, {len(body):,} bytes in {seconds:.3f} s"
+        return Answer(words, {"status": status, **_kept(value, text)})
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _MISSING
+
+
+def _at(value: Any, pointer: str) -> Any:
+    """Return what a JSON pointer names, _MISSING if there is nothing."""
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(key, _MISSING)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return _MISSING
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+
+
+def _kept(value: Any, text: str) -> dict[str, Any]:
+    """Return the body as JSON, or as a text that is cut to what a result may hold."""
+    room = RESULT_LIMIT - 100
+    if value is not _MISSING and len(msgspec.json.encode(value).decode()) <= room:
+        return {"body": value}
+    kept = text
+    while len(msgspec.json.encode(kept).decode()) > room:
+        kept = kept[: min(len(kept) * 3 // 4, room)]
+    return {"body": kept} if kept == text else {"body": kept, "cut": True}
