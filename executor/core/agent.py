@@ -252,6 +252,14 @@ class Executor:
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._begin_drain)
 
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Import the handlers anew, from any thread; runs that start later have the new code.
+
+        `then` gets "" on the core's thread, or a line that says why the old code goes on.
+        """
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._reload, then)
+
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the end; return whether it has ended."""
         if self._thread.ident is not None:
@@ -313,6 +321,10 @@ class Executor:
     def _end(self, hurry: bool) -> None:
         if self._shutdown is not None:
             self._shutdown.begin(hurry=hurry)
+
+    def _reload(self, then: Callable[[str], None]) -> None:
+        if self._core is not None:
+            self._core.reload(then)
 
     def _begin_drain(self) -> None:
         if self._shutdown is not None:

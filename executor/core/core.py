@@ -249,6 +249,19 @@ class Core:
         except JournalFailed as error:
             self._log.error("journal_write_failed", error=str(error))
 
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Import the handlers anew; see `Slots.reload`."""
+
+        def take(why: str) -> None:
+            if why:
+                self._log.error("handlers_not_reloaded", why=why)
+            else:
+                self._log.info("handlers_reloaded")
+                self._roles.heartbeats.beat_now()
+            then(why)
+
+        self._roles.slots.reload(take)
+
     # -- the steps of `shutdown` --------------------------------------------------------------
 
     @property

@@ -14,6 +14,7 @@ import inspect
 import os
 import signal
 import socket
+import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,7 @@ def _run(control: socket.socket, code: JobCode, confinement: Confinement) -> Non
     own_files = linux.open_files()
     try:
         _become_user(confinement)
+        sys.dont_write_bytecode = sys.dont_write_bytecode or code.is_reloaded
         handlers = load_handlers(
             code.sources,
             lambda source: _tell_source(control, source),

@@ -122,6 +122,7 @@ class JobCode:
 
     `log_level` is the least level of `logging` records that a run's log gets. `http_hosts` is the
     allow-list of `warren.http`, `secrets_file` the file of the secrets that jobs without code name.
+    `is_reloaded`: the sources may change within the second, which their compiled files do not see.
     """
 
     sources: tuple[str, ...]
@@ -130,6 +131,7 @@ class JobCode:
     builtin: tuple[str, ...] = ()
     http_hosts: str = ""
     secrets_file: str = ""
+    is_reloaded: bool = False
 
 
 def ended(outcome: Any, message: object, error: BaseException | None) -> RunEnd:

@@ -65,6 +65,7 @@ class SlotOptions:
     builtin: tuple[str, ...] = ()
     http_hosts: str = ""
     secrets_file: str = ""
+    is_reloaded: bool = False
     confinement: Confinement = field(default_factory=Confinement)
     is_unwanted: Callable[[], bool] = lambda: False
 
@@ -151,6 +152,10 @@ class SlotPool(Protocol):
     def has_late_log(self, run_id: int) -> bool:  # noqa: ARG002 - remote
         """Whether the log of an ended run is still incomplete here."""
         return False
+
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Take the handlers' code as it is now; by default there is none to import here."""
+        then("")
 
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, which then finishes KILLED; return False if it is not running."""

@@ -133,6 +133,8 @@ class Pool:
         #: Runs that wait for a process of another job to exit.
         self._waiting: deque[SlotRun] = deque()
         self._last_number = 0
+        #: Processes up to this number have old code.
+        self._outdated = 0
 
     @property
     def is_empty(self) -> bool:
@@ -186,12 +188,24 @@ class Pool:
         return waiting
 
     def make_idle(self, process: JobProcess) -> None:
-        """Let a process idle after its run; end the least useful one if there are too many."""
+        """Let a process idle after its run; end the least useful one if there are too many.
+
+        One with old code ends.
+        """
         process.run = None
+        if process.number <= self._outdated:
+            self._end(process)
+            return
         last_idle = self._idle.last_idle(process.owner)
         self._idle.add(process)
         if len(self._idle) > self._idle_limit.most:
             self._end(self._idle.take_least_useful(last_idle))
+
+    def outdate(self) -> None:
+        """Let the present processes take no further run: their code is old."""
+        self._outdated = self._last_number
+        while self._end_longest_idle():
+            pass
 
     def stop_idle(self, process: JobProcess) -> None:
         """Stop a process that has no run."""

@@ -9,7 +9,7 @@ of it is left: at its result if the process is clean and lives on, otherwise at 
 
 import asyncio
 import time
-from collections.abc import KeysView, Sequence
+from collections.abc import Callable, KeysView, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -85,6 +85,7 @@ class Slots(SlotPool):
                 builtin=options.builtin,
                 http_hosts=options.http_hosts,
                 secrets_file=options.secrets_file,
+                is_reloaded=options.is_reloaded,
             ),
             confinement=self._confinement,
             on_ready=self._on_zygote_ready,
@@ -207,6 +208,20 @@ class Slots(SlotPool):
                 self._runs.stop(run_id, cut_off(), grace_seconds)
             self._close_when_empty()
         return self._closed
+
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Import the handlers anew; the runs that start from then on have the new code.
+
+        `then` gets "" once that is so, or why it is not: then the old code goes on.
+        """
+
+        def take(why: str) -> None:
+            if not why:
+                self._runs.recall_all()
+                self._pool.outdate()
+            then(why)
+
+        self._supervisor.reload(take)
 
     # -- a run comes and is stopped -----------------------------------------------------------
 

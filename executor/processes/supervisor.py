@@ -20,6 +20,7 @@ from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS
 from warren.executor.fork_server.termination import kill_and_reap
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.handlers.hooks import JobCode
+from warren.executor.processes.succession import Loaded, RetiredZygotes, Successor
 from warren.executor.processes.zygote_link import ZygoteLink
 
 #: Seconds before a dead zygote is replaced: at first, and at most.
@@ -72,6 +73,10 @@ class ForkServerSupervisor:
         self._has_told_error = False
         self._is_ending_orphans = False
         self._on_closed: Callable[[], None] | None = None
+        #: The job processes of the present zygote.
+        self._numbers: set[int] = set()
+        self._successor: Successor | None = None
+        self._retired = RetiredZygotes(on_forked, on_exited)
         self.handlers: tuple[HandlerFacts, ...] = ()
         self.by_name: dict[str, HandlerFacts] = {}
         self.folder = ""
@@ -128,6 +133,7 @@ class ForkServerSupervisor:
         if self._link is None:
             channel.close()  # `on_died` is on its way
         else:
+            self._numbers.add(number)
             self._link.send(frames.Fork(number=number, handler=handler), channel, note)
 
     def keep_spares(self, count: int) -> None:
@@ -139,8 +145,31 @@ class ForkServerSupervisor:
 
     def signal(self, number: int, number_of_signal: int) -> None:
         """Send a signal to a job process and its group, unless the process is gone."""
-        if self._link is not None:
-            self._link.send(frames.Signal(number=number, signal=number_of_signal))
+        link = self._retired.link_of(number) or self._link
+        if link is not None:
+            link.send(frames.Signal(number=number, signal=number_of_signal))
+
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Import the handlers anew in another zygote, which takes over when it has.
+
+        `then` gets "" once it has, or a line that says why it has not: then the present one stays.
+        A call while another one is under way replaces it, whose `then` is not called.
+        """
+        if self._on_closed is not None or not self.is_ready:
+            return  # it ends, or what is being imported is new
+        if self._successor is not None:
+            self._successor.cancel()
+
+        def take_over(link: ZygoteLink, loaded: Loaded | str) -> None:
+            self._successor = None
+            if isinstance(loaded, Loaded):
+                self._take_over(link, loaded)
+            then(loaded if isinstance(loaded, str) else "")
+
+        try:
+            self._successor = Successor(self._loop, self._code, self._confinement, take_over)
+        except (OSError, MemoryError) as error:
+            then(str(error) or "out of memory")
 
     def watch(self, ping_seconds: float, silence_seconds: float) -> None:
         """Ping a zygote that is silent for so long, and kill it if it does not answer in time.
@@ -162,6 +191,8 @@ class ForkServerSupervisor:
     def close(self, on_closed: Callable[[], None]) -> None:
         """End the zygote and everything it started, then call `on_closed`."""
         self._on_closed = on_closed
+        if self._successor is not None:
+            self._successor.cancel()
         was_ready, self.is_ready = self.is_ready, False
         if self._link is not None:
             if was_ready:
@@ -184,6 +215,18 @@ class ForkServerSupervisor:
         else:
             raise HandlersError(_ended(link.join()))
 
+    def _take_over(self, link: ZygoteLink, loaded: Loaded) -> None:
+        if self._on_closed is not None or self._link is None:
+            link.kill()  # ours has died meanwhile: its replacement has the new code too
+            return
+        old, self._link = self._link, link
+        self._listen(link)
+        numbers, self._numbers = self._numbers, set()
+        self._retired.add(old, numbers)
+        self._loaded = list(loaded.handlers)
+        self._take_handlers(link, frames.HandlersLoaded(folder=loaded.folder, last=True))
+        self._on_ready()
+
     def _listen(self, link: ZygoteLink) -> None:
         link.listen(self._take, self._on_death)
 
@@ -191,6 +234,7 @@ class ForkServerSupervisor:
         if isinstance(frame, frames.Forked):
             self._on_forked(frame)
         elif isinstance(frame, frames.Exited):
+            self._numbers.discard(frame.number)
             self._on_exited(frame)
         elif isinstance(frame, frames.LoadFailed):
             self.error, self._has_told_error = frame.line, True
@@ -236,6 +280,8 @@ class ForkServerSupervisor:
         assert link is not None
         was_ready, self.is_ready = self.is_ready, False
         self._loaded = []
+        self._numbers.clear()
+        self._retired.kill()  # what is said of this one's processes is said of all
         link.kill_jobs()
         code = link.close()
         if not was_ready and not self._has_told_error:

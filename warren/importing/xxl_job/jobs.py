@@ -193,15 +193,15 @@ def _builtin(imported: _JobFindings, handler: str, reading: JobReading) -> tuple
     if reading.keeps_handlers:
         return handler, param
     try:
-        found = builtin_job(handler, param)
+        built_in = builtin_job(handler, param)
     except ValueError as fault:
         imported.differs("executor_param", f"it stays as it is: {fault}")
         return handler, param
-    if found is None:
+    if built_in is None:
         return handler, param
-    words = [f"it is {found.handler!r} here", *found.remarks]
+    words = [f"it is {built_in.handler!r} here", *found.remarks]
     imported.differs("executor_handler", "; ".join(words))
-    return found.handler, found.param
+    return built_in.handler, found.param
 
 
 def _name(imported: _JobFindings) -> str:

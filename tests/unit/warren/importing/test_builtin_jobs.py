@@ -18,8 +18,7 @@ from warren.importing.xxl_job.builtin_jobs import builtin_job
             {"url": "https://x.example/a", "method": "GET", "timeout": 1.5},
         ),
         (
-            '{"url": "http://x/", "data": "{\\"a\\":1}", "headers": {"A": 1}, '
-            '"cookies": {"c": "d"}}',
+            '{"url": "http://x/", "data": {"a": 1}, "headers": {"A": 1}, "cookies": {"c": "d"}}',
             {
                 "url": "http://x/",
                 "method": "POST",
