@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.admin_web.language import job_labels, labels
-from warren.admin_web.language.job_labels import OPTIONS, label_of
+from warren.admin_web.language.job_labels import OPTIONS, label_of, place
 from warren.admin_web.visitors import Visitor
-from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN
+from warren.scheduler.jobs.audit_records import CHILDREN, DECLARED_IN, FIELD_OF, HIDDEN
 from warren.scheduler.jobs.spec import Choice, Field
 from warren.sql.listings import job_search
 from warren.sql.models import AuditEntry
@@ -187,6 +187,8 @@ def compare(
     def shown(name: str, stored: Any) -> tuple[Shown, ...] | None:
         if stored is None:
             return None
+        if is_job and name == DECLARED_IN:
+            return (Shown(place(str(stored))),)
         field = fields.get(name)
         if field is None:
             return shown_value(name, stored, names)
@@ -235,7 +237,11 @@ def _labels() -> dict[str, str]:
     named |= {"schedule_kind": gettext("Schedule type"), "schedule_value": gettext("Schedule")}
     named["enabled"] = gettext("Enabled")
     labels = {column: named.get(item.name, item.title) for column, item in FIELD_OF.items()}
-    return labels | {CHILDREN: named["children"], "script": gettext("Script")}
+    return (
+        labels
+        | {CHILDREN: named["children"], "script": gettext("Script")}
+        | {DECLARED_IN: gettext("Declared in")}
+    )
 
 
 def _field_in_words(field: Field, stored: Any) -> str | None:

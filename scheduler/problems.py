@@ -135,6 +135,15 @@ class Code(Enum):
     CHILD_TWICE = "duplicate child %(got)r"
     UNKNOWN_CHILD = "unknown child %(got)r"
     UNKNOWN_APP = "unknown app %(got)r"
+    DECLARED_IN_FILE = (
+        "this job is declared in a job file already; declare it in one place, or move it here "
+        "with take-over"
+    )
+    DECLARED_IN_CODE = (
+        "this job is declared in code already, in %(module)s; declare it in one place, or move it "
+        "here with take-over"
+    )
+    MODULE_TOO_LONG = "expected the name of a module of up to %(most)s characters, got: %(got)r"
     JOB_NAME_TAKEN = "app %(app)s already has a job named %(name)r", ProblemKind.CONFLICT
 
     # What is expected of a job.

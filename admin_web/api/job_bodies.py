@@ -92,7 +92,10 @@ _Groups = [
 
 
 class JobState(msgspec.Struct, kw_only=True):
-    """The current state of a job; returned, but ignored when it is sent."""
+    """The current state of a job; returned, but ignored when it is sent.
+
+    `declared_in` is where the job is declared: `file`, `code:MODULE`, or null for nowhere else.
+    """
 
     id: int
     next_fire_at: str | None
@@ -101,6 +104,7 @@ class JobState(msgspec.Struct, kw_only=True):
     script_version: int | None
     script_number: int | None
     stop_reason: str
+    declared_in: str | None
 
 
 #: A job in a request: only what it runs is required; `state` and `warnings` are ignored.
@@ -167,6 +171,7 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
         script_version=None,
         script_number=None,
         stop_reason="",
+        declared_in=None,
     )
     answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)
     body: dict[str, Any] = msgspec.to_builtins(answer)

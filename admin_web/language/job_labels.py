@@ -11,6 +11,7 @@ from warren.admin_web.language.labels import State
 from warren.broker.messages.values import Block, ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
+from warren.scheduler.jobs.places import module_of
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
@@ -210,6 +211,13 @@ def script_name(script_type: str) -> str:
     """Return the language of a job's script; empty if it has none."""
     known = language_of(script_type)
     return LANGUAGES[ScriptLanguage(known)] if known else ""
+
+
+def place(declared_in: str | None) -> str:
+    """Return where a job is declared; empty if nowhere but here."""
+    if module := module_of(declared_in):
+        return str(gettext("the code of %(module)s", module=module))
+    return str(gettext("a job file")) if declared_in else ""
 
 
 def label_of(options: Mapping[Any, Option], value: str) -> str:

@@ -1,4 +1,4 @@
-"""What handlers get and what they may raise. Imports the standard library only."""
+"""What handlers get and what they may raise. Imports little more than the standard library."""
 
 import math
 import sys
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, NoReturn, TypeAlias
+
+from warren.executor.handlers.declarations import wait_seconds
 
 
 class JobStopped(BaseException):
@@ -28,6 +30,23 @@ class JobFailed(Exception):
 
 class JobSkipped(Exception):
     """The handler reports that there is nothing to do; the text becomes the run's message."""
+
+
+class RetryLater(Exception):
+    """The run fails and is tried again after this wait, if its job has retries left.
+
+    Args:
+        delay: seconds, or a duration such as "90s", "5m", "2h" or "1d".
+        message: the run's message.
+
+    Raises:
+        ValueError: the delay is no such duration.
+
+    """
+
+    def __init__(self, delay: float | str, message: str = "") -> None:
+        self.seconds = wait_seconds(delay, "delay")
+        super().__init__(message or f"to be tried again in {self.seconds:g} s")
 
 
 def _ignore(_done: float, _total: float | None, _text: str) -> None:

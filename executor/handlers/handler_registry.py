@@ -10,15 +10,15 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
-from warren.executor.handlers.retries import Retry
+from warren.executor.handlers.declarations import JobFields, Retry, Schedule
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,6 +41,7 @@ class Handler:
 
     `params` are those of a typed handler, known once the handlers are loaded.
     `process` is which runs its processes serve unless their job says; None: as the executor says.
+    `job` has the fields of the job that it declares; without any, it declares none.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Handler:
     retry: Retry | None = None
     where: str = ""
     params: Params | None = None
+    job: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def never(self) -> tuple[type[BaseException], ...]:
@@ -130,6 +132,7 @@ def job(
     destroy: Callable[[], Any] | None = None,
     process: str | None = None,
     retry: Retry | None = None,
+    **fields: Unpack[JobFields],
 ) -> Callable[[Function], Function]: ...
 def job(
     name: Any = None,
@@ -138,6 +141,7 @@ def job(
     destroy: Callable[[], Any] | None = None,
     process: str | None = None,
     retry: Retry | None = None,
+    **fields: Unpack[JobFields],
 ) -> Any:
     """Declare a function as the handler `name`, by default the function's name.
 
@@ -149,8 +153,12 @@ def job(
     otherwise, and without it the executor decides. `retry.never` are exceptions after which its
     runs are not retried.
 
+    Any of the other `fields` declares a job too, with this `retry`. No executor creates it: `warren
+    jobs apply --from MODULE` does, which also checks the values.
+
     Raises:
-        HandlersError: the name, signature, `process` or `retry` is invalid, or the name is taken.
+        HandlersError: the name, signature, `process`, `retry` or `schedule` is invalid, a field is
+            unknown, or the name is taken.
 
     """
     if callable(name):
@@ -162,6 +170,7 @@ def job(
         destroy=destroy,
         process=process,
         retry=retry,
+        fields=fields,
     )
 
 
@@ -207,6 +216,7 @@ def _declare(
     destroy: Callable[[], Any] | None = None,
     process: str | None = None,
     retry: Retry | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     if not isinstance(name, str) or not 0 < len(name) <= NAME_LIMIT or name != name.strip():
         raise HandlersError(
@@ -228,6 +238,7 @@ def _declare(
         raise HandlersError(
             f"expected retry of handler {name!r} to be a Retry, got: {retry!r} ({where})"
         )
+    _check_fields(name, fields or {}, where)
     handlers = _collecting.get()
     if handlers is not None:
         handlers.add(
@@ -239,9 +250,26 @@ def _declare(
                 process=None if process is None else ProcessUse(process),
                 retry=retry,
                 where=where,
+                job=fields or {},
             )
         )
     return function
+
+
+def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
+    """Refuse fields that no job has; their values are checked when the job is applied."""
+    for unknown in sorted(set(fields) - set(JobFields.__annotations__)):
+        import difflib  # noqa: PLC0415 - rarely needed, and job processes load no more than they must
+
+        near = difflib.get_close_matches(unknown, JobFields.__annotations__, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")
+    schedule = fields.get("schedule")
+    if not isinstance(schedule, Schedule | None):
+        raise HandlersError(
+            f"expected schedule of handler {name!r} to be cron(…), every(…), delay(…) or at(…), "
+            f"got: {schedule!r} ({where})"
+        )
 
 
 def _check_arity(what: str, function: Any, arity: tuple[str, int, int], where: str) -> None:
@@ -290,9 +318,12 @@ def import_source(source: str, what: str = "handlers") -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including sys.exit() at import
-        line = str(error) if isinstance(error, HandlersError) else _last_line(error)
+        # Ours says where the handler is; a traceback adds nothing to that.
+        is_ours = isinstance(error, HandlersError)
+        line = str(error) if is_ours else _last_line(error)
         raise HandlersError(
-            f"cannot load {what} from {source!r}: {line}", _users_traceback(error)
+            f"cannot load {what} from {source!r}: {line}",
+            "" if is_ours else _users_traceback(error),
         ) from error
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from warren.broker.messages.values import Outcome, cut_message
 from warren.broker.reasons.codes import Why, Words
-from warren.executor.handlers.context import JobFailed, JobSkipped, JobStopped
-from warren.executor.handlers.retries import RetryLater
+from warren.executor.handlers.context import JobFailed, JobSkipped, JobStopped, RetryLater
 
 #: The modules and functions of a job process that call users' code.
 _OUR_FILES = frozenset(

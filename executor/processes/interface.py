@@ -35,8 +35,8 @@ class SlotOptions:
     must be longer than a silent zygote may live.
     `process` applies where neither the job nor its handler sets it. Scripts in `script_languages`
     may run.
-    `hooks` are modules with hooks, `log_level` is that of jobs' log records. `builtin` handlers come
-    besides those of the sources; see `JobCode` for what they read.
+    `hooks` are modules with hooks, `log_level` is that of jobs' log records. `builtin` handlers
+    come besides those of the sources; see `JobCode` for what they read.
     `code_version` is reported as that of the handlers; empty = the commit of their folder.
     A replacement of the zygote may import the handlers for `slow_seconds` before runs go elsewhere.
     Once `is_unwanted` returns true, the handlers' first import is given up.

@@ -135,6 +135,7 @@ def new_row(spec: JobSpec, now_ms: int) -> dict[str, Any]:
         "script_updated": None,
         "script_version": None,
         "child_ids": None,
+        "declared_in": None,
     }
 
 
@@ -161,5 +162,6 @@ def as_if_stored(job_id: int, spec: JobSpec, before: Job | None, now_ms: int) ->
         | {
             "script_version": 0 if spec.script_language else None,
             "is_enabled": has_run if spec.enabled is None else int(spec.enabled),
+            "declared_in": before.declared_in if before is not None else None,
         },
     )

@@ -56,7 +56,7 @@ _COLUMNS = {name: column.name for name, column in Job.__mapper__.columns.items()
 FIELD_OF: Mapping[str, Field] = {
     _COLUMNS[field.column]: field for field in (*WRITTEN, FIELDS["enabled"])
 }
-CHILDREN = _COLUMNS["child_ids"]
+CHILDREN, DECLARED_IN = _COLUMNS["child_ids"], _COLUMNS["declared_in"]
 #: What stands for a secret.
 HIDDEN = "***"
 #: The most characters that are stored of each value, and the mark of one that was cut.

@@ -18,6 +18,7 @@ _CUSTOM = frozenset(
 class JobView(NamedTuple):
     """A job; `schedule` is in the form of a job file, `children` are APP/NAME.
 
+    `declared_in` is as in its row.
     `spec` lacks the source of a script. `script_version` is the id of the script's version,
     `script_number` the number that users see.
     """
@@ -34,6 +35,7 @@ class JobView(NamedTuple):
     stop_reason: str
     last_status: str | None
     last_due_at: int | None
+    declared_in: str | None
 
 
 def job_view(
@@ -53,6 +55,7 @@ def job_view(
         stop_reason=job.stop_reason or "",
         last_status=job.last_status,
         last_due_at=job.last_due_at,
+        declared_in=job.stored.declared_in,
     )
 
 

@@ -84,12 +84,6 @@ def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[i
     }
 
 
-def names_in_apps(session: Session, app_ids: Iterable[int]) -> list[tuple[int, int, str]]:
-    """Return id, app id and name of all jobs of these apps."""
-    wanted = select(Job.id, Job.app_id, Job.name).where(Job.app_id.in_(list(app_ids)))
-    return [(job_id, app_id, name) for job_id, app_id, name in session.execute(wanted)]
-
-
 class _NamedJob(NamedTuple):
     id: int
     app_id: int

@@ -119,6 +119,8 @@ class Job(Model):
     stop_reason: Mapped[str | None] = mapped_column(String(512))
     #: The reason behind `stop_reason`, as JSON.
     stop_why: Mapped[str | None] = mapped_column(LONG_TEXT)
+    #: Where it is declared, as `warren.scheduler.jobs.places` says; None = nowhere else.
+    declared_in: Mapped[str | None] = mapped_column(String(255))
 
 
 class JobChild(Model):

@@ -253,15 +253,30 @@ def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
 
 
 def apply(
-    job_file: str | bytes | Mapping[str, Any], *, dry_run: bool = False, prune: bool = False
+    job_file: str | bytes | Mapping[str, Any],
+    *,
+    dry_run: bool = False,
+    prune: bool = False,
+    take_over: bool = False,
+    module: str = "",
+    app: str = "",
 ) -> Exchange[Applied]:
     """Make jobs match a job file, given as YAML text or as values; return the changes.
+
+    With `module`, the jobs are declared in its handlers' code, and `prune` deletes those that it
+    declared before: in all apps, or only in those of the jobs and in `app`. Jobs that are declared
+    elsewhere are refused, unless they are taken over.
 
     Raises:
         ApiError: nothing was changed, unless its `status` is 0.
 
     """
-    query = urlencode({"dry_run": str(dry_run).lower(), "prune": str(prune).lower()})
+    flags = {"dry_run": dry_run, "prune": prune, "take_over": take_over}
+    texts = {"module": module, "app": app}
+    query = urlencode(
+        {name: str(value).lower() for name, value in flags.items() if value}
+        | {name: value for name, value in texts.items() if value}
+    )
     if isinstance(job_file, Mapping):
         data, media = msgspec.json.encode(job_file), "application/json"
     else:
@@ -269,7 +284,7 @@ def apply(
         media = "application/yaml"
     response = yield Request(
         method="POST",
-        path=f"/apply?{query}",
+        path=f"/apply?{query}" if query else "/apply",
         body=data,
         headers={"Content-Type": media},
         wait_seconds=_APPLY_SECONDS,

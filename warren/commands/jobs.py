@@ -13,9 +13,16 @@ from warren.command_options import as_json, examples, param_values, takes_settin
 from warren.database_access import now_ms, open_database
 from warren.errors import JobFileError
 from warren.executor.handlers.handler_registry import load_handlers
-from warren.jobfile.apply import apply_by_api, apply_file
+from warren.jobfile.apply import (
+    How,
+    apply_declared,
+    apply_declared_by_api,
+    apply_file,
+    apply_file_by_api,
+)
 from warren.jobfile.check import check_files
-from warren.jobfile.export import export_jobs
+from warren.jobfile.declared import DeclaredJobs, declared_in
+from warren.jobfile.export import export_jobs, job_file
 from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.jobs.spec import AppSpec
@@ -51,23 +58,74 @@ def jobs() -> None:
     """Check, apply, list, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
 
 
-@jobs.command(
-    epilog=examples("warren jobs apply jobs.yaml --dry-run", "warren jobs apply jobs.yaml")
+#: Jobs that are declared in code.
+_from = click.option(
+    "--from", "module", metavar="MODULE", help="Take the jobs that the handlers there declare."
 )
-@click.argument("file", type=click.Path(path_type=Path))
+_app_of_jobs = click.option("--app", help="With --from: the app of the jobs that name none.")
+
+
+@jobs.command(
+    epilog=examples(
+        "warren jobs apply jobs.yaml --dry-run",
+        "warren jobs apply jobs.yaml",
+        "warren jobs apply --from acme_jobs.handlers --app reports",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@_from
+@_app_of_jobs
 @click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
-@click.option("--prune", is_flag=True, help="Delete jobs of FILE's apps that are not in FILE.")
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Delete jobs of FILE's apps that are not in FILE; with --from, those that MODULE "
+    "declared before.",
+)
+@click.option("--take-over", is_flag=True, help="Move jobs here that are declared elsewhere.")
 @click.option("--api", "url", help="Use the API at this URL, with WARREN_API_TOKEN.")
 @as_json
 @takes_settings("database_url")
 def apply(  # noqa: PLR0917 - click passes its parameters by name
-    settings: Settings, file: Path, dry_run: bool, prune: bool, url: str | None, as_json: bool
+    settings: Settings,
+    file: Path | None,
+    module: str | None,
+    app: str | None,
+    dry_run: bool,
+    prune: bool,
+    take_over: bool,
+    url: str | None,
+    as_json: bool,
 ) -> None:
-    """Make the jobs match FILE. Applying it again changes nothing. FILE - is standard input."""
-    if url is not None:
-        apply_by_api(settings, file, url, dry_run=dry_run, prune=prune, as_json=as_json)
+    """Make the jobs match FILE, or what MODULE declares. Applying it again changes nothing.
+
+    FILE - is standard input.
+    """
+    how = How(dry_run=dry_run, prune=prune, take_over=take_over, as_json=as_json)
+    if module is None:
+        if file is None:
+            raise click.UsageError("expected a job FILE, or --from MODULE")
+        if app is not None:
+            raise click.UsageError("--app goes with --from; a job file names its apps")
+        if url is None:
+            apply_file(settings, file, how)
+        else:
+            apply_file_by_api(settings, file, url, how)
         return
-    apply_file(settings, file, dry_run=dry_run, prune=prune, as_json=as_json)
+    if file is not None:
+        raise click.UsageError("expected a job FILE or --from MODULE, got both")
+    declared = _declared(module, app)
+    if url is None:
+        apply_declared(settings, declared, how)
+    else:
+        apply_declared_by_api(settings, declared, url, how)
+
+
+def _declared(module: str, app: str | None) -> DeclaredJobs:
+    declared = declared_in([module], app=app or "")
+    if not declared.jobs:
+        warn(f"{module} declares no jobs: none of its handlers has a schedule or another field")
+    return declared
 
 
 @jobs.command(
@@ -97,15 +155,27 @@ def check(settings: Settings, files: tuple[Path, ...], sources: tuple[str, ...])
 
 @jobs.command(
     epilog=examples(
-        "warren jobs export > jobs.yaml", "warren jobs export --app reports nightly-report"
+        "warren jobs export > jobs.yaml",
+        "warren jobs export --app reports nightly-report",
+        "warren jobs export --from acme_jobs.handlers --app reports",
     )
 )
 @click.argument("names", metavar="[NAME]…", nargs=-1)
-@click.option("--app", help="Only the jobs of this app.")
+@click.option("--app", help="Only the jobs of this app; with --from: of jobs that name none.")
+@_from
 @takes_settings("database_url")
-def export(settings: Settings, names: tuple[str, ...], app: str | None) -> None:
-    """Print jobs as a job file. Applying it unchanged changes nothing."""
-    export_jobs(settings, app=app, names=names)
+def export(settings: Settings, names: tuple[str, ...], app: str | None, module: str | None) -> None:
+    """Print jobs as a job file. Applying it unchanged changes nothing.
+
+    With --from, these are the jobs that MODULE declares, and no database is needed.
+    """
+    if module is None:
+        export_jobs(settings, app=app, names=names)
+        return
+    if names:
+        raise click.UsageError("expected names or --from MODULE, got both")
+    for line in job_file([], _declared(module, app).read().specs):
+        print(line)
 
 
 @jobs.command("list", epilog=examples("warren jobs list", "warren jobs list --app reports --json"))

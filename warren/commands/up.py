@@ -11,10 +11,9 @@ from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
-from warren.jobfile.apply import UpJobs
+from warren.jobfile.up_jobs import UpJobs
 from warren.logs import BoundedFile, configure_logs
 from warren.program_name import own_call, shown_name
-from warren.scheduler.jobs.rules import check_new_app_name
 from warren.settings.home import (
     LOG_FILE,
     home_database_url,
@@ -24,7 +23,6 @@ from warren.settings.home import (
 )
 from warren.settings.settings import DATABASE_FILE, HOME, Settings
 from warren.sql.engine import Database
-from warren.sql.registry import apps
 from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne
 from warren.wiring.processes import Signals, log_thread_failures
@@ -38,7 +36,11 @@ POLL_SECONDS = 0.5
     epilog=examples("warren up --jobs examples/handlers.py --apply examples/jobs.yaml", "warren up")
 )
 @click.option(
-    "--jobs", "sources", metavar="FILE.py", multiple=True, help="Handlers; may be repeated."
+    "--jobs",
+    "sources",
+    metavar="FILE.py",
+    multiple=True,
+    help="Handlers, with the jobs that they declare; may be repeated.",
 )
 @click.option(
     "--apply", "file", type=click.Path(path_type=Path), help="A job file to apply at each start."
@@ -51,7 +53,7 @@ POLL_SECONDS = 0.5
 @click.option(
     "--executors", default=3, show_default=True, type=click.IntRange(1, 50), help="How many to run."
 )
-@click.option("--app", help="The executors' app. Default: the first in the job file.")
+@click.option("--app", help="The executors' app. Default: the first in the job file or handlers.")
 @takes_settings("log_dir", "state_dir", "slots", "host", "port", "timezone", "log_level")
 def up(
     settings: Settings,
@@ -69,7 +71,7 @@ def up(
     """
     _refuse_services(settings)
     keep_settings_secret()
-    jobs = UpJobs(file=file, seed=seed)
+    jobs = UpJobs(file=file, seed=seed, sources=sources)
     with Signals() as signals, contextlib.ExitStack() as held:
         held.callback(open_home().release)
         lock = lock_embedded_database(home_database_url())
@@ -83,11 +85,7 @@ def up(
         platform = AllInOne(frame, database, home_secret(settings))
         held.callback(platform.close, signals)
         name = check_app(jobs.app(database) if app is None else app)
-        if name not in database.read(apps.ids_by_name):
-            check_new_app_name(name)
-        jobs.prepare(frame, database)
-        # Executors of an unknown app are refused.
-        database.write(lambda session: apps.ensure(session, name))
+        jobs.prepare(frame, database, name)
         try:
             platform.start(signals, app=name, count=executors, sources=sources)
             platform.wait_until_welcome(signals)

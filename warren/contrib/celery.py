@@ -21,10 +21,10 @@ from typing import Any
 
 import msgspec
 
-from warren.executor.handlers.context import JobContext
+from warren.executor.handlers.context import JobContext, RetryLater
+from warren.executor.handlers.declarations import MAX_TIMES, Retry
 from warren.executor.handlers.handler_registry import job
 from warren.executor.handlers.outcomes import headline
-from warren.executor.handlers.retries import MAX_TIMES, Retry, RetryLater
 
 _OWN = "celery."
 

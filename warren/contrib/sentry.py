@@ -9,9 +9,8 @@ from collections.abc import Generator
 
 import sentry_sdk
 
-from warren.executor.handlers.context import JobContext
+from warren.executor.handlers.context import JobContext, RetryLater
 from warren.executor.handlers.hooks import RunEnd, around_run
-from warren.executor.handlers.retries import RetryLater
 
 #: How many seconds to wait until an event is sent, as the process may end after its run.
 FLUSH_SECONDS = 2.0

@@ -16,7 +16,7 @@ from typing import Any
 
 from warren.contrib.celery import retry_of, task_names
 from warren.errors import CommandError
-from warren.executor.handlers.retries import Retry
+from warren.executor.handlers.declarations import Retry
 from warren.jobfile.export import jobs_of_app
 from warren.jobfile.five_fields import BOTH_DAYS, listed
 from warren.scheduler.cron.wall_clock import load_zone

@@ -49,7 +49,11 @@ def scalar(text: str) -> str:
     """
     if _PLAIN.fullmatch(text) and _is_text(text):
         return text
-    quoted = json.dumps(text, ensure_ascii=False)
+    return escaped(json.dumps(text, ensure_ascii=False))
+
+
+def escaped(quoted: str) -> str:
+    """Return JSON as YAML reads it: what is invisible or forbidden there is escaped."""
     return "".join(_escaped(c) if _is_unseen(c) else c for c in quoted)
 
 

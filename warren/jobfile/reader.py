@@ -42,22 +42,28 @@ _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
 class JobFile:
     """A valid job file.
 
-    `app_lines` are the lines where jobs name their apps, `job_lines` those of each job's fields.
+    `app_lines` are the lines where jobs name their apps, `job_lines` those of each job's fields;
+    `at` puts a line into words.
     """
 
     path: Path
+    at: Callable[[int], str]
     apps: tuple[AppSpec, ...]
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, int]
     job_lines: tuple[Mapping[str, int], ...]
 
-    def check_apps(self, existing: Iterable[str]) -> None:
-        """Raise JobFileError if a job's app is neither in the file nor in `existing`."""
+    def check_apps(self, existing: Iterable[str], *, hint: str = "; name it under 'apps'") -> None:
+        """Raise JobFileError if a job's app is neither in the file nor in `existing`.
+
+        `hint` says what to do, if no known app has a similar name.
+        """
         known = {app.name for app in self.apps} | set(existing)
         _raise(
             self.path,
+            self.at,
             [
-                InvalidEntry(line, f"unknown app {name!r}{_hint(name, known)}")
+                InvalidEntry(line, f"unknown app {name!r}{did_you_mean(name, known) or hint}")
                 for name, line in self.app_lines.items()
                 if name not in known
             ],
@@ -66,7 +72,7 @@ class JobFile:
     def refused(self, problems: Iterable[Problem]) -> JobFileError:
         """Return the error for refused fields, such as `jobs/0/children`, with their lines."""
         return JobFileError(
-            [f"{self.path}:{self._line_of(problem)}: {problem}" for problem in problems]
+            [f"{self.at(self._line_of(problem))}: {problem}" for problem in problems]
         )
 
     def _line_of(self, problem: Problem) -> int:
@@ -88,21 +94,32 @@ def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) 
 
 
 def read_job_text(
-    data: bytes, path: Path, *, now_ms: int, added_routes: Sequence[str] = ()
+    data: bytes,
+    path: Path,
+    *,
+    now_ms: int,
+    added_routes: Sequence[str] = (),
+    at: Callable[[int], str] | None = None,
 ) -> JobFile:
-    """Parse the bytes of a job file, as `read_job_file` does."""
-    return _read(path, lambda: tree_of(data), now_ms, added_routes)
+    """Parse the bytes of a job file, as `read_job_file` does; `at` puts a line into words."""
+    return _read(path, lambda: tree_of(data), now_ms, added_routes, at)
 
 
 def _read(
-    path: Path, read: Callable[[], yaml.Node], now_ms: int, added_routes: Sequence[str]
+    path: Path,
+    read: Callable[[], yaml.Node],
+    now_ms: int,
+    added_routes: Sequence[str],
+    at: Callable[[int], str] | None = None,
 ) -> JobFile:
+    at = at or (lambda line: f"{path}:{line}")
     with _without_garbage_collection():
         walk = _FileReader(now_ms, added_routes)
-        walk.file(_read_tree(path, read))
-    _raise(path, walk.reader.wrong)
+        walk.file(_read_tree(path, at, read))
+    _raise(path, at, walk.reader.wrong)
     return JobFile(
         path=path,
+        at=at,
         apps=tuple(walk.apps.values()),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
@@ -110,11 +127,11 @@ def _read(
     )
 
 
-def _read_tree(path: Path, read: Callable[[], yaml.Node]) -> yaml.Node:
+def _read_tree(path: Path, at: Callable[[int], str], read: Callable[[], yaml.Node]) -> yaml.Node:
     try:
         return read()
     except InvalidEntry as wrong:
-        raise _refused(path, [wrong]) from wrong
+        raise _refused(path, at, [wrong]) from wrong
     except OSError as error:
         raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
 
@@ -237,18 +254,14 @@ class _FileReader:
         self._name_lines.setdefault(key, line)
 
 
-def _hint(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, known) or "; name it under 'apps'"
-
-
-def _raise(path: Path, wrong: list[InvalidEntry]) -> None:
+def _raise(path: Path, at: Callable[[int], str], wrong: list[InvalidEntry]) -> None:
     if wrong:
-        raise _refused(path, wrong)
+        raise _refused(path, at, wrong)
 
 
-def _refused(path: Path, wrong: list[InvalidEntry]) -> JobFileError:
+def _refused(path: Path, at: Callable[[int], str], wrong: list[InvalidEntry]) -> JobFileError:
     ordered = sorted(wrong, key=lambda problem: problem.line)
-    lines = [f"{path}:{problem.line}: {problem.text}" for problem in ordered[:MAX_PROBLEMS]]
+    lines = [f"{at(problem.line)}: {problem.text}" for problem in ordered[:MAX_PROBLEMS]]
     if len(ordered) > MAX_PROBLEMS:
         lines.append(f"{path}: and {len(ordered) - MAX_PROBLEMS} more problems")
     return JobFileError(lines, ordered)

@@ -90,6 +90,11 @@ def _from_toml(keys: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in keys.items() if name not in files}
 
 
+def environment_without_settings() -> dict[str, str]:
+    """Return the environment for a process that imports users' code."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+
+
 def _from_variables() -> dict[str, Any]:
     """Return the values of environment variables; an empty one counts as not set."""
     values = {name: os.environ.get(PREFIX + name.upper()) for name in KINDS}

@@ -2,6 +2,7 @@
 
 from zoneinfo import ZoneInfo
 
+from warren.scheduler.jobs.places import words_of
 from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.registry import has_schedule, is_waiting, shown_as
 from warren.scheduler.views.job_view import JobView
@@ -49,6 +50,7 @@ def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[
             if name not in _SHOWN_ELSEWHERE
         },
         "children": ", ".join(job.children),
+        "declared in": words_of(job.declared_in),
     }
 
 

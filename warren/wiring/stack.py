@@ -22,8 +22,8 @@ from warren.broker.memory.transport import MemoryBroker
 from warren.client import Client, Run, RunFailed
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor
-from warren.jobfile.apply import DEFAULT_APP
 from warren.jobfile.reader import read_job_file
+from warren.jobfile.up_jobs import DEFAULT_APP
 from warren.logs import BoundedFile, configure_events
 from warren.route_plugins import route_names
 from warren.scheduler.commands.tokens.scopes import Scope

@@ -20,6 +20,7 @@ from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import app_spec, job_spec
+from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.views.job_warnings import file_warnings
@@ -29,10 +30,18 @@ from warren.sql.registry.apps import ids_by_name
 
 
 class ApplyQuery(msgspec.Struct, kw_only=True):
-    """Whether to only show what would change; whether to delete the apps' jobs not in the file."""
+    """How to apply: only show what would change; delete what the file does not have.
+
+    `module`: the jobs are declared in its handlers' code; then `prune` deletes those that it
+    declared before, in all apps, or only in those of the jobs and in `app`. `take_over`: jobs that
+    are declared elsewhere are declared here from now on; otherwise they are refused.
+    """
 
     dry_run: bool = False
     prune: bool = False
+    take_over: bool = False
+    module: Word | None = None
+    app: Word | None = None
 
 
 class JobFileBody(msgspec.Struct, kw_only=True):
@@ -113,7 +122,7 @@ class JobFileEndpoints:
         self._refuse_foreign(call, apps, specs)
         query = call.query
         changes = self._services.commands(call.actor).job_files.apply(
-            apps, specs, dry_run=query.dry_run, prune=query.prune
+            apps, specs, dry_run=query.dry_run, prune=query.prune, origin=_origin(query)
         )
         shown = [
             ChangeAnswer(
@@ -225,6 +234,11 @@ class JobFileEndpoints:
         ]
         if errors:
             raise Refusal(422, "the job file is invalid", errors=errors)
+
+
+def _origin(query: ApplyQuery) -> Origin:
+    place = in_code(query.module) if query.module else IN_FILE
+    return Origin(place=place, take_over=query.take_over, app=query.app or "")
 
 
 def rules_of_app(app: AppSpec, added_routes: Sequence[str]) -> list[Problem]:

@@ -318,6 +318,7 @@ class JobEndpoints:
             script_version=listed.script_version,
             script_number=listed.script_number,
             stop_reason=listed.stop_reason or "",
+            declared_in=listed.stored.declared_in,
         )
         return job_answer(
             spec,

@@ -29,6 +29,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, ProblemKind, Refused
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
+from warren.sql.jobs.declarations import places
 from warren.sql.listings import dashboard
 from warren.sql.registry.apps import ids_by_name
 
@@ -197,6 +198,7 @@ class JobFormPages:
             form=form,
             action=action,
             job_id=job_id,
+            declared_in=self._declared_in(job_id) if job_id else None,
             origin=origin,
             preview=self._preview(form),
             weekdays=zip(WEEKDAYS, weekday_names(), strict=True),
@@ -250,6 +252,9 @@ class JobFormPages:
             names = ", ".join(past_spec.missing)
             flash(gettext("The audit log has no full record of: %(names)s", names=names), "error")
         return past_spec.spec
+
+    def _declared_in(self, job_id: int) -> str | None:
+        return self._services.database.read(lambda s: places(s, [job_id])).get(job_id)
 
     def _stored(self, job_id: int) -> JobSpec:
         jobs = self._services.commands(visitor().actor).jobs

@@ -39,12 +39,14 @@ from warren.scheduler.commands.job_files.preview import (
     write_app,
 )
 from warren.scheduler.commands.new_jobs import NewJobs
+from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
+from warren.scheduler.jobs.places import BY_FILE, Origin
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.sql.jobs import child_links, due_jobs, jobs
+from warren.sql.jobs import child_links, declarations, due_jobs, jobs
 from warren.sql.models import App
 from warren.sql.registry import apps
 
@@ -69,21 +71,23 @@ class JobFileCommands:
         *,
         dry_run: bool,
         prune: bool,
+        origin: Origin = BY_FILE,
     ) -> list[Change]:
         """Make apps and jobs match the specs, all or nothing; return the changes in order.
 
-        `prune` deletes the jobs of the named apps that `specs` leaves out; `dry_run` changes
-        nothing. Applying the same file again changes nothing.
+        `prune` deletes what `specs` leaves out: of job files, the jobs of the named apps that are
+        not declared in code; of code, the jobs that it declared before. `dry_run` changes nothing.
+        Applying the same file again changes nothing.
 
         Raises:
-            Refused: an app does not exist for the actor, a job can never fire, its param does not
-                fit the params of its handler, its children are unknown or form a circle, or a job
-                to be deleted is another job's child. The field
+            Refused: an app does not exist for the actor, a job can never fire, is declared
+                elsewhere, its param does not fit the params of its handler, its children are
+                unknown or form a circle, or a job to be deleted is another job's child. The field
                 of a job's problem begins with the job's position: `jobs/0/children`.
 
         """
         self._context.actor.demand(Right.OPERATE)
-        file = JobFile(apps=wanted_apps, specs=specs, prune=prune)
+        file = JobFile(apps=wanted_apps, specs=specs, prune=prune, origin=origin)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))
             if dry_run or all(
@@ -131,7 +135,8 @@ class JobFileCommands:
             known,
             [family_of(file.specs[number], item, app_ids) for item, number in families.items()],
         )
-        left_out = file.left_out(session, app_ids)
+        places = self._places(session, file, job_ids)
+        left_out = file.left_out(session, app_ids, self._context.actor)
         if left_out:
             self._children.refuse_orphans(known, left_out)
         # Everything is checked; from here on, rows are locked that others may need.
@@ -143,9 +148,10 @@ class JobFileCommands:
         self._children.write(
             session, [item for item in links if item.job_id not in new_ids], now_ms
         )
+        self._move(session, file, preview, job_ids, places)
         words = {families[item.job_id]: item.words for item in links}
         changes += [
-            job_change(spec, applied[number], words.get(number))
+            job_change(spec, applied[number], words.get(number), preview.moved.get(number, ""))
             for number, spec in enumerate(file.specs)
         ]
         return changes + [deletion(*name) for name in left_out.values()]
@@ -197,7 +203,7 @@ class JobFileCommands:
         wanted = {
             number: file.specs[number]
             for number, done in preview.applied.items()
-            if done is not UNCHANGED or number in preview.linked
+            if done is not UNCHANGED or number in preview.linked or number in preview.moved
         }
         names = [(spec.app, spec.name) for spec in wanted.values()]
         ids = KnownJobs(session).ids(names, app_ids)
@@ -244,6 +250,44 @@ class JobFileCommands:
             done = self._changes.change(session, these, self._context.now_ms())
             applied |= zip((number for number, _ in part), done, strict=True)
         return applied
+
+    def _places(
+        self, session: Session, file: JobFile, job_ids: Mapping[int, int]
+    ) -> dict[int, str]:
+        """Return where jobs are declared, by id; raise Refused if it is elsewhere by now."""
+        places = declarations.places(session, job_ids.values())
+        wrong = [
+            problem.at(f"jobs/{number}/name")
+            for number, job_id in job_ids.items()
+            if (problem := file.origin.problem(places.get(job_id)))
+        ]
+        if wrong:
+            raise Refused(wrong)
+        return places
+
+    def _move(
+        self,
+        session: Session,
+        file: JobFile,
+        preview: Preview,
+        job_ids: Mapping[int, int],
+        places: Mapping[int, str],
+    ) -> None:
+        """Note where all jobs that were created or changed are declared from now on."""
+        place = file.origin.place
+        moving = [job_id for job_id in job_ids.values() if places.get(job_id) != place]
+        declarations.set_place(session, moving, place)
+        for number in preview.moved:
+            spec = file.specs[number]
+            self._context.note(
+                session,
+                Action.JOB_UPDATE,
+                f"{spec.app}/{spec.name}",
+                job_ids[number],
+                self._context.now_ms(),
+                before={DECLARED_IN: places.get(job_ids[number])},
+                after={DECLARED_IN: place},
+            )
 
 
 def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:

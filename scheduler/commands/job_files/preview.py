@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.actor import Right
+from warren.scheduler.actor import Actor, Right
 from warren.scheduler.alarms.targets import columns_of
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import (
@@ -24,13 +24,14 @@ from warren.scheduler.commands.job_edits import is_as_described
 from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
 from warren.scheduler.jobs.past_spec import app_spec
+from warren.scheduler.jobs.places import BY_FILE, IN_FILE, Origin, module_of
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
-from warren.sql.jobs import child_links, exports, job_names, jobs
+from warren.sql.jobs import child_links, declarations, exports, job_names, jobs
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.registry import apps
@@ -85,30 +86,51 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A job file that has been read; with `prune`, jobs that it leaves out are deleted."""
+    """A job file that has been read; with `prune`, jobs that it leaves out are deleted.
+
+    Those that are declared in code are deleted only by what declares them.
+    """
 
     apps: Sequence[AppSpec]
     specs: Sequence[JobSpec]
     prune: bool
+    origin: Origin = BY_FILE
 
     def by_app(self) -> dict[str, AppSpec | None]:
         """Return all apps by name; None for an app that only jobs name."""
         unnamed = dict.fromkeys(spec.app for spec in self.specs)
         return unnamed | {app.name: app for app in self.apps}
 
-    def left_out(self, session: Session, app_ids: Mapping[str, int]) -> dict[int, tuple[str, str]]:
+    def left_out(
+        self, session: Session, app_ids: Mapping[str, int], actor: Actor
+    ) -> dict[int, tuple[str, str]]:
         """Return app and name of the jobs that are to be deleted, by id and in order."""
         if not self.prune:
             return {}
         kept = {(app_ids[spec.app], spec.name) for spec in self.specs}
-        apps = {app_id: app for app, app_id in app_ids.items()}
-        stored = job_names.names_in_apps(session, apps)
+        searched = self._searched(session, app_ids, actor)
+        stored = declarations.in_apps(session, searched)
         left = [
-            (apps[app_id], name, spec)
-            for spec, app_id, name in stored
-            if (app_id, name) not in kept
+            (searched[app_id], name, job_id)
+            for job_id, app_id, name, place in stored
+            if (app_id, name) not in kept and self._is_own(place)
         ]
         return {job_id: (app, name) for app, name, job_id in sorted(left)}
+
+    def _searched(
+        self, session: Session, app_ids: Mapping[str, int], actor: Actor
+    ) -> dict[int, str]:
+        """Return the apps, by id, in which jobs may have been left out."""
+        if self.origin.place == IN_FILE:
+            return {app_id: app for app, app_id in app_ids.items()}
+        known = apps.ids_by_name(session, actor.app_ids)
+        own = app_ids.keys() | {self.origin.app} if self.origin.app else known.keys()
+        return {app_id: app for app, app_id in known.items() if app in own}
+
+    def _is_own(self, place: str | None) -> bool:
+        if self.origin.place == IN_FILE:
+            return not module_of(place)
+        return place == self.origin.place
 
 
 def parts(specs: Iterable[tuple[int, JobSpec]]) -> Iterator[list[tuple[int, JobSpec]]]:
@@ -129,8 +151,11 @@ def app_change(name: str, *, is_new: bool, words: tuple[str, ...]) -> Change:
     return Change(action=ChangeAction.UPDATE, what="app", name=name, details=words)
 
 
-def job_change(spec: JobSpec, applied: Applied, children: str | None) -> Change:
-    """Return the change of a job; `children` says what changes about its children."""
+def job_change(spec: JobSpec, applied: Applied, children: str | None, place: str = "") -> Change:
+    """Return the change of a job.
+
+    `children` says what changes about its children, `place` about where it is declared.
+    """
     name = f"{spec.app}/{spec.name}"
     change = Change(
         action=applied.action, what="job", name=name, details=applied.details, diff=applied.diff
@@ -138,11 +163,12 @@ def job_change(spec: JobSpec, applied: Applied, children: str | None) -> Change:
     if change.action is ChangeAction.CREATE:
         is_idle = spec.enabled is None and has_schedule(spec.schedule_kind)
         return replace(change, details=(STOPPED,)) if is_idle else change
-    if children is None:
+    words = [text for text in (children, place) if text]
+    if not words:
         return change
     is_switch = change.action in (ChangeAction.START, ChangeAction.STOP)
     state = (f"state: {change.action}",) if is_switch else change.details
-    return replace(change, action=ChangeAction.UPDATE, details=(children, *state))
+    return replace(change, action=ChangeAction.UPDATE, details=(*words, *state))
 
 
 def deletion(app: str, name: str) -> Change:
@@ -160,6 +186,7 @@ class Preview:
         applied: what is done to jobs, apart from their children.
         new: the jobs that are to be created.
         linked: the jobs whose children change.
+        moved: what changes about where jobs are declared.
 
     """
 
@@ -168,6 +195,7 @@ class Preview:
     applied: dict[int, Applied] = field(default_factory=dict)
     new: dict[int, NewJob] = field(default_factory=dict)
     linked: set[int] = field(default_factory=set)
+    moved: dict[int, str] = field(default_factory=dict)
 
 
 class JobFilePreview:
@@ -183,7 +211,7 @@ class JobFilePreview:
         """Return what applying a file does.
 
         Raises:
-            Problem: as for `JobFileCommands.apply`.
+            Refused: as for `JobFileCommands.apply`.
 
         """
         preview = self._apps(session, file)
@@ -198,10 +226,12 @@ class JobFilePreview:
         )
         children = self._link(session, file, preview, job_ids, known)
         preview.changes.extend(
-            job_change(spec, preview.applied[number], children.get(number))
+            job_change(
+                spec, preview.applied[number], children.get(number), preview.moved.get(number, "")
+            )
             for number, spec in enumerate(file.specs)
         )
-        if left_out := file.left_out(session, preview.app_ids):
+        if left_out := file.left_out(session, preview.app_ids, self._context.actor):
             self._children.refuse_orphans(known, left_out)
             preview.changes.extend(deletion(*name) for name in left_out.values())
         return preview
@@ -232,6 +262,7 @@ class JobFilePreview:
         named = Counter((spec.app, spec.name) for spec in file.specs)
         again: dict[Name, Job] = {}
         job_ids: list[int] = []
+        elsewhere: list[Problem] = []
         for part in parts(enumerate(file.specs)):
             now_ms = self._context.now_ms()
             stored = self._stored(session, preview.app_ids, [spec for _, spec in part]) | again
@@ -239,6 +270,11 @@ class JobFilePreview:
             for number, spec in part:
                 job = stored.get((spec.app, spec.name))
                 job_ids.append(-1 - number if job is None else job.id)
+                place = None if job is None else job.declared_in
+                if problem := file.origin.problem(place):
+                    elsewhere.append(problem.at(f"jobs/{number}/name"))
+                if job is not None and (words := file.origin.difference(place)):
+                    preview.moved[number] = words
                 if job is None:
                     preview.new[number] = self._new_jobs.prepare(session, spec, now_ms)
                     preview.applied[number] = CREATED
@@ -250,6 +286,8 @@ class JobFilePreview:
                     again[spec.app, spec.name] = as_if_stored(job_ids[-1], spec, job, now_ms)
             foreseen = self._changes.foresee(session, list(differing.values()), now_ms)
             preview.applied.update(zip(differing, foreseen, strict=True))
+        if elsewhere:
+            raise Refused(elsewhere)
         return job_ids
 
     def _stored(

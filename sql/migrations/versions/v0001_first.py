@@ -439,6 +439,7 @@ def _make_tables() -> None:
         sa.Column("trigger_next_time", sa.BigInteger(), nullable=False),
         sa.Column("stop_reason", sa.String(length=512), nullable=True),
         sa.Column("stop_why", LONG_TEXT, nullable=True),
+        sa.Column("declared_in", sa.String(length=255), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_group", "job_desc", name="i_group_name"),
         **LASTING_ID_OPTIONS,

@@ -199,9 +199,9 @@ def _builtin(imported: _JobFindings, handler: str, reading: JobReading) -> tuple
         return handler, param
     if built_in is None:
         return handler, param
-    words = [f"it is {built_in.handler!r} here", *found.remarks]
+    words = [f"it is {built_in.handler!r} here", *built_in.remarks]
     imported.differs("executor_handler", "; ".join(words))
-    return built_in.handler, found.param
+    return built_in.handler, built_in.param
 
 
 def _name(imported: _JobFindings) -> str:

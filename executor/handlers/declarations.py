@@ -1,7 +1,13 @@
-"""How a handler says when its run is tried again. Imports little but the standard library."""
+"""What `@job` may be told about the job of a handler: its schedule, its retries, its other fields.
 
+A job in code is a job of a job file in other words: the same fields and values, read by the same
+reader (`declared_jobs.py` beside it writes them down). Imports the standard library only.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict
 
 from warren.broker.durations import DURATION, seconds_of
 
@@ -11,21 +17,69 @@ MAX_TIMES = 1_000
 BACKOFFS = ("fixed", "exponential")
 
 
-class RetryLater(Exception):
-    """The run fails and is tried again after this wait, if its job has retries left.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When a job is due, by the keyword of a job file; made by `cron`, `every`, `delay` and `at`.
 
-    Args:
-        delay: seconds, or a duration such as "90s", "5m", "2h" or "1d".
-        message: the run's message.
-
-    Raises:
-        ValueError: the delay is no such duration.
-
+    `zone` is the IANA name of its time zone; empty = the scheduler's.
     """
 
-    def __init__(self, delay: float | str, message: str = "") -> None:
-        self.seconds = wait_seconds(delay, "delay")
-        super().__init__(message or f"to be tried again in {self.seconds:g} s")
+    keyword: str
+    value: float | str
+    zone: str = ""
+
+
+def cron(expression: str, *, zone: str = "") -> Schedule:
+    """Return a schedule by a Quartz cron expression, whose first field is the second.
+
+    `0 0 2 * * ?` is 02:00 on each day.
+    """
+    return Schedule(keyword="cron", value=expression, zone=zone)
+
+
+def every(interval: float | str, *, zone: str = "") -> Schedule:
+    """Return a schedule with a due time each interval: seconds, or a duration such as "5m"."""
+    return Schedule(keyword="every", value=interval, zone=zone)
+
+
+def delay(pause: float | str, *, zone: str = "") -> Schedule:
+    """Return a schedule that is due this long after each run's end: seconds, or such as "5m"."""
+    return Schedule(keyword="delay", value=pause, zone=zone)
+
+
+def at(moment: datetime | str, *, zone: str = "") -> Schedule:
+    """Return a schedule with one due time: ISO 8601 with its offset, or an aware datetime."""
+    value = moment.isoformat() if isinstance(moment, datetime) else moment
+    return Schedule(keyword="at", value=value, zone=zone)
+
+
+class JobFields(TypedDict, total=False):
+    """The fields of a job that its handler may declare, as in a job file.
+
+    `job_name` is the job's name, by default the handler's. `param` is a text, the handler's params,
+    or anything else that becomes JSON. Durations are seconds, or texts such as "90s", "5m", "2h".
+    """
+
+    app: str
+    job_name: str
+    author: str
+    tags: Sequence[str]
+    schedule: Schedule
+    run_date: Mapping[str, int]
+    param: object
+    param_template: str
+    route: str
+    block: str
+    misfire: str
+    late_limit: int | str
+    delivery: str
+    concurrency: int
+    timeout: int | str
+    children: Sequence[str]
+    alarm: Mapping[str, object]
+    webhook: Mapping[str, str]
+    expect: Mapping[str, str]
+    enabled: bool
 
 
 @dataclass(frozen=True, slots=True)

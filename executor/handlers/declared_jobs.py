@@ -1,0 +1,81 @@
+"""Writes down the jobs that handlers declare, as the mappings of a job file.
+
+`python -m warren.executor.handlers.declared_jobs MODULE…` prints them as JSON, so that users' code
+is imported by a process of its own, which knows no secret.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from warren.executor.handlers.declarations import Retry, Schedule
+from warren.executor.handlers.handler_registry import Handler, HandlersError, load_handlers
+
+
+def mapping_of(handler: Handler) -> dict[str, Any]:
+    """Return the job that a handler declares; empty if it declares none."""
+    said = dict(handler.job)
+    if not said:
+        return {}
+    name = said.pop("job_name", handler.name)
+    job: dict[str, Any] = {"name": name, "handler": handler.name} | said
+    if "schedule" in said:
+        job["schedule"] = _schedule(said["schedule"])
+    if "param" in said:
+        job["param"] = _param(said["param"])
+    if handler.retry is not None and (retry := _retry(handler.retry)):
+        job["retry"] = retry
+    return {field: value for field, value in job.items() if value is not None}
+
+
+def _schedule(schedule: Schedule | None) -> dict[str, Any] | None:
+    if schedule is None:
+        return None
+    zone = {"timezone": schedule.zone} if schedule.zone else {}
+    return {schedule.keyword: schedule.value} | zone
+
+
+def _param(param: object) -> str | None:
+    from warren.executor.handlers.params import encode  # noqa: PLC0415 - most jobs have no param
+
+    return param if isinstance(param, str | None) else encode(param)
+
+
+def _retry(retry: Retry) -> dict[str, Any]:
+    """Return what a retry says about the job; `never` is about the handler."""
+    said = {one.name: getattr(retry, one.name) for one in fields(retry) if one.name != "never"}
+    defaults = {one.name: one.default for one in fields(retry)} | {"times": 0}
+    return {name: value for name, value in said.items() if value != defaults[name]}
+
+
+def report(sources: Sequence[str]) -> dict[str, Any]:
+    """Return the declared jobs of modules and files with their places, or why there are none."""
+    try:
+        handlers = load_handlers(sources)
+    except HandlersError as error:
+        return {"fault": error.line, "traceback": error.traceback}
+    jobs = []
+    for handler in handlers.values():
+        try:
+            job = mapping_of(handler)
+        except Exception as error:  # noqa: BLE001 - users' params may raise anything
+            line = f"cannot write param of handler {handler.name!r}: {error} ({handler.where})"
+            return {"fault": line, "traceback": ""}
+        if job:
+            jobs.append({"handler": handler.name, "where": handler.where, "job": job})
+    return {"jobs": jobs}
+
+
+def main(sources: Sequence[str]) -> None:
+    """Print the report; what users' modules print while they are imported goes to stderr."""
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    with answer:
+        json.dump(report(sources), answer, default=repr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

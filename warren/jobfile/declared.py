@@ -1,0 +1,136 @@
+"""Reads the jobs that handlers declare in code: as a job file with one job a line.
+
+The handlers are imported by a process of their own, which gets no settings.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from warren.errors import CommandError, JobFileError
+from warren.executor.handlers.handler_registry import HandlersError
+from warren.jobfile.export import escaped
+from warren.jobfile.reader import JobFile, read_job_text
+from warren.route_plugins import route_names
+from warren.scheduler.jobs.places import Origin, in_code
+from warren.settings.reading import environment_without_settings
+
+#: The first line of a job file of declared jobs, and the last one.
+_HEAD, _FOOT = '{"jobs": [', "]}"
+#: The line of the first job.
+_FIRST = 2
+_PROGRAM = "warren.executor.handlers.declared_jobs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJob:
+    """A job as a mapping of a job file, with its handler and the `file:line` of that."""
+
+    handler: str
+    where: str
+    job: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJobs:
+    """The jobs that modules declare; `app` is that of jobs that name none, "" = they must."""
+
+    source: str
+    jobs: Sequence[DeclaredJob]
+    app: str = ""
+
+    def text(self) -> bytes:
+        """Return a job file: the first job is in its second line."""
+        lines = [_line({"app": self.app} | dict(declared.job)) for declared in self.jobs]
+        commas = [f"{line}," for line in lines[:-1]] + lines[-1:]
+        return "\n".join([_HEAD, *commas, _FOOT]).encode(errors="surrogatepass")
+
+    def at(self, line: int) -> str:
+        """Return which handler is meant by a line of the text."""
+        if not 0 <= line - _FIRST < len(self.jobs):
+            return self.source
+        declared = self.jobs[line - _FIRST]
+        return f"{_near(declared.where)}: handler {declared.handler!r}"
+
+    def origin(self, *, take_over: bool = False) -> Origin:
+        """Return where these jobs are declared, for applying them."""
+        return Origin(place=in_code(self.source), take_over=take_over, app=self.app)
+
+    def read(self) -> JobFile:
+        """Return the jobs as a job file that has been read.
+
+        Raises:
+            JobFileError: with a line for each problem, which names the handler and the field.
+
+        """
+        if wrong := [*self._without_app(), *self._twice()]:
+            raise JobFileError(wrong)
+        return read_job_text(
+            self.text(),
+            Path(self.source),
+            now_ms=time.time_ns() // 1_000_000,
+            added_routes=route_names(),
+            at=self.at,
+        )
+
+    def _without_app(self) -> Iterator[str]:
+        for line, declared in enumerate(self.jobs, _FIRST):
+            if not (self.app or declared.job.get("app")):
+                yield f"{self.at(line)}: missing field 'app'; or give --app"
+
+    def _twice(self) -> Iterator[str]:
+        first: dict[tuple[Any, Any], DeclaredJob] = {}
+        for line, declared in enumerate(self.jobs, _FIRST):
+            name = declared.job["name"]
+            other = first.setdefault((declared.job.get("app", self.app), name), declared)
+            if other is not declared:
+                words = f"is declared twice, first by handler {other.handler!r}"
+                yield f"{self.at(line)}: its job {name!r} {words}"
+
+
+def declared_in(sources: Sequence[str], *, app: str = "") -> DeclaredJobs:
+    """Return the jobs that the handlers of modules or files declare.
+
+    Raises:
+        HandlersError: they cannot be imported.
+
+    """
+    names = [source for source in sources if source]
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", _PROGRAM, *names],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=environment_without_settings(),
+        check=False,
+    )
+    try:
+        report = json.loads(ran.stdout)
+    except ValueError:
+        shown = ", ".join(names)
+        raise CommandError(f"cannot load handlers from {shown}: exit {ran.returncode}") from None
+    if "fault" in report:
+        raise HandlersError(report["fault"], report["traceback"])
+    return DeclaredJobs(
+        source=", ".join(map(os.path.normpath, names)),
+        jobs=[DeclaredJob(**job) for job in report["jobs"]],
+        app=app,
+    )
+
+
+def _line(job: Mapping[str, Any]) -> str:
+    return escaped(json.dumps(job, ensure_ascii=False))
+
+
+def _near(where: str) -> str:
+    """Return a place with a path below the current folder, if it is there."""
+    path, _, line = where.rpartition(":")
+    try:
+        return f"{Path(path).relative_to(Path.cwd())}:{line}"
+    except ValueError:
+        return where

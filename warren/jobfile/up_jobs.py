@@ -1,0 +1,150 @@
+"""The jobs of `warren up`: those of its job file, and those that its handlers declare.
+
+They are checked before anything is created, and applied once executors run.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from warren.actions.trigger import client_on
+from warren.errors import CommandError, JobFileError
+from warren.jobfile.apply import apply, print_changes, warnings_about
+from warren.jobfile.declared import declared_in
+from warren.jobfile.reader import JobFile, read_job_file
+from warren.route_plugins import route_names
+from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.jobs.places import Origin
+from warren.scheduler.jobs.rules import check_new_app_name
+from warren.settings.settings import Settings
+from warren.sql.accounts import audit_log
+from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.engine import Database
+from warren.sql.jobs import jobs
+from warren.sql.registry import apps
+from warren.views.terminal import visible
+
+#: The app if neither the job file nor the handlers nor the database have one.
+DEFAULT_APP = "default"
+#: A job that moves from code to a file, or back, moves at the next start.
+_OF_FILE = Origin(take_over=True)
+
+
+class UpJobs:
+    """The jobs of a job file, if there is one, and those that handlers declare.
+
+    Args:
+        file: a job file to apply at each start.
+        seed: one to apply only if no job was ever created.
+        sources: the modules and files of the handlers.
+
+    Raises:
+        CommandError: both files are given, or one is invalid.
+        HandlersError: the handlers cannot be imported.
+
+    """
+
+    def __init__(self, *, file: Path | None, seed: Path | None, sources: Sequence[str]) -> None:
+        if file and seed:
+            raise CommandError("expected one of --apply and --seed, got both")
+        self._path = file or seed
+        self._is_seed = seed is not None
+        self._wanted = _read(self._path) if self._path else None
+        self._declared = declared_in(sources) if sources else None
+        #: What is to be applied, each with where it is declared.
+        self._parts: list[tuple[JobFile, Origin]] = []
+        self._changes: list[Change] = []
+
+    def app(self, database: Database) -> str:
+        """Return the first app of the file, else of the declared jobs, else of the database."""
+        if self._wanted and self._wanted.apps:
+            return self._wanted.apps[0].name
+        if self._wanted and self._wanted.specs:
+            return self._wanted.specs[0].app
+        declared = self._declared.jobs if self._declared else ()
+        if named := [str(each.job["app"]) for each in declared if each.job.get("app")]:
+            return named[0]
+        known = database.read(apps.ids_by_name)
+        return min(known, key=lambda name: known[name], default=DEFAULT_APP)
+
+    def prepare(self, settings: Settings, database: Database, app: str) -> None:
+        """Check that everything can be applied as a whole, and create the apps.
+
+        `app` is that of declared jobs that name none. Executors of unknown apps are refused, so
+        apps come first.
+
+        Raises:
+            JobFileError: something cannot be applied; nothing was changed.
+            ValueError: the same.
+
+        """
+        if self._is_seed and not database.read(_is_untouched):
+            print(visible(f"{self._path} is applied at the first start only; skipped"))
+            self._wanted = None
+        names = [app]
+        if self._wanted is not None:
+            self._parts.append((self._wanted, _OF_FILE))
+        if self._declared and self._declared.jobs:
+            declared = replace(self._declared, app=app)
+            in_code = declared.read()
+            self._refuse_both(in_code)
+            self._parts.append((in_code, declared.origin(take_over=True)))
+            names += in_code.app_lines
+        if self._wanted is not None:
+            _apply(settings, database, self._wanted, _OF_FILE, dry_run=True)
+            self._changes = _apply(settings, database, replace(self._wanted, specs=()), _OF_FILE)
+        known = database.read(apps.ids_by_name)
+        for name in names:
+            if name not in known:
+                check_new_app_name(name)
+        database.write(lambda session: [apps.ensure(session, name) for name in names])
+
+    def apply(self, settings: Settings, database: Database) -> None:
+        """Apply the file and the declared jobs, and print the changes."""
+        if not self._parts:
+            return
+        for file, origin in self._parts:
+            self._changes += _apply(settings, database, file, origin)
+        warnings = [
+            warning
+            for file, _origin in self._parts
+            for warning in warnings_about(database, file, self._changes)
+        ]
+        print_changes(self._changes, warnings, dry_run=False, as_json=False)
+
+    def _refuse_both(self, in_code: JobFile) -> None:
+        """Raise JobFileError if the job file has jobs that are declared in code too."""
+        in_file = {(spec.app, spec.name) for spec in self._wanted.specs} if self._wanted else set()
+        both = [
+            f"{in_code.at(lines['name'])}: job {spec.app}/{spec.name} is in {self._path} too; "
+            "declare it in one place"
+            for spec, lines in zip(in_code.specs, in_code.job_lines, strict=True)
+            if (spec.app, spec.name) in in_file
+        ]
+        if both:
+            raise JobFileError(both)
+
+
+def _read(path: Path) -> JobFile:
+    return read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+
+
+def _is_untouched(session: Session) -> bool:
+    made = audit_log.listing(session, AuditFilter(action=Action.JOB_CREATE, limit=1))
+    return not made and not jobs.is_any(session)
+
+
+def _apply(
+    settings: Settings,
+    database: Database,
+    wanted: JobFile,
+    origin: Origin,
+    *,
+    dry_run: bool = False,
+) -> list[Change]:
+    client = client_on(database, settings)
+    return apply(client, wanted, dry_run=dry_run, prune=False, origin=origin)
