@@ -12,6 +12,7 @@ from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, 
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
 from warren.admin_web.forms.console_form import ConsoleForm, select_choices
+from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
@@ -184,6 +185,8 @@ class JobForm(ConsoleForm):
     enabled = BooleanField(lazy_gettext("Enable now"))
     seen = HiddenField()
 
+    #: How `param` is shown; the view sets it.
+    params = ParamInput(form=None, text="")
     #: The fields under "Where and how", "When it fails", "Run date" and "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
     failure_fields = (
@@ -261,7 +264,7 @@ class JobForm(ConsoleForm):
 
     def show_problems(self, problems: Iterable[Problem]) -> None:
         """Show each problem beside its field, or above the form if it has none."""
-        for problem in problems:
+        for problem in self.params.show(problems):
             field = getattr(self, self._field_of(problem), None)
             words = problem_text(problem)
             if field is None:

@@ -46,8 +46,8 @@ def _param(param: object) -> str | None:
 
 def _retry(retry: Retry) -> dict[str, Any]:
     """Return what a retry says about the job; `never` is about the handler."""
-    said = {one.name: getattr(retry, one.name) for one in fields(retry) if one.name != "never"}
-    defaults = {one.name: one.default for one in fields(retry)} | {"times": 0}
+    said = {part.name: getattr(retry, part.name) for part in fields(retry) if part.name != "never"}
+    defaults = {part.name: part.default for part in fields(retry)} | {"times": 0}
     return {name: value for name, value in said.items() if value != defaults[name]}
 
 

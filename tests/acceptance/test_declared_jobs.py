@@ -67,7 +67,7 @@ def write(desk: Desk, handlers: str) -> None:
 
 def changes(desk: Desk, *arguments: str) -> list[tuple[object, ...]]:
     told = desk.listed("jobs", "apply", *arguments, "--json")
-    return [(one["action"], one["name"]) for one in told]
+    return [(change["action"], change["name"]) for change in told]
 
 
 def place(desk: Desk, name: str) -> object:
@@ -155,9 +155,9 @@ def test_a_job_that_a_person_made_becomes_that_of_the_code_which_declares_it(des
 
     told = desk.listed("jobs", "apply", *FROM, "--json")
 
-    assert [(one["action"], one["details"]) for one in told if one["name"] == "shop/mail"] == [
-        ("update", ["declared in: code, acme.handlers"])
-    ]
+    assert [
+        (change["action"], change["details"]) for change in told if change["name"] == "shop/mail"
+    ] == [("update", ["declared in: code, acme.handlers"])]
     assert place(desk, "mail") == "code:acme.handlers"
 
 

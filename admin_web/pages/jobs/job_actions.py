@@ -13,6 +13,7 @@ from warren.admin_web.access.gate import local_path
 from warren.admin_web.forms import bulk
 from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.forms.console_form import ConsoleForm, select_choices, sent_once
+from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.pages.bulk.bulk_jobs import ask_about_all
@@ -25,6 +26,7 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.param_templates import sample_param
+from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Problem, Refused
 from warren.sql.listings import dashboard, job_search
 from warren.sql.listings.recent import ListedJob
@@ -40,11 +42,6 @@ class TriggerForm(ConsoleForm):
 
     param = TextAreaField(lazy_gettext("Parameter"))
     addresses = SelectMultipleField(lazy_gettext("Executors"), validate_choice=False)
-
-    @property
-    def text(self) -> str:
-        """The parameter, with CRLF replaced: browsers send that."""
-        return (self.param.data or "").replace("\r\n", "\n")
 
 
 class JobActions:
@@ -119,8 +116,10 @@ class JobActions:
     def ask_trigger(self, job_id: int) -> str:
         """Show the form to trigger a job with a parameter and executors."""
         job = self._job(job_id)
-        form = self._with_choices(TriggerForm(data={"param": self._own_param(job)}), job)
-        return render_template("pages/jobs_trigger.html", form=form, job=job)
+        param = self._own_param(job)
+        form = self._with_choices(TriggerForm(data={"param": param}), job)
+        params = ParamInput.stored(self._schemas(job), param)
+        return render_template("pages/jobs_trigger.html", form=form, job=job, params=params)
 
     def _own_param(self, job: ListedJob) -> str:
         """Return the job's parameter, or the one that its template makes now."""
@@ -135,31 +134,40 @@ class JobActions:
     def preview_trigger(self, job_id: int) -> str | tuple[str, int]:
         """Show what a run would receive and where it could go; nothing is run."""
         job, now_ms = self._job(job_id), self._services.now_ms()
-        form = self._with_choices(TriggerForm(request.form), job)
+        form, params = self._sent(job)
+        if params.is_switch:
+            return render_template("pages/jobs_trigger.html", form=form, job=job, params=params)
         wanted = form.addresses.data or ()
         try:
             shown = self._services.database.read(
-                lambda session: trigger_preview.read(session, job, form.text, wanted, now_ms=now_ms)
+                lambda session: trigger_preview.read(
+                    session, job, params.text, wanted, now_ms=now_ms
+                )
             )
         except Refused as refused:
-            return _refused(refused, form, job)
+            return _refused(refused, form, job, params)
         return render_template(
-            "pages/jobs_trigger.html", form=form, job=job, preview=shown, job_labels=job_labels
+            "pages/jobs_trigger.html",
+            form=form,
+            job=job,
+            params=params,
+            preview=shown,
+            job_labels=job_labels,
         )
 
     @route("/jobs/<id:job_id>/trigger/run", Right.OPERATE, methods=("POST",))
     def trigger_one(self, job_id: int) -> Response | tuple[str, int]:
         """Run a job once."""
         job = self._job(job_id)
-        form = self._with_choices(TriggerForm(request.form), job)
+        form, params = self._sent(job)
         try:
             run_id, _is_new = self._commands.runs.trigger_once(
                 job_id,
-                Trigger(param=form.text, addresses=form.addresses.data or ()),
+                Trigger(param=params.text, addresses=form.addresses.data or ()),
                 once=sent_once(visitor().user_id),
             )
         except Refused as refused:
-            return _refused(refused, form, job)
+            return _refused(refused, form, job, params)
         flash(gettext("Run %(id)s is queued.", id=run_id))
         return redirect(url_for("runs.log", run_id=run_id), 303)
 
@@ -208,6 +216,21 @@ class JobActions:
             lambda session: job_search.show(session, job_id, known.app_ids, now_ms=now_ms)
         )
 
+    def _sent(self, job: ListedJob) -> tuple[TriggerForm, ParamInput]:
+        """Return the form that was sent, and its parameter."""
+        form = self._with_choices(TriggerForm(request.form), job)
+        params = ParamInput.sent(self._schemas(job), request.form)
+        form.param.data = params.text
+        return form, params
+
+    def _schemas(self, job: ListedJob) -> Sequence[str]:
+        """Return what online executors tell of the params of the job's handler."""
+        now_ms = self._services.now_ms()
+        typed = self._services.database.read(
+            lambda session: TypedParams.read(session, [job.app], now_ms)
+        )
+        return typed.of(job.app, job.handler).schemas if job.handler else ()
+
     def _with_choices(self, form: TriggerForm, job: ListedJob) -> TriggerForm:
         def unit(session: Session) -> list[str]:
             listed = apps.split(session.get_one(App, job.app_id).address_list)
@@ -225,14 +248,16 @@ class JobActions:
         return redirect(_came_from(), 303)
 
 
-def _refused(refused: Refused, form: TriggerForm, job: ListedJob) -> tuple[str, int]:
+def _refused(
+    refused: Refused, form: TriggerForm, job: ListedJob, params: ParamInput
+) -> tuple[str, int]:
     """Return the form with each problem beside its field; raise one that belongs to none."""
-    for problem in refused.problems:
+    for problem in params.show(refused.problems):
         field = form[problem.field.partition("/")[0]] if problem.field else None
         if field is None:
             raise refused
         field.errors = (*field.errors, problem_text(problem))
-    return render_template("pages/jobs_trigger.html", form=form, job=job), 422
+    return render_template("pages/jobs_trigger.html", form=form, job=job, params=params), 422
 
 
 def _came_from(otherwise: str = "") -> str:

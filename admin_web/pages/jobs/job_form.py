@@ -1,6 +1,6 @@
 """The form that creates or edits a job, and the live preview of its schedule."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 
 from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
 from warren.admin_web.forms.jobs import JobForm
+from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import reason_text
 from warren.admin_web.local_times import weekday_names
@@ -26,6 +27,7 @@ from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, ProblemKind, Refused
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
@@ -93,19 +95,22 @@ class JobFormPages:
         """Show the form of a job."""
         spec = self._stored(job_id)
         shown = self._past(job_id) if id_argument("version") else spec
-        form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)})
+        form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)}, app=spec.app)
         return self._form(form, action=url_for("jobs.save", job_id=job_id), job_id=job_id)
 
     @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",), form="jobs.edit")
     def save(self, job_id: int) -> Page:
         """Change a job."""
-        stored, form = self._stored(job_id), self._filled()
+        stored = self._stored(job_id)
+        form = self._filled(app=stored.app)
         # The form cannot change these, whatever was sent.
         form.app.data, form.language.data = stored.app, stored.script_language
         action = url_for("jobs.save", job_id=job_id)
         spec = replace(
             form.read(), script_source=stored.script_source, script_remark=stored.script_remark
         )
+        if form.params.is_switch:
+            return self._form(form, action=action, job_id=job_id)
         if BUTTON in request.form:
             self._test(form, spec, job_id)
             return self._form(form, action=action, job_id=job_id)
@@ -136,6 +141,8 @@ class JobFormPages:
         self, form: JobForm, action: str, source: str, *, origin: JobSpec | None = None
     ) -> Page:
         spec = form.read()
+        if form.params.is_switch:
+            return self._form(form, action=action, origin=origin)
         if spec.script_language:
             spec = replace(spec, script_source=source)
             if not visitor().may(Right.EDIT_GLUE):
@@ -220,14 +227,29 @@ class JobFormPages:
         )
         return dict(islice(ordered, SUGGESTED))
 
-    def _filled(self, given: Mapping[str, object] | None = None) -> JobForm:
+    def _filled(self, given: Mapping[str, object] | None = None, *, app: str = "") -> JobForm:
+        """Return the form with the given values, or as it was sent; `app` is that of the job."""
         form = JobForm(None if given is not None else request.form, data=given)
+        schemas = self._schemas(app or form.app.data or "", form.handler.data or "")
+        if given is None:
+            form.params = ParamInput.sent(schemas, request.form)
+        else:
+            form.params = ParamInput.stored(schemas, form.param.data or "")
+        form.param.data = form.params.text
         known = visitor()
         apps = self._services.database.read(lambda s: list(ids_by_name(s, known.app_ids)))
         form.set_choices(
             apps=apps, routes=self._services.added_routes, zone=self._services.timezone
         )
         return form
+
+    def _schemas(self, app: str, handler: str) -> Sequence[str]:
+        """Return what online executors tell of the params of a handler."""
+        if not (app and handler):
+            return ()
+        now_ms = self._services.now_ms()
+        typed = self._services.database.read(lambda s: TypedParams.read(s, [app], now_ms))
+        return typed.of(app, handler.strip()).schemas
 
     def _preview(self, form: JobForm) -> Preview | None:
         kind, value, zone = form.schedule

@@ -23,7 +23,8 @@ LOADED = {
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "channel confinement fork_server forking frames interpreter "
     "job_main linux orphans output process_state script_process spares termination zygote",
-    "warren.executor.handlers": "context declarations handler_registry hooks outcomes params results",
+    "warren.executor.handlers": "context declarations handler_registry hooks outcomes params "
+    "results",
 }
 
 SOURCE = r"""

@@ -1,0 +1,348 @@
+"""A param as fields that are made from the JSON Schema of its handler's params, and back."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from enum import IntEnum
+from typing import Annotated, Any, Literal
+
+import pytest
+from flask import Flask
+from flask_babel import Babel
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta
+from werkzeug.datastructures import MultiDict
+
+from warren.admin_web.forms.param_fields import Look
+from warren.admin_web.forms.param_form import ParamForm, ParamInput
+from warren.executor.handlers.params import params_of
+from warren.scheduler.jobs.param_schema import param_problems
+
+
+class Size(IntEnum):
+    SMALL = 1
+    LARGE = 10
+
+
+@dataclass
+class Line:
+    item: str
+    count: int
+
+
+@dataclass
+class Load:
+    """Which orders to load.
+
+    From the feed of that day.
+    """
+
+    day: date
+    source: Literal["feed", "archive"]
+    note: str | None
+    parts: int = 1
+    share: float = 0.5
+    at: Annotated[time, Meta(tz=False)] | None = None
+    since: Annotated[datetime, Meta(tz=True)] | None = None
+    dry: bool = False
+    loud: bool = True
+    sure: bool | None = None
+    size: Size = Size.SMALL
+    shops: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    kinds: list[Literal["new", "old"]] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    either: int | str = 0
+
+
+def load(_context: object, _params: Load) -> None:
+    pass
+
+
+def schema_of(handler: Callable[..., Any]) -> str:
+    params = params_of(handler)
+    assert params is not None
+    return params.schema
+
+
+SCHEMA = schema_of(load)
+NEEDED = {"day": "2026-12-01", "source": "feed", "note": None}
+
+
+#: What a form says in which only `parts` is typed: a value that is needed may be null.
+TYPED = '{"note": null, "parts": 3}'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _language() -> Iterator[None]:
+    """Labels need a request's language."""
+    app = Flask("test")
+    Babel(app)
+    with app.test_request_context():
+        yield
+
+
+def form() -> ParamForm:
+    made = ParamForm.of(json.loads(SCHEMA))
+    assert made is not None
+    return made
+
+
+def shown(made: ParamForm) -> MultiDict[str, str]:
+    """Return what a browser sends of a form that nobody changed."""
+    sent = MultiDict[str, str]()
+    for each in made.fields:
+        if each.look is Look.BOXES:
+            for text in each.chosen:
+                sent.add(each.id, text)
+        elif each.look is not Look.CHECK or each.text:
+            sent.add(each.id, each.text.replace("\n", "\r\n"))
+    return sent
+
+
+def typed(**texts: str | list[str]) -> dict[str, Any]:
+    """Return the params that these texts say, beside those that are needed."""
+    made = form()
+    sent = MultiDict({"p.day": "2026-12-01", "p.source": '"feed"', "p.loud": "1"})
+    for name, text in texts.items():
+        sent.setlist(f"p.{name}", text if isinstance(text, list) else [text])
+    made.read(sent)
+    values = json.loads(made.param)
+    return {name: value for name, value in values.items() if name not in NEEDED}
+
+
+def test_each_property_has_the_field_that_suits_it() -> None:
+    made = form()
+
+    assert made.about == "Which orders to load.\n\nFrom the feed of that day."
+    assert {each.name: each.look.value for each in made.fields} == {
+        "day": "date",
+        "source": "choice",
+        "note": "line",
+        "parts": "number",
+        "share": "number",
+        "at": "time",
+        "since": "line",
+        "dry": "check",
+        "loud": "check",
+        "sure": "choice",
+        "size": "choice",
+        "shops": "lines",
+        "numbers": "lines",
+        "kinds": "boxes",
+        "lines": "json",
+        "either": "json",
+    }
+    assert [each.name for each in made.fields if each.is_required] == ["day", "source", "note"]
+    assert {each.name: each.placeholder for each in made.fields if each.placeholder} == {
+        "parts": "1",
+        "share": "0.5",
+        "since": "2026-12-01T08:00:00+08:00",
+        "dry": "false",
+        "loud": "true",
+        "size": "1",
+        "either": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        ({}, {}),
+        ({"parts": "3", "share": "1e-2", "size": "10"}, {"parts": 3, "share": 0.01, "size": 10}),
+        ({"parts": "three", "share": "1e999"}, {"parts": "three", "share": "1e999"}),
+        ({"dry": "1", "sure": "false"}, {"dry": True, "sure": False}),
+        ({"loud": ""}, {"loud": False}),
+        ({"at": "02:00"}, {"at": "02:00:00"}),
+        ({"shops": "berlin\r\n\r\nhamburg "}, {"shops": ["berlin", "hamburg "]}),
+        ({"numbers": "1\n 2\nx"}, {"numbers": [1, 2, "x"]}),
+        ({"kinds": ['"new"', '"old"']}, {"kinds": ["new", "old"]}),
+        ({"lines": '[{"item": "a", "count": 1}]'}, {"lines": [{"item": "a", "count": 1}]}),
+        ({"lines": "[{"}, {"lines": "[{"}),
+        ({"either": "7"}, {"either": 7}),
+        ({"either": "seven"}, {"either": "seven"}),
+    ],
+)
+def test_what_is_typed_becomes_json_and_what_is_empty_is_left_out(
+    texts: dict[str, Any], values: dict[str, Any]
+) -> None:
+    assert typed(**texts) == values
+
+
+@pytest.mark.parametrize(
+    "param",
+    [
+        "",
+        json.dumps(
+            NEEDED | {"note": "x", "parts": 2, "dry": False, "loud": False, "kinds": ["old"]}
+        ),
+        json.dumps(NEEDED | {"shops": ["a", "b"], "sure": None, "lines": [], "size": 10}),
+        json.dumps(NEEDED | {"day": "soon", "parts": "many"}),
+    ],
+)
+def test_a_param_that_fields_can_say_is_shown_as_fields_and_says_the_same(param: str) -> None:
+    made = ParamInput.stored([SCHEMA], param)
+    assert made.form is not None
+    assert made.as_fields
+
+    sent = shown(made.form)
+    sent["param_as"] = "fields"
+    said = json.loads(ParamInput.sent([SCHEMA], sent).text or "{}")
+
+    defaults = {each.name: each.default for each in made.form.fields}
+    stored = json.loads(param or "{}")
+    assert said == {"note": None} | {
+        name: value for name, value in stored.items() if name in said or value != defaults[name]
+    }
+
+
+@pytest.mark.parametrize(
+    "param",
+    [
+        "2026-12-01",
+        "[1]",
+        '{"unknown": 1}',
+        json.dumps(NEEDED | {"note": ""}),
+        json.dumps(NEEDED | {"shops": ["a\nb"]}),
+        json.dumps(NEEDED | {"shops": ["", "b"]}),
+        json.dumps(NEEDED | {"dry": "perhaps"}),
+        json.dumps(NEEDED | {"kinds": "new"}),
+        json.dumps(NEEDED | {"kinds": []}),
+        json.dumps(NEEDED | {"parts": None}),
+    ],
+)
+def test_a_param_that_fields_cannot_say_stays_a_text(param: str) -> None:
+    made = ParamInput.stored([SCHEMA], param)
+
+    assert made.form is not None
+    assert not made.as_fields
+    assert made.text == param
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            each.name: st.one_of(
+                st.none(),
+                st.booleans(),
+                st.integers(),
+                st.text(),
+                st.floats(allow_nan=False, allow_infinity=False),
+                st.lists(st.one_of(st.text(), st.integers(), st.just("new")), max_size=3),
+                st.dictionaries(st.text(max_size=2), st.none(), max_size=2),
+            )
+            for each in form().fields
+        },
+    )
+)
+def test_no_param_changes_by_being_shown_and_sent(values: dict[str, Any]) -> None:
+    made = ParamInput.stored([SCHEMA], json.dumps(values))
+    assert made.form is not None
+    if not made.as_fields:
+        return
+
+    sent = shown(made.form)
+    again = form()
+    again.read(sent)
+
+    defaults = {each.name: each.default for each in again.fields}
+    said = json.loads(again.param or "{}")
+    for name, value in values.items():
+        assert json.dumps(said.get(name, defaults[name])) == json.dumps(value), name
+    assert said.keys() <= values.keys() | {"note"}
+
+
+def test_problems_are_shown_beside_their_fields_and_the_others_returned() -> None:
+    made = form()
+    made.read(MultiDict({"p.parts": "x", "p.lines": '[{"item": 1}]', "p.source": '"feed"'}))
+
+    others = made.show(param_problems(json.loads(SCHEMA), made.param))
+
+    assert others == []
+    assert {each.name: each.errors[0] for each in made.fields if each.errors} == {
+        "day": "Required.",
+        "parts": 'expected parts to be integer, got: "x"',
+        "lines": "expected param to have 'count'",
+    }
+
+
+def test_fields_and_text_are_one_click_apart_and_keep_what_was_typed() -> None:
+    as_text = ParamInput.sent(
+        [SCHEMA],
+        MultiDict({"param_as": "fields", "param_show": "text", "p.parts": "3", "p.loud": "1"}),
+    )
+    as_fields = ParamInput.sent(
+        [SCHEMA], MultiDict({"param_as": "text", "param_show": "fields", "param": as_text.text})
+    )
+    cannot = ParamInput.sent(
+        [SCHEMA], MultiDict({"param_as": "text", "param_show": "fields", "param": "[1"})
+    )
+    unknown = ParamInput.sent([], MultiDict({"param_as": "text", "param_show": "fields"}))
+
+    assert (as_text.as_fields, as_text.is_switch, as_text.text) == (False, True, TYPED)
+    assert (as_fields.as_fields, as_fields.text) == (True, TYPED)
+    assert (cannot.as_fields, cannot.text) == (False, "[1")
+    assert cannot.fault == "This text cannot be shown as fields."
+    assert unknown.fault == "No online executor tells which params this handler has."
+
+
+def test_fields_whose_executors_are_gone_still_become_a_param() -> None:
+    sent = MultiDict({"param_as": "fields", "p.day": "2026-12-01", "p.parts": "3", "p.note": ""})
+
+    assert ParamInput.sent([], sent).text == '{"day": "2026-12-01", "parts": 3}'
+
+
+def test_of_two_schemas_the_one_that_fits_is_shown() -> None:
+    other = json.dumps(
+        {"type": "object", "properties": {"month": {"type": "integer"}}, "required": ["month"]}
+    )
+
+    made = ParamInput.stored([SCHEMA, other], '{"month": 3}')
+
+    assert made.form is not None
+    assert [each.name for each in made.form.fields] == ["month"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"type": "object", "properties": {}},
+        {"type": "object", "properties": {str(n): {} for n in range(101)}},
+        {"$ref": "#/$defs/Missing"},
+    ],
+)
+def test_a_schema_without_properties_or_with_too_many_has_no_form(schema: Any) -> None:
+    assert ParamForm.of(schema) is None
+
+
+def test_params_of_pydantic_get_the_same_fields() -> None:
+    schema = {
+        "properties": {
+            "day": {"format": "date", "title": "Day", "type": "string"},
+            "limit": {
+                "anyOf": [{"type": "integer"}, {"type": "null"}],
+                "default": None,
+                "description": "How many at most.",
+                "title": "Limit",
+            },
+            "size": {"allOf": [{"$ref": "#/$defs/Size"}], "default": "s"},
+        },
+        "$defs": {"Size": {"enum": ["s", "l"], "title": "Size", "type": "string"}},
+        "required": ["day"],
+        "title": "Load",
+        "type": "object",
+    }
+
+    made = ParamForm.of(schema)
+
+    assert made is not None
+    assert [(each.name, each.look.value, each.hint) for each in made.fields] == [
+        ("day", "date", ""),
+        ("limit", "number", "How many at most."),
+        ("size", "choice", ""),
+    ]

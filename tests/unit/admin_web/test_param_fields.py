@@ -1,0 +1,188 @@
+"""The pages that ask for a param show the fields of its handler's params, and problems by field."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.console import Clock, Visit, once_of
+from tests.support.sql_rows import all_runs
+from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
+from warren.sql.jobs import job_names
+
+SCHEMA = {
+    "$ref": "#/$defs/Load",
+    "$defs": {
+        "Load": {
+            "type": "object",
+            "description": "Which <orders> to load.",
+            "properties": {
+                "day": {"type": "string", "format": "date"},
+                "parts": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "default": 1,
+                    "description": "How many.",
+                },
+                "source": {"enum": ["feed", "archive"], "default": "feed"},
+                "dry": {"type": "boolean", "default": False},
+            },
+            "required": ["day"],
+        }
+    },
+}
+
+
+@pytest.fixture
+def job_id(rows: Rows, clock: Clock) -> int:
+    rows.executor("one", clock.now, json.dumps({"handlers": {"load": SCHEMA}}))
+    return rows.job("nightly", handler="load", param='{"day": "2026-12-01"}')
+
+
+def errors(page: str) -> list[str]:
+    """Return the problems that a page shows beside its fields."""
+    found = re.findall(r'<p class="field-error"[^>]*>(.*?)</p>', page, re.DOTALL)
+    return [re.sub(r"<svg.*?</svg>|<[^>]+>", "", text, flags=re.DOTALL).strip() for text in found]
+
+
+def quoted(text: str) -> str:
+    return f"&#34;{text}&#34;"
+
+
+def run(visit: Visit, job_id: int, **form: Any) -> Any:
+    page = visit.get(f"/jobs/{job_id}/trigger").text
+    return visit.post(f"/jobs/{job_id}/trigger/run", {"once": once_of(page)} | form)
+
+
+def fields(**texts: str) -> dict[str, str]:
+    return {"param_as": "fields"} | {f"p.{name}": text for name, text in texts.items()}
+
+
+def test_the_trigger_form_has_a_field_for_each_param(admin: Visit, job_id: int) -> None:
+    page = admin.get(f"/jobs/{job_id}/trigger").text
+
+    assert "Which &lt;orders&gt; to load." in page
+    for control in (
+        '<input type="date" name="p.day" id="p.day" value="2026-12-01"',
+        'name="p.parts" id="p.parts" value="" placeholder="1"',
+        '<select name="p.source" id="p.source"><option value="">default: feed</option>',
+        '<input type="checkbox" name="p.dry" id="p.dry" value="1">',
+    ):
+        assert control in page
+    assert 'name="param"' not in page
+    assert "Edit as text" in page
+
+
+def test_what_is_typed_into_the_fields_is_the_runs_param(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    answer = run(admin, job_id, **fields(day="2026-12-02", parts="3", dry="1", source=""))
+
+    assert answer.status_code == 303
+    [planned] = all_runs(database)
+    assert json.loads(planned.param or "") == {"day": "2026-12-02", "parts": 3, "dry": True}
+
+
+def test_what_does_not_fit_is_refused_beside_its_field_and_nothing_runs(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    answer = run(admin, job_id, **fields(day="", parts="none", source='"mail"'))
+
+    assert answer.status_code == 422
+    assert errors(answer.text) == [
+        "Required.",
+        f"expected parts to be integer, got: {quoted('none')}",
+        f"expected source to be one of {quoted('feed')}, {quoted('archive')}, got: {quoted('mail')}",
+    ]
+    assert 'value="none"' in answer.text
+    assert all_runs(database) == []
+
+
+def test_a_text_that_does_not_fit_is_refused_beside_the_text(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    answer = run(admin, job_id, param_as="text", param='{"parts": 0}')
+
+    assert answer.status_code == 422
+    assert errors(answer.text) == ["expected param to have &#39;day&#39;"]
+    assert all_runs(database) == []
+
+
+def test_the_text_is_a_click_away_and_so_are_the_fields(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    admin.get(f"/jobs/{job_id}/trigger")
+    switch = f"/jobs/{job_id}/trigger/preview"
+
+    as_text = admin.post(switch, fields(day="2026-12-02", parts="3") | {"param_show": "text"})
+    param = '{"day": "2026-12-02", "parts": 3}'
+    sent = {"param_as": "text", "param": param, "param_show": "fields"}
+    as_fields = admin.post(switch, sent)
+    odd = admin.post(switch, sent | {"param": "[1]"})
+
+    assert "{&#34;day&#34;: &#34;2026-12-02&#34;, &#34;parts&#34;: 3}" in as_text.text
+    assert "data-preview" not in as_text.text
+    assert 'name="p.parts" id="p.parts" value="3"' in as_fields.text
+    assert errors(odd.text) == ["This text cannot be shown as fields."]
+    assert all_runs(database) == []
+
+
+def test_a_preview_shows_the_param_of_the_fields(admin: Visit, job_id: int) -> None:
+    admin.get(f"/jobs/{job_id}/trigger")
+
+    page = admin.post(f"/jobs/{job_id}/trigger/preview", fields(day="2026-12-02")).text
+
+    assert '<dd class="wrap mono">{&#34;day&#34;: &#34;2026-12-02&#34;}</dd>' in page
+    assert 'name="p.day" id="p.day" value="2026-12-02"' in page
+
+
+def test_a_job_whose_params_nobody_tells_has_the_text_alone(admin: Visit, rows: Rows) -> None:
+    job_id = rows.job("plain", handler="other", param="x")
+
+    page = admin.get(f"/jobs/{job_id}/trigger").text
+
+    assert 'name="param"' in page
+    assert "Edit as fields" not in page
+
+
+def test_the_form_of_a_job_has_the_fields_and_saves_them(
+    admin: Visit, job_id: int, rows: Rows, database: Database
+) -> None:
+    page = admin.get(f"/jobs/{job_id}/edit").text
+    seen = re.search(r'name="seen"[^>]*value="([^"]+)"', page)
+    assert seen is not None
+    basic = {"seen": seen[1], "name": "nightly", "handler": "load", "schedule_kind": "NONE"}
+    numbers = {"late_limit": "60", "concurrency": "1", "timeout": "0", "retries": "0"}
+    basic |= numbers | {"retry_delay": "0", "retry_most": "0", "retry_jitter": "0"}
+    basic |= {"block": "SERIAL_EXECUTION", "misfire": "DO_NOTHING", "delivery": "AT_MOST_ONCE"}
+    basic |= {"retry_backoff": "fixed"}
+
+    refused = admin.post(f"/jobs/{job_id}/save", basic | fields(day="soon", parts="2"))
+    as_text = admin.post(
+        f"/jobs/{job_id}/save", basic | fields(day="2026-12-03") | {"param_show": "text"}
+    )
+    saved = admin.post(f"/jobs/{job_id}/save", basic | fields(day="2026-12-03", parts="2"))
+
+    assert 'name="p.day" id="p.day" value="2026-12-01"' in page
+    assert refused.status_code == 422
+    assert errors(refused.text) == ["expected day to be date, got: &#34;soon&#34;"]
+    assert as_text.status_code == 200
+    assert 'name="param"' in as_text.text
+    assert saved.status_code == 303, errors(saved.text)
+    stored = database.read(lambda session: job_names.find(session, "nightly").param)
+    assert json.loads(stored or "") == {"day": "2026-12-03", "parts": 2}
+
+
+def test_a_new_job_gets_the_fields_of_the_handler_that_is_typed(admin: Visit, job_id: int) -> None:
+    assert job_id
+    admin.get("/jobs/new")
+    asked = {"app": "reports", "param_as": "text", "param": "", "param_show": "fields"}
+
+    known = admin.post("/jobs/create", asked | {"handler": "load"})
+    unknown = admin.post("/jobs/create", asked | {"handler": "lod"})
+
+    assert known.status_code == 200
+    assert 'name="p.day"' in known.text
+    assert errors(unknown.text) == ["No online executor tells which params this handler has."]
