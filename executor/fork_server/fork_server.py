@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.context import ForkProcess
 
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.fork_server import frames, linux
-from warren.executor.fork_server.forking import Forker
+from warren.executor.fork_server.forking import Child, Forker
 from warren.executor.fork_server.job_main import Assignment, JobSetup, main, main_of_spare
 from warren.executor.fork_server.orphans import Orphans
 from warren.executor.fork_server.spares import Spare, Spares, descriptors
@@ -42,9 +41,7 @@ _RECEIVING = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 @dataclass(slots=True)
 class _Job:
     number: int
-    process: ForkProcess
-    pid: int
-    pidfd: int
+    process: Child
     spare: Spare | None = None
 
 
@@ -110,21 +107,17 @@ class ForkServer:
         self._spares.fork_some()
         return True
 
-    def _start(self, action: Callable[[], object]) -> ForkProcess:
+    def _start(self, action: Callable[[], object]) -> Child:
         process = self._forker.start(action)
-        assert process.pid is not None
         self._orphans.known.add(process.pid)
-        self._epoll.register(process.sentinel, select.EPOLLIN)
+        self._epoll.register(process.pidfd, select.EPOLLIN)
         return process
 
-    def _release(self, process: ForkProcess) -> int:
+    def _release(self, process: Child) -> int:
         """Release a process that has ended, or is about to; return its exit code."""
-        self._epoll.unregister(process.sentinel)
-        assert process.pid is not None
-        process.join()
+        self._epoll.unregister(process.pidfd)
+        code = process.wait()
         self._orphans.known.discard(process.pid)
-        code = process.exitcode
-        assert code is not None
         process.close()
         return code
 
@@ -189,23 +182,22 @@ class ForkServer:
             return
         self._register(number, process)
 
-    def _register(self, number: int, process: ForkProcess, spare: Spare | None = None) -> None:
-        assert process.pid is not None
-        job = _Job(number, process, process.pid, process.sentinel, spare)
-        self._jobs[job.number] = self._by_pidfd[job.pidfd] = job
+    def _register(self, number: int, process: Child, spare: Spare | None = None) -> None:
+        job = _Job(number, process, spare)
+        self._jobs[number] = self._by_pidfd[process.pidfd] = job
         now_ms = int(time.time() * 1000)
-        forked = frames.Forked(number=job.number, pid=job.pid, started_at_ms=now_ms)
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (job.pidfd,)))
+        forked = frames.Forked(number=number, pid=process.pid, started_at_ms=now_ms)
+        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (process.pidfd,)))
         self._control.sendmsg((frames.encode(forked),), (rights,))
 
     def _signal(self, order: frames.Signal) -> None:
         job = self._jobs.get(order.number)
-        if job is None or job.process.exitcode is not None:
+        if job is None or job.process.poll() is not None:
             return
         # Only this process reaps it, so its pid has not been reused.
         for call in (os.killpg, os.kill):
             try:
-                call(job.pid, order.signal)
+                call(job.process.pid, order.signal)
             except (ProcessLookupError, PermissionError):
                 continue  # it has no group yet, or is a setuid program by now
             if order.signal != signal.SIGKILL:
@@ -217,7 +209,9 @@ class ForkServer:
         code = self._release(job.process)
         del self._jobs[job.number]
         is_untaken = job.spare is not None and not job.spare.has_taken_order()
-        self._pending_exits.append(_PendingExit(job.number, job.pid, code, is_untaken=is_untaken))
+        self._pending_exits.append(
+            _PendingExit(job.number, job.process.pid, code, is_untaken=is_untaken)
+        )
 
     def _end_orphans(self) -> None:
         """Kill what dead runs left behind; report their exits once nothing is left."""
@@ -270,7 +264,7 @@ class ForkServer:
             self._signal(frames.Signal(number=job.number, signal=signal.SIGKILL))
         while time.monotonic() < deadline:
             self._reap()
-            alive = {job.pid for job in self._jobs.values()}
+            alive = {job.process.pid for job in self._jobs.values()}
             orphans = [row for row in linux.children_of(self._pid) if row.pid not in alive]
             if not alive and not orphans:
                 return
@@ -279,5 +273,5 @@ class ForkServer:
 
     def _reap(self) -> None:
         for job in list(self._jobs.values()):
-            if job.process.exitcode is not None:
+            if job.process.poll() is not None:
                 del self._jobs[job.number]

@@ -1,19 +1,54 @@
 """Starts job processes with `multiprocessing`: the only place that forks.
 
-A job process is a `ForkProcess`. What differs from the library's own is how it is held: by its
-pidfd instead of two pipes, so that neither a fork nor what follows in the child grows dearer with
-the number of processes that live.
+A job process sees itself as a `ForkProcess`. The one that forked it holds its id and its pidfd, and
+no more: neither a fork nor what follows in the child grows dearer with the number of processes that
+live, and what a fork touches in either is copied page by page.
 """
 
-import contextlib
 import gc
 import os
 import signal
 from collections.abc import Callable
-from multiprocessing import popen_fork
 from multiprocessing.context import ForkProcess
 
-from warren.executor.fork_server.interpreter import forget_child, run_child
+from warren.executor.fork_server.interpreter import run_child
+
+
+class Child:
+    """A process as the one that forked it holds it. Its pidfd is readable once it has ended."""
+
+    __slots__ = ("_code", "pid", "pidfd")
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative if a signal ended it; None while it lives."""
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait until it has ended; return as `poll`."""
+        code = self._reap(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close the pidfd."""
+        os.close(self.pidfd)
+
+    def _reap(self, options: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
 
 
 class Forker:
@@ -22,25 +57,35 @@ class Forker:
     def __init__(self) -> None:
         #: By it `multiprocessing.parent_process` knows whether the zygote lives.
         self.alive, self._end = os.pipe()
+        # Each child has a copy of this one, and takes it for itself.
+        self._process = _Process()
 
-    def start(self, action: Callable[[], object]) -> ForkProcess:
+    def start(self, action: Callable[[], object]) -> Child:
         """Start a process that calls `action()` and exits. There must be no other thread.
-
-        Its `sentinel` is a pidfd.
 
         Raises:
             OSError: the host cannot take another process.
 
         """
-        process = _Process(action, self.alive, self._end)
         # Otherwise the child's first collection would write to all that was made here since the
         # last one, and with it copy the pages.
         gc.freeze()
-        process.start()
-        # With each start `multiprocessing` waits for each of its children, thousands perhaps; and
-        # it would have every child take them apart. Whoever starts this one waits for it.
-        forget_child(process)
-        return process
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.close(self._end)
+                self._process.action = action
+                code = run_child(self._process, self.alive)
+            finally:
+                os._exit(code)
+        try:
+            # Before any reaping, so that the pid cannot have been reused by a later process.
+            return Child(pid, os.pidfd_open(pid))
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
 
     def close(self) -> None:
         """Close the descriptor that shows the processes that this one lives."""
@@ -52,52 +97,16 @@ class _Process(ForkProcess):
     # The fork context would make itself the child's start method. That is the handlers' to choose.
     _start_method = None  # type: ignore[assignment]
 
-    def __init__(self, action: Callable[[], object], alive: int, end: int) -> None:
+    def __init__(self) -> None:
         super().__init__(name="warren-job")
-        self._action = action
-        self.alive = alive
-        self.end = end
+        self.action: Callable[[], object] = bool
 
     def run(self) -> None:
-        self._action()
-
-    @staticmethod
-    def _Popen(process_obj: "_Process") -> "_Popen":  # type: ignore[override] # noqa: N802 - the library's name
-        return _Popen(process_obj)
+        self.action()
 
 
-class _Popen(popen_fork.Popen):
-    sentinel: int
-
-    def __init__(self, process: _Process) -> None:  # nothing is left to flush: the zygote is silent
-        self.returncode = None
-        self.finalizer = None
-        self._launch(process)
-
-    def _launch(self, process: _Process) -> None:
-        self.pid = os.fork()
-        if self.pid == 0:
-            code = 1
-            try:
-                os.close(process.end)
-                code = run_child(process, process.alive)
-            finally:
-                os._exit(code)
-        try:
-            # Before any reaping, so that the pid cannot have been reused by a later process.
-            self.sentinel = os.pidfd_open(self.pid)
-        except OSError:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            raise
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self.sentinel)
-
-
-def discard(process: ForkProcess) -> None:
+def discard(child: Child) -> None:
     """Kill and reap a process that cannot be used."""
-    process.kill()
-    process.join()
-    process.close()
+    child.kill()
+    child.wait()
+    child.close()

@@ -33,11 +33,6 @@ def run_child(own: process.BaseProcess, parent_sentinel: int) -> int:
     return code
 
 
-def forget_child(child: process.BaseProcess) -> None:
-    """Take a started process off those that `multiprocessing` polls at each further start."""
-    vars(process)["_children"].discard(child)
-
-
 #: `signal.getsignal` wraps each answer in an enum. After every run all 60 signals are read, which
 #: would take 60 of the 200 us of a short run; this takes 3.
 get_signal_handler: Callable[[int], Any] = vars(signal)["_signal"].getsignal

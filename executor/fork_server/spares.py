@@ -11,10 +11,10 @@ import array
 import socket
 import time
 from collections.abc import Callable
-from multiprocessing.context import ForkProcess
 from typing import NamedTuple
 
 from warren.executor.fork_server import frames
+from warren.executor.fork_server.forking import Child
 
 #: Seconds without a request after which spares are forked, and how many in one go.
 QUIET_SECONDS = 0.01
@@ -32,7 +32,7 @@ _TAKEN = b"taken"
 class Spare(NamedTuple):
     """A spare process and the zygote's end of the link by which it gets its order."""
 
-    process: ForkProcess
+    process: Child
     link: socket.socket
 
     def has_taken_order(self) -> bool:
@@ -55,9 +55,9 @@ class Spares:
 
     def __init__(
         self,
-        start: Callable[[socket.socket], ForkProcess],
+        start: Callable[[socket.socket], Child],
         *,
-        reap: Callable[[ForkProcess], int],
+        reap: Callable[[Child], int],
         on_failing: Callable[[str, float], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -137,7 +137,7 @@ class Spares:
             raise
         finally:
             theirs.close()
-        self._all[process.sentinel] = Spare(process, ours)
+        self._all[process.pidfd] = Spare(process, ours)
 
     def _back_off(self, why: str) -> None:
         self._due_at = self._clock() + self._backoff

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import util
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import pytest
@@ -54,17 +55,16 @@ def code_of(forker: Forker, code: object) -> int | None:
     """Return the exit code of a process that ends with what `code()` gives."""
     assert callable(code)
     process = forker.start(lambda: end_with(code()))
-    process.join()
-    exit_code = process.exitcode
+    exit_code = process.wait()
     process.close()
     return exit_code
 
 
 def test_a_job_process_is_one_of_multiprocessing(forker: Forker) -> None:
-    process = forker.start(signal.pause)
+    def is_one() -> bool:
+        return isinstance(multiprocessing.current_process(), ForkProcess)
 
-    assert isinstance(process, multiprocessing.process.BaseProcess)
-    discard(process)
+    assert code_of(forker, is_one) == 1
 
 
 def test_it_knows_itself_and_its_parent(forker: Forker) -> None:
@@ -83,11 +83,10 @@ def test_what_it_is_given_is_done_and_its_code_is_told(forker: Forker) -> None:
 def test_one_that_lives_has_no_code_and_one_that_was_killed_a_negative_one(forker: Forker) -> None:
     process = forker.start(signal.pause)
 
-    alive = process.exitcode
+    alive = process.poll()
     process.kill()
-    process.join()
 
-    assert (alive, process.exitcode) == (None, -signal.SIGKILL)
+    assert (alive, process.wait(), process.poll()) == (None, -signal.SIGKILL, -signal.SIGKILL)
     process.close()
 
 
@@ -184,5 +183,5 @@ def test_process_holds_one_file_and_its_end_shows_there(forker: Forker) -> None:
     process.kill()
 
     assert held == 1
-    assert multiprocessing.connection.wait([process.sentinel], timeout=30) == [process.sentinel]
+    assert multiprocessing.connection.wait([process.pidfd], timeout=30) == [process.pidfd]
     discard(process)

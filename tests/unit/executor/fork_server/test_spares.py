@@ -2,10 +2,8 @@
 
 import os
 import socket
-from multiprocessing.context import ForkProcess
-from types import SimpleNamespace
-from typing import cast
 
+from warren.executor.fork_server.forking import Child
 from warren.executor.fork_server.spares import BACKOFF_SECONDS, Spares
 
 
@@ -25,10 +23,10 @@ class Zygote:
         )
         self.spares.keep(1)
 
-    def _start(self, link: socket.socket) -> ForkProcess:
+    def _start(self, link: socket.socket) -> Child:
         self._last += 1
         self._links.append(socket.socket(fileno=os.dup(link.fileno())))
-        return cast("ForkProcess", SimpleNamespace(sentinel=self._last, pid=self._last))
+        return Child(pid=self._last, pidfd=self._last)
 
     def wait(self) -> float:
         """Wait until a spare is due, and fork it; return how long that took."""
