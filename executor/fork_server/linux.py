@@ -22,6 +22,9 @@ _KILL = int(signal.SIGKILL)
 _READ_BYTES = 16_384
 
 
+#: A variable by which the linker finds the functions of all libraries as a program starts. Without
+#: it each job process finds those that it calls, and copies the pages where it notes them.
+LINK_AT_START = "LD_BIND_NOW"
 #: The names of a process that has a job, and of one that has none yet.
 JOB_NAME, SPARE_NAME = b"warren-job", b"warren-spare"
 

@@ -34,14 +34,26 @@ _environment = threading.Lock()
 
 @contextlib.contextmanager
 def marked(folder: Path | None) -> Iterator[None]:
-    """Mark the program that is started meanwhile, and everything that it starts."""
+    """Mark the program that is started meanwhile, and everything that it starts.
+
+    It is linked as it starts, too: see `linux.LINK_AT_START`.
+    """
     with _environment:
+        added = {} if linux.LINK_AT_START in os.environ else {linux.LINK_AT_START: MARK}
         if folder is not None:
-            os.environ[MARK] = str(folder)
+            added[MARK] = str(folder)
+        os.environ.update(added)
         try:
             yield
         finally:
-            os.environ.pop(MARK, None)
+            for name in added:
+                del os.environ[name]
+
+
+def take_off_link_mark() -> None:
+    """Remove what `marked` has added for the linker, which nothing started here is to inherit."""
+    if os.environ.get(linux.LINK_AT_START) == MARK:
+        del os.environ[linux.LINK_AT_START]
 
 
 def end_marked(folder: Path) -> list[str]:

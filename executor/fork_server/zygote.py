@@ -8,7 +8,6 @@ executor is gone: the zygote then kills and reaps everything and exits.
 """
 
 import faulthandler
-import gc
 import importlib
 import inspect
 import os
@@ -26,11 +25,11 @@ from warren.executor.errors import UserUnusable
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import ForkServer
-from warren.executor.fork_server.forking import Forker
+from warren.executor.fork_server.forking import Forker, settle_memory
 from warren.executor.fork_server.job_main import JobSetup
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState, reset_signals
-from warren.executor.fork_server.termination import BLOCKED, Termination
+from warren.executor.fork_server.termination import BLOCKED, Termination, take_off_link_mark
 from warren.executor.handlers.handler_registry import (
     NAME_LIMIT,
     Handler,
@@ -50,6 +49,7 @@ _LINE_CHARS, _TRACE_CHARS = 2_000, 16_000
 def main(control: socket.socket, code: JobCode, confinement: Confinement) -> None:
     """Run the zygote. Called in a process made by multiprocessing's spawn context."""
     control.set_inheritable(False)
+    take_off_link_mark()
     _detach()
     try:
         _run(control, code, confinement)
@@ -101,10 +101,7 @@ def _run(control: socket.socket, code: JobCode, confinement: Confinement) -> Non
     )
     fork_server = ForkServer(control, setup, forker)
     _tell_handlers(control, handlers)
-    # What was imported stays in memory that job processes share: the collector, which would write
-    # to it, never runs here, and job processes collect what they have made themselves.
-    gc.collect()
-    gc.disable()
+    settle_memory()
     fork_server.serve()
 
 

@@ -156,6 +156,7 @@ def test_settings_and_secrets_are_not_in_the_environment(harness: SlotHarness) -
     names = {line.partition("=")[0] for line in finished.message.splitlines()}
     assert {name for name in names if name.startswith("WARREN_")} == {"WARREN_RUN_ID"}
     assert "PATH" in names
+    assert "LD_BIND_NOW" not in names  # the zygote was started with it
 
 
 def test_job_process_has_loaded_nothing_heavy(harness: SlotHarness) -> None:
