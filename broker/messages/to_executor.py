@@ -30,6 +30,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     timeout_seconds: Seconds = 0
     #: None = the handler's value, or else the executor's default.
     process: ProcessUse | None = None
+    #: Whether its job is due only once, so that a process which belongs to the job is not kept.
+    one_time: bool = False
     #: The ScriptLanguage of a script that runs instead of a handler; empty = the handler runs.
     script_language: str = ""
     script_source: str = ""

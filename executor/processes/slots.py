@@ -237,7 +237,10 @@ class Slots(SlotPool):
             return ProcessUse.FRESH
         facts = self._supervisor.by_name.get(trigger.handler)
         of_handler = None if facts is None else facts.process
-        return trigger.process or of_handler or self._options.process
+        use = trigger.process or of_handler or self._options.process
+        # Another run of such a job is rare: a process kept for it would take the place of one that
+        # is used again, and be ended with more trouble than one that ends by itself.
+        return ProcessUse.FRESH if trigger.one_time and use == ProcessUse.JOB else use
 
     def _prepare(self, run: SlotRun) -> Reason | None:
         """Write a script's file; return why a run gets no process, None if it does."""

@@ -18,6 +18,7 @@ from warren.broker.process_use import ProcessUse
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.schedules.registry import OneTime
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
@@ -149,6 +150,7 @@ def routed_trigger(
             concurrency=job.concurrency,
             timeout_seconds=job.timeout,
             process=ProcessUse(job.process) if job.process else None,
+            one_time=job.schedule_kind == OneTime.kind,
             script_language=script.language if script else "",
             script_source=script.source if script else "",
             resent=resent,

@@ -22,6 +22,7 @@ class JobToRun(NamedTuple):
     """The columns of a job needed to dispatch and end its runs."""
 
     id: int
+    schedule_kind: str
     route: str
     block: str
     timeout: int

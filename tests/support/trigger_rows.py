@@ -16,4 +16,4 @@ def run(**values: Any) -> Any:
 
 def job(**values: Any) -> Any:
     facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9}
-    return SimpleNamespace(**(facts | {"process": "fresh"} | values))
+    return SimpleNamespace(**(facts | {"process": "fresh", "schedule_kind": "CRON"} | values))

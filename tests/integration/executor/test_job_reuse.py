@@ -248,6 +248,22 @@ def test_fresh_process_serves_one_run_and_is_gone_at_its_end(harness: SlotHarnes
     assert left == []
 
 
+def test_no_process_is_kept_for_a_job_that_is_due_only_once(harness: SlotHarness) -> None:
+    harness.run("pid", one_time=True)
+
+    assert harness.job_processes() == []
+
+
+def test_jobs_that_are_due_only_once_share_the_processes_of_their_handler(
+    harness: SlotHarness,
+) -> None:
+    first, second = (
+        harness.run("pid", job_id=job, one_time=True, process="handler").message for job in (7, 8)
+    )
+
+    assert first == second
+
+
 def test_executor_says_what_is_done_for_jobs_that_do_not(
     make_floor: Callable[..., SlotHarness],
 ) -> None:

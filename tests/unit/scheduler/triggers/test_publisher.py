@@ -56,9 +56,14 @@ def post() -> Post:
     return Post()
 
 
-def trigger_to(address: str = "one", **values: Any) -> Any:
+def trigger_to(address: str = "one", schedule_kind: str = "CRON", **values: Any) -> Any:
     return routed_trigger(
-        run(**values), job(), app="demo", address=address, boot_id="b1", routed_at=55
+        run(**values),
+        job(schedule_kind=schedule_kind),
+        app="demo",
+        address=address,
+        boot_id="b1",
+        routed_at=55,
     )
 
 
@@ -70,6 +75,12 @@ def test_a_trigger_says_what_run_and_job_say(post: Post) -> None:
     assert (trigger.run_id, trigger.boot_id, trigger.handler) == (7, "b1", "h")
     assert (trigger.block, trigger.concurrency, trigger.timeout_seconds) == ("COVER_EARLY", 2, 9)
     assert (trigger.process, trigger.resent, trigger.routed_at_ms) == ("fresh", False, 55)
+
+
+def test_a_trigger_says_whether_its_job_is_due_only_once() -> None:
+    said = {kind: trigger_to(schedule_kind=kind).trigger.one_time for kind in ("AT", "CRON")}
+
+    assert said == {"AT": True, "CRON": False}
 
 
 def test_a_decision_that_is_too_old_is_not_published(post: Post) -> None:
