@@ -52,7 +52,9 @@ class ProcessChannel:
         self.left_input_unread = False
         self._socket, self.other_end = socket.socketpair()
         self._socket.setblocking(False)
-        loop.add_reader(self._socket, self._on_readable)
+        # The loop writes out the name of what it does not know yet: of a socket, both addresses.
+        self._file = self._socket.fileno()
+        loop.add_reader(self._file, self._on_readable)
 
     def send(self, data: bytes) -> None:
         """Send lines; what does not fit is sent once there is room."""
@@ -68,7 +70,7 @@ class ProcessChannel:
             return
         if sent < len(data):
             self._unsent = data[sent:]
-            self._loop.add_writer(self._socket, self._send_more)
+            self._loop.add_writer(self._file, self._send_more)
 
     def read(self) -> None:
         """Take the answers that have come."""
@@ -80,8 +82,8 @@ class ProcessChannel:
         """Read what a process that is gone has left in the channel, and close it."""
         while self._on_readable():
             pass
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        self._loop.remove_reader(self._file)
+        self._loop.remove_writer(self._file)
         self._socket.close()
 
     def _send_more(self) -> None:
@@ -92,7 +94,7 @@ class ProcessChannel:
         except OSError:
             self._unsent = b""
         if not self._unsent:
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._file)
 
     def _on_readable(self) -> bool:
         """Read what is there; return False when there is nothing."""
@@ -106,7 +108,7 @@ class ProcessChannel:
             data = b""
         if not data:
             # No proof of an exit: a job may close any descriptor. The zygote reports exits.
-            self._loop.remove_reader(self._socket)
+            self._loop.remove_reader(self._file)
             return False
         if not self._is_misused:
             self._unread = self._unread + data if self._unread else data
@@ -122,7 +124,7 @@ class ProcessChannel:
         except frames.InvalidAnswer:
             self._is_misused = True
             self._unread = b""
-            self._loop.remove_reader(self._socket)
+            self._loop.remove_reader(self._file)
             self._on_misuse(Why.CHANNEL_MISUSED(data=repr(data[:_SHOWN_BYTES])))
             return False
         if answer is None:

@@ -33,6 +33,7 @@ class ZygoteLink:
         self._loop = loop
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)
+        self._control_file = self._control.fileno()
         self._process = _spawn(theirs, code, confinement)
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -58,7 +59,7 @@ class ZygoteLink:
             read()  # its last frames count
             on_death()
 
-        self._loop.add_reader(self._control, read)
+        self._loop.add_reader(self._control_file, read)
         self._loop.add_reader(self._pidfd, read_last)
 
     def wait(self, seconds: float) -> bool:
@@ -77,7 +78,7 @@ class ZygoteLink:
         except OSError:
             return None
         if not data:
-            self._loop.remove_reader(self._control)  # the pidfd shows the exit
+            self._loop.remove_reader(self._control_file)  # the pidfd shows the exit
             return None
         self.last_heard_at = time.monotonic()
         frame: frames.FromZygote = frames.decode_from_zygote(data)
@@ -121,8 +122,8 @@ class ZygoteLink:
     def close(self) -> int | None:
         """Release a dead or dying zygote; return its exit code."""
         self._at_exit.cancel()
-        self._loop.remove_reader(self._control)
-        self._loop.remove_writer(self._control)
+        self._loop.remove_reader(self._control_file)
+        self._loop.remove_writer(self._control_file)
         self._loop.remove_reader(self._pidfd)
         self._control.close()
         code = self.join()
@@ -144,14 +145,14 @@ class ZygoteLink:
             try:
                 self._control.sendmsg([data], rights)
             except BlockingIOError:
-                self._loop.add_writer(self._control, self._send_more)
+                self._loop.add_writer(self._control_file, self._send_more)
                 return
             except OSError:
                 break  # it is dead: its pidfd shows that, and `close` drops what is unsent
             self._unsent.popleft()
             if channel is not None:
                 channel.close()
-        self._loop.remove_writer(self._control)
+        self._loop.remove_writer(self._control_file)
 
 
 def _spawn(control: socket.socket, code: JobCode, confinement: Confinement) -> SpawnProcess:

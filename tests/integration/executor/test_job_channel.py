@@ -196,6 +196,17 @@ def test_what_comes_after_the_result_changes_nothing(harness: SlotHarness) -> No
     assert harness.run("pid").outcome is Outcome.SUCCEEDED
 
 
+def test_addresses_of_no_socket_are_written_out_for_a_run(
+    harness: SlotHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[socket.socket] = []
+    monkeypatch.setattr(socket.socket, "__repr__", lambda own: written.append(own) or "a socket")
+
+    harness.run("pid", process="fresh")
+
+    assert written == []
+
+
 def test_idle_process_that_writes_into_the_channel_ends(harness: SlotHarness) -> None:
     first = harness.run("when.idle").message
 
