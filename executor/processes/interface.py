@@ -27,7 +27,9 @@ class SlotOptions:
     """`count` runs at a time, and at most `idle_count` idle processes; None: as many as fit.
 
     `spare_count` processes are forked in advance, and belong to no job yet.
-    An idle process exits after `idle_seconds`, any process after `runs_per_process` runs.
+    An idle process exits after `idle_seconds`, any process after `runs_per_process` runs. Thousands
+    may be idle since the same burst: in each sweep `ended_at_once` of them are told to, so that
+    their ends do not hold up the runs that are due just then.
     A process that was handed several runs goes on with them for `batch_seconds`, so that other jobs
     get its slot soon and nothing begins long after it was handed over.
     A zygote that is silent is pinged after `ping_seconds`, and killed `silence_seconds` later. A
@@ -52,6 +54,7 @@ class SlotOptions:
     spare_count: int = 0
     process: ProcessUse = ProcessUse.JOB
     idle_seconds: float = 90.0
+    ended_at_once: int = 20
     runs_per_process: int = 1000
     batch_seconds: float = 0.005
     stuck_seconds: float = 20.0
@@ -101,6 +104,11 @@ class SlotPool(Protocol):
     def away(self) -> Reason | None:
         """Why runs are neither taken nor started at present; None if they are."""
         return None
+
+    @property
+    def lacks_spares(self) -> bool:
+        """Whether the processes that are forked in advance end one after the other."""
+        return False
 
     @property
     def free(self) -> int:

@@ -240,10 +240,15 @@ class Pool:
             event = self._fork(run)
             yield run, event
 
-    def end_idle(self, *, idle_for: float | None = None) -> None:
-        """End the processes idle for `idle_for` seconds, by default the configured limit."""
-        limit = self._options.idle_seconds if idle_for is None else idle_for
-        while self._end_longest_idle(idle_for=limit):
+    def end_idle(self) -> None:
+        """End some of the processes that have idled for too long, the longest idle first."""
+        for _ in range(self._options.ended_at_once):
+            if not self._end_longest_idle(idle_for=self._options.idle_seconds):
+                return
+
+    def end_all_idle(self) -> None:
+        """End every idle process."""
+        while self._end_longest_idle():
             pass
 
     def fit_idle(self) -> None:

@@ -297,7 +297,7 @@ class Slots(SlotPool):
         """Continue `close`: first the runs, then the idle processes, then the zygote."""
         if self._closed is None or self._runs:
             return
-        self._pool.end_idle(idle_for=0)
+        self._pool.end_all_idle()
         if self._pool.is_empty and self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

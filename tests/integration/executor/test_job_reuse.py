@@ -10,6 +10,8 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness
 from warren.broker.messages.values import Outcome
+from warren.executor.processes.job_process import JobProcess
+from warren.executor.processes.pool import Pool
 
 SOURCE = """
 import asyncio, os, signal, subprocess, sys, threading, time
@@ -292,6 +294,29 @@ def test_idle_process_ends_and_calls_destroy(make_floor: Callable[..., SlotHarne
 
     harness.turn(lambda: not harness.job_processes())
     assert harness.note("hooks").splitlines() == [f"init {pid}", "run", f"destroy {pid}"]
+
+
+def test_of_many_idle_processes_only_some_are_ended_at_once(
+    make_floor: Callable[..., SlotHarness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness, ended = make_floor(count=4, idle_seconds=0.1, ended_at_once=2), [0]
+    sweep, end = Pool.end_idle, JobProcess.end
+
+    def count_sweep(own: Pool) -> None:
+        ended.append(0)
+        sweep(own)
+
+    def count_end(process: JobProcess, grace_seconds: float) -> None:
+        ended[-1] += 1
+        end(process, grace_seconds)
+
+    monkeypatch.setattr(Pool, "end_idle", count_sweep)
+    monkeypatch.setattr(JobProcess, "end", count_end)
+    for run_id in [harness.start("pid", job_id=job) for job in range(1, 5)]:
+        harness.wait(run_id)
+    harness.turn(lambda: not harness.job_processes())
+
+    assert (max(ended), sum(ended)) == (2, 4)
 
 
 def test_init_is_called_once_per_process(harness: SlotHarness) -> None:
