@@ -307,7 +307,8 @@ def import_source(source: str, what: str = "handlers") -> ModuleType:
     """Import a source of handlers, or of something else.
 
     Raises:
-        HandlersError: with the traceback of whatever the import raised.
+        HandlersError: with the traceback of whatever the import raised, unless a declaration is
+            refused.
 
     """
     try:
@@ -318,13 +319,10 @@ def import_source(source: str, what: str = "handlers") -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including sys.exit() at import
-        # Ours says where the handler is; a traceback adds nothing to that.
+        # A declaration that we refuse is told in one line, which names its file and line.
         is_ours = isinstance(error, HandlersError)
-        line = str(error) if is_ours else _last_line(error)
-        raise HandlersError(
-            f"cannot load {what} from {source!r}: {line}",
-            "" if is_ours else _users_traceback(error),
-        ) from error
+        line, trace = (str(error), "") if is_ours else (_last_line(error), _users_traceback(error))
+        raise HandlersError(f"cannot load {what} from {source!r}: {line}", trace) from error
 
 
 def _has_any(module: ModuleType, handlers: Handlers) -> bool:

@@ -236,6 +236,18 @@ class TestLoading:
         assert "in inner" in caught.value.traceback
         assert "handlers.py" not in caught.value.traceback
 
+    def test_refused_declaration_is_told_in_one_line_without_a_traceback(
+        self, tmp_path: Path
+    ) -> None:
+        source = write(tmp_path, "@job('x', process='each')\ndef x(context): ...")
+
+        with pytest.raises(HandlersError) as caught:
+            load_handlers([source])
+
+        assert "expected process of handler 'x' to be one of" in caught.value.line
+        assert "jobs_of_test.py:" in caught.value.line
+        assert caught.value.traceback == ""
+
     def test_ctrl_c_is_not_an_error_of_the_handlers(self, tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             load_handlers([write(tmp_path, "raise KeyboardInterrupt")])
