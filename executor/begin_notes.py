@@ -58,7 +58,7 @@ class BeginNote:
 
     def __init__(self, file: int | None) -> None:
         self._file = -1 if file is None else file
-        self._identity = _identity(self._file)
+        self._identity = None if file is None else _identity(file)
         self._noted = 0
 
     def write(self, run_id: int) -> bool:

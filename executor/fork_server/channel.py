@@ -8,13 +8,14 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 
 from warren.broker.messages.values import CALLS_LIMIT, PROGRESS_TEXT_LIMIT, Progress
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.script_process import write_all
-from warren.executor.fork_server.termination import Phase, Termination, WaitInterrupted
+from warren.executor.fork_server.termination import BETWEEN, WAITING, Termination, WaitInterrupted
 from warren.executor.handlers.context import OnCall
 from warren.executor.handlers.outcomes import clean
 
@@ -34,7 +35,8 @@ class Answers:
     def __init__(self, channel: int) -> None:
         self._channel = channel
         self._pid = os.getpid()
-        self._writing = threading.Lock()
+        self._writing, self._telling = threading.Lock(), threading.Lock()
+        self._told_at = 0.0
         self.is_closed = False
 
     def send(self, answer: frames.FromJobProcess) -> None:
@@ -46,23 +48,21 @@ class Answers:
             self.is_closed = True
 
     def progress_of(self, run_id: int) -> Callable[[float, float | None, str], None]:
-        """Return what tells of a run's progress, once a second at most; any thread may call it."""
-        told_at, lock = -_PROGRESS_SECONDS, threading.Lock()
+        """Return what reports a run's progress, once a second at most; any thread may call it."""
+        self._told_at = -_PROGRESS_SECONDS
+        return partial(self._tell, run_id)
 
-        def tell(done: float, total: float | None, text: str) -> None:
-            nonlocal told_at
-            if os.getpid() != self._pid:  # a child of the handler, with locks as they were
+    def _tell(self, run_id: int, done: float, total: float | None, text: str) -> None:
+        if os.getpid() != self._pid:  # a child of the handler, with locks as they were
+            return
+        with self._telling:
+            now = time.monotonic()
+            if now - self._told_at < _PROGRESS_SECONDS:
                 return
-            with lock:
-                now = time.monotonic()
-                if now - told_at < _PROGRESS_SECONDS:
-                    return
-                told_at = now
-                words = clean(" ".join(text.split()))[:PROGRESS_TEXT_LIMIT]
-                progress = Progress(done=done, total=total, text=words)
-                self.send(frames.Told(run_id=run_id, progress=progress))
-
-        return tell
+            self._told_at = now
+            words = clean(" ".join(text.split()))[:PROGRESS_TEXT_LIMIT]
+            progress = Progress(done=done, total=total, text=words)
+            self.send(frames.Told(run_id=run_id, progress=progress))
 
 
 class Orders:
@@ -85,33 +85,33 @@ class Orders:
         if self._put_by:
             return None if self._termination.is_requested else self._put_by.popleft()
         try:
-            self._termination.phase = Phase.WAITING
+            self._termination.phase = WAITING
             while not self._termination.is_requested and b"\n" not in self._unread:
                 if not self._read():
                     return None
-            self._termination.phase = Phase.BETWEEN
+            self._termination.phase = BETWEEN
         except (WaitInterrupted, OSError):
             return None
         return self._take() if b"\n" in self._unread else None
 
     def call_of(self, run_id: int) -> OnCall:
         """Return what sends a run's calls, and waits until each is kept; any thread may call it."""
-        numbers = count(1)
+        return partial(self._call, run_id, count(1))
 
-        def call(job: str, params: object, param: str | None) -> None:
-            from warren.executor.handlers.calls import checked  # noqa: PLC0415 - most runs call nobody
+    def _call(
+        self, run_id: int, numbers: Iterator[int], job: str, params: object, param: str | None
+    ) -> None:
+        from warren.executor.handlers.calls import checked  # noqa: PLC0415 - most runs call nobody
 
-            if os.getpid() != self._pid:  # a child of the handler shares the channel
-                raise RuntimeError("expected the handler's own process to call, got: a forked one")
-            name, text = checked(job, params, param)
-            with self._calling:
-                number = next(numbers)
-                if number > CALLS_LIMIT:
-                    raise ValueError(f"expected at most {CALLS_LIMIT} calls of a run, got: another")
-                self._answers.send(frames.Call(run_id=run_id, number=number, job=name, param=text))
-                self._await(frames.Kept(run_id=run_id, number=number))
-
-        return call
+        if os.getpid() != self._pid:  # a child of the handler shares the channel
+            raise RuntimeError("expected the handler's own process to call, got: a forked one")
+        name, text = checked(job, params, param)
+        with self._calling:
+            number = next(numbers)
+            if number > CALLS_LIMIT:
+                raise ValueError(f"expected at most {CALLS_LIMIT} calls of a run, got: another")
+            self._answers.send(frames.Call(run_id=run_id, number=number, job=name, param=text))
+            self._await(frames.Kept(run_id=run_id, number=number))
 
     def _await(self, kept: frames.Kept) -> None:
         while True:

@@ -87,8 +87,6 @@ class JobLimits:
         A script, and each process that it starts, is killed if it computes on after SIGXCPU. A
         handler's process may need the time for another run, so only SIGXCPU ends it.
         """
-        if self == _NO_LIMITS:
-            return
         for name, number in _RESOURCES.items():
             if wanted := getattr(self, name):
                 least = _lesser(wanted, resource.getrlimit(number)[1])
@@ -106,9 +104,6 @@ class JobLimits:
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             soft = _lesser(math.ceil(used.ru_utime + used.ru_stime) + self.cpu, hard)
             resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
-
-
-_NO_LIMITS = JobLimits()
 
 
 def _parse_item(item: str) -> tuple[str, int]:

@@ -45,7 +45,7 @@ class _Job:
     spare: Spare | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _PendingExit:
     """An exit to be reported; `left` are the names of what it left running, by process id."""
 
@@ -64,6 +64,7 @@ class ForkServer:
     def __init__(self, control: socket.socket, setup: JobSetup, forker: Forker) -> None:
         self._control = control
         self._setup = setup
+        self._handlers = dict(setup.handlers)
         self._forker = forker
         self._pid = os.getpid()
         self._jobs: dict[int, _Job] = {}
@@ -153,7 +154,7 @@ class ForkServer:
         if not files:
             self._refuse(order.number, Why.NO_PROCESS(why=Why.TOO_MANY_FILES()), no_room=True)
             return
-        handler = None if order.handler is None else self._setup.handlers.get(order.handler)
+        handler = None if order.handler is None else self._handlers.get(order.handler)
         try:
             if handler is None and order.handler is not None:
                 # The run waited while this zygote replaced one that had the handler.
@@ -224,22 +225,16 @@ class ForkServer:
             kill_and_reap(orphans)
         overdue = time.monotonic() - SURVIVOR_SECONDS
         due = [each for each in self._pending_exits if not orphans or each.since < overdue]
-        survivors = ", ".join(f"{row.name} (pid {row.pid})" for row in orphans[:5])
         for pending in due:
             self._pending_exits.remove(pending)
-            self._send(
-                frames.Exited(
-                    number=pending.number,
-                    code=pending.code,
-                    error=frames.note_of(pending.failure),
-                    why=to_json(pending.failure),
-                    no_room=bool(pending.failure),
-                    survivors=survivors,
-                    left=", ".join(sorted(pending.left.values())[:NAMED_LIMIT]),
-                    left_count=len(pending.left),
-                    is_untaken=pending.is_untaken,
+            if orphans or pending.left or pending.failure:
+                self._send(_exited(pending, orphans))
+            else:  # most do, and each page that this process touches is copied
+                self._send(
+                    frames.Exited(
+                        number=pending.number, code=pending.code, is_untaken=pending.is_untaken
+                    )
                 )
-            )
         if orphans and due:
             # They have been reported; no other exit waits for them.
             self._orphans.known.update(row.pid for row in orphans)
@@ -275,3 +270,18 @@ class ForkServer:
         for job in list(self._jobs.values()):
             if job.process.poll() is not None:
                 del self._jobs[job.number]
+
+
+def _exited(pending: _PendingExit, orphans: list[linux.ProcessRow]) -> frames.Exited:
+    """Return the report of an exit, with what the process left and what could not be killed."""
+    return frames.Exited(
+        number=pending.number,
+        code=pending.code,
+        error=frames.note_of(pending.failure),
+        why=to_json(pending.failure),
+        no_room=bool(pending.failure),
+        survivors=", ".join(f"{row.name} (pid {row.pid})" for row in orphans[:5]),
+        left=", ".join(sorted(pending.left.values())[:NAMED_LIMIT]),
+        left_count=len(pending.left),
+        is_untaken=pending.is_untaken,
+    )

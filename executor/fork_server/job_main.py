@@ -33,7 +33,14 @@ from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.fork_server.script_process import run_script
 from warren.executor.fork_server.spares import await_order
-from warren.executor.fork_server.termination import BLOCKED, Phase, Termination, WaitInterrupted
+from warren.executor.fork_server.termination import (
+    BETWEEN,
+    BLOCKED,
+    RUNNING,
+    WAITING,
+    Termination,
+    WaitInterrupted,
+)
 from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.hooks import Hook, RunHooks, ended
@@ -95,9 +102,9 @@ def main_of_spare(setup: JobSetup, link: socket.socket) -> NoReturn:
 
 def _await_assignment(setup: JobSetup, link: socket.socket) -> Assignment | None:
     try:
-        setup.termination.phase = Phase.WAITING
+        setup.termination.phase = WAITING
         assignment = None if setup.termination.is_requested else await_order(link)
-        setup.termination.phase = Phase.BETWEEN
+        setup.termination.phase = BETWEEN
     except (WaitInterrupted, OSError):
         return None
     if assignment is None:
@@ -113,7 +120,8 @@ def _set_up(setup: JobSetup, name: bytes, kept: set[int]) -> None:
     linux.become_job_process(setup.zygote_pid, name)
     linux.prefer_as_oom_victim()
     _close_other_fds(kept, setup.fd_limit)
-    setup.process_state.limits.apply()
+    if setup.process_state.has_limits:
+        setup.process_state.limits.apply()
 
 
 def _serve(setup: JobSetup, assignment: Assignment) -> NoReturn:
@@ -181,7 +189,7 @@ class RunLoop:
 
     def finish(self) -> None:
         """Do what a Python program does when it exits."""
-        self._termination.phase = Phase.BETWEEN
+        self._termination.phase = BETWEEN
         self._output.reopen_log()
         if self._is_initialised and self._handler.destroy is not None:
             self._guard("destroy", self._handler.destroy)
@@ -221,12 +229,12 @@ class RunLoop:
             run_id=order.trigger.run_id,
             outcome=ending.outcome,
             message=str(ending.message),
-            why=to_json(ending.message),
+            why=to_json(ending.message) if ending.message else "",
             will_end=self._is_ending,
             log_bytes=written.size,
             log_tail=written.tail,
-            log_error=frames.note_of(written.error),
-            log_why=to_json(written.error),
+            log_error=frames.note_of(written.error) if written.error else "",
+            log_why=to_json(written.error) if written.error else "",
             was_interrupted=self._termination.has_interrupted,
             returned=ending.result,
             may_retry=ending.may_retry,
@@ -250,16 +258,16 @@ class RunLoop:
         """Call the handler. The outer `try` is for a SIGTERM that arrives as the inner one ends."""
         try:
             try:
-                self._termination.phase = Phase.RUNNING
+                self._termination.phase = RUNNING
                 if self._termination.is_requested:
                     raise JobStopped  # noqa: TRY301 - SIGTERM came before the handler was called
                 message, returned = self._call(context)
-                self._termination.phase = Phase.BETWEEN
+                self._termination.phase = BETWEEN
             except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends its run only
-                self._termination.phase = Phase.BETWEEN
+                self._termination.phase = BETWEEN
                 return self._explain(error, context.verdicts)
         except JobStopped as stopped:
-            self._termination.phase = Phase.BETWEEN
+            self._termination.phase = BETWEEN
             return self._explain(stopped, context.verdicts)
         tasks = self._cancelled_tasks()
         if context.verdicts:

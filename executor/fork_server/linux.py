@@ -169,6 +169,18 @@ def child_pids(parent: int) -> list[int]:
     return [pid for pids in lists for pid in map(int, pids.split())]
 
 
+def own_child_pids() -> list[int]:
+    """Return the ids of this process's children, dead or alive, as the only thread that forks.
+
+    Orphans become children of its first thread.
+    """
+    try:
+        pids = _read("/proc/thread-self/children")
+    except FileNotFoundError:
+        return child_pids(os.getpid())
+    return list(map(int, pids.split()))
+
+
 def _read(path: str) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -25,14 +25,14 @@ class Orphans:
 
     def __init__(
         self,
-        child_pids: Callable[[int], list[int]] = linux.child_pids,
+        child_pids: Callable[[], list[int]] = linux.own_child_pids,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._child_pids = child_pids
         self._clock = clock
         self._own_pid = os.getpid()
         self._next_look_at = 0.0
-        self.known = set(child_pids(self._own_pid))
+        self.known = set(child_pids())
 
     def due_in(self) -> float:
         """Return in how many seconds they may be looked for, 0 for at once."""
@@ -46,10 +46,12 @@ class Orphans:
 
         """
         now = self._clock()
-        self._next_look_at = now + _POLL_SECONDS
-        pids = [pid for pid in self._child_pids(self._own_pid) if pid not in self.known]
-        rows = map(linux.process_row, pids)
+        self._next_look_at = now + len(self.known) // _CHILDREN_PER_MS / 1000
+        pids = self._child_pids()
+        if self.known.issuperset(pids):
+            return []
+        rows = map(linux.process_row, set(pids) - self.known)
         orphans = [row for row in rows if row is not None and row.parent == self._own_pid]
-        if not orphans:
-            self._next_look_at = now + len(self.known) // _CHILDREN_PER_MS / 1000
+        if orphans:
+            self._next_look_at = now + _POLL_SECONDS
         return orphans

@@ -174,9 +174,11 @@ class Output:
         if self._file < 0 and self._path:
             with contextlib.suppress(OSError):
                 self._replace_file(open_regular(self._path, _APPENDING & ~os.O_CREAT), self._path)
-        with contextlib.suppress(OSError):
+        try:
             os.dup2(self._file, 1)
             os.dup2(self._file, 2)
+        except OSError:
+            return
 
     def flush(self) -> None:
         """Write out what print has buffered."""
@@ -197,10 +199,13 @@ class Output:
 
     def remove_if_empty(self) -> None:
         """Remove the file of the last run if that wrote nothing."""
-        if self._is_empty:
-            with contextlib.suppress(OSError):
-                if os.fstat(self._file).st_size == 0:
-                    os.unlink(self._path)  # noqa: PTH108 - paths are text here, for speed
+        if not self._is_empty:
+            return
+        try:
+            if os.fstat(self._file).st_size == 0:
+                os.unlink(self._path)  # noqa: PTH108 - paths are text here, for speed
+        except OSError:
+            return
 
     def _is_in_place(self) -> bool:
         """Whether the log is still where the run began it, so that it may be renamed."""
@@ -226,9 +231,11 @@ class Output:
             with contextlib.suppress(OSError):
                 os.close(self._file)
         self._file, self._path = _above_stdio(file), path
-        with contextlib.suppress(OSError):
+        try:  # noqa: SIM105 - `suppress` takes eight more pages of a new process
             # While any process of the run has it open, the cleanup leaves it alone.
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            pass
 
     def _make_streams(self) -> None:
         self._log = LogFile()

@@ -129,6 +129,10 @@ class Phase(Enum):
     BETWEEN = auto()  # our own code, which must not be interrupted: SIGTERM is only noted
 
 
+#: By names of this module: each look into an enum takes an exception, and pages of a new process.
+WAITING, RUNNING, BETWEEN = Phase
+
+
 class WaitInterrupted(BaseException):
     """SIGTERM arrived while the process waited for work."""
 
@@ -141,7 +145,7 @@ class Termination:
     """
 
     def __init__(self) -> None:
-        self.phase = Phase.BETWEEN
+        self.phase = BETWEEN
         self.is_requested = False
         self.has_interrupted = False
         self.cancel: Callable[[], Any] | None = None
@@ -186,9 +190,9 @@ class Termination:
         if signal.getsignal(signal.SIGCONT) is _do_nothing:
             self._ignore_nudges()
         is_first, self.is_requested = not self.is_requested, True
-        if self.phase is Phase.WAITING:
+        if self.phase is WAITING:
             raise WaitInterrupted
-        if self.phase is Phase.RUNNING and is_first:
+        if self.phase is RUNNING and is_first:
             self.has_interrupted = True
             self._stop_user_code()
 

@@ -15,7 +15,7 @@ class Zygote:
         self._orphans = Orphans(self._children, lambda: self._now)
         self.looks = 0
 
-    def _children(self, _parent: int) -> list[int]:
+    def _children(self) -> list[int]:
         self.looks += 1
         return self._idle
 
