@@ -66,6 +66,19 @@ class Memory:
     free: int
 
 
+#: Descriptors that `raise_file_limit` asks for at most: more than an executor uses. Programs that
+#: jobs start inherit the limit, and some look at each descriptor below it.
+MAX_FILES = 65_536
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many descriptors as its hard limit allows, up to `MAX_FILES`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class Host:
     """What the kernel says about this process's memory and limits, in files under `root`."""
 

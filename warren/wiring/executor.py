@@ -49,15 +49,20 @@ def count_spares(settings: Settings, limits: JobLimits, most_processes: int | No
         SettingsError: the host, the control group or the jobs' limits allow no such number.
 
     """
-    allowed = [limit for limit in (most_processes, limits.processes or None) if limit is not None]
+    by_limit = {
+        "pids.max of the control group, or ulimit -u,": most_processes,
+        "processes in WARREN_JOB_LIMITS": limits.processes or None,
+    }
+    allowed = [(limit, name) for name, limit in by_limit.items() if limit is not None]
     # The zygote is a process, too.
-    room = max(0, min(allowed) - settings.slots - 1) if allowed else MAX_SPARES
+    room = max(0, min(allowed)[0] - settings.slots - 1) if allowed else MAX_SPARES
     wanted = settings.spare_processes
     if wanted is None:
         return min(settings.slots, MAX_SPARES, room)
     if wanted > room:
         numbers = f"{wanted} beside {settings.slots} slots"
-        limit = f"the {min(allowed)} processes allowed here"
+        most, name = min(allowed)
+        limit = f"{name} allows: {most} processes, one of which forks the others"
         raise SettingsError([f"WARREN_SPARE_PROCESSES: {numbers} are more than {limit}"])
     return wanted
 

@@ -1,6 +1,8 @@
 """The limits of a container count, not those of its host."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,25 @@ def test_cgroup_is_that_of_this_process(tmp_path: Path, told: str, path: str) ->
 
     assert own_cgroup(tmp_path / "cgroup", tmp_path) == tmp_path / path
     assert own_cgroup(tmp_path / "none", tmp_path) == tmp_path
+
+
+FILE_LIMIT = """
+import resource, sys
+from warren.executor.container import raise_file_limit
+soft, hard = (int(word) for word in sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+raise_file_limit()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [((256, 1_000), "1000 1000"), ((1_000, 1_000), "1000 1000")]
+)
+def test_an_executor_may_have_as_many_descriptors_as_the_hard_limit_allows(
+    before: tuple[int, int], after: str
+) -> None:
+    command = [sys.executable, "-c", FILE_LIMIT, *map(str, before)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == after

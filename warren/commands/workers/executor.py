@@ -14,6 +14,7 @@ import structlog
 from warren.broker.topology import check_address, check_app
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
+from warren.executor.container import raise_file_limit
 from warren.executor.core.state_folder import StateFolder, free_folders
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
@@ -71,6 +72,7 @@ def executor(settings: Settings, app: str, address: str | None, sources: tuple[s
     needed_services(settings, database=False)
     manager = ServiceManager.from_environment()
     keep_settings_secret()
+    raise_file_limit()
     log_thread_failures()
     if os.geteuid() == 0 and not settings.job_user:
         log.warning("jobs_unconfined", user="root", setting="WARREN_JOB_USER")

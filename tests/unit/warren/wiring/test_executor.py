@@ -50,16 +50,23 @@ def test_an_executor_has_a_spare_process_a_slot_up_to_a_limit_and_up_to_what_is_
     assert count_spares(Settings(slots=6, spare_processes=0), none, 2) == 0
 
 
-def test_more_spare_processes_than_are_allowed_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("processes", "host", "limit"),
+    [
+        (0, 12, "pids.max of the control group, or ulimit -u,"),
+        (12, 20, "processes in WARREN_JOB_LIMITS"),
+    ],
+)
+def test_more_spare_processes_than_are_allowed_are_refused_by_the_name_of_the_limit(
+    processes: int, host: int, limit: str
+) -> None:
     with pytest.raises(SettingsError) as refused:
-        count_spares(Settings(slots=6, spare_processes=9), JobLimits(), 12)
+        count_spares(Settings(slots=6, spare_processes=9), JobLimits(processes=processes), host)
 
-    assert (
-        str(refused.value)
-        .splitlines()[-1]
-        .endswith(
-            "WARREN_SPARE_PROCESSES: 9 beside 6 slots are more than the 12 processes allowed here"
-        )
+    [line] = [line for line in str(refused.value).splitlines() if "SPARE" in line]
+    assert line.endswith(
+        f"WARREN_SPARE_PROCESSES: 9 beside 6 slots are more than {limit} allows: "
+        "12 processes, one of which forks the others"
     )
 
 
