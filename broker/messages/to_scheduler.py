@@ -233,6 +233,8 @@ class Ailment(StrEnum):
     CONTACT = "CONTACT"
     #: Too many of its reports are waiting for the broker: it starts nothing.
     REPORTS = "REPORTS"
+    #: Processes that it forks in advance end one after the other: runs start without them.
+    SPARES = "SPARES"
 
     @classmethod
     def named(cls, name: str) -> Self | None:
@@ -247,7 +249,7 @@ class Ailment(StrEnum):
     @property
     def starts_nothing(self) -> bool:
         """Whether an executor with this problem starts no runs."""
-        return self is not Ailment.DISK
+        return self not in {Ailment.DISK, Ailment.SPARES}
 
 
 _AILMENTS = {
@@ -255,6 +257,7 @@ _AILMENTS = {
     Ailment.DISK: Why.DISK_NEARLY_FULL,
     Ailment.CONTACT: Why.OUT_OF_CONTACT,
     Ailment.REPORTS: Why.TOO_MANY_REPORTS,
+    Ailment.SPARES: Why.SPARES_FAILING,
 }
 
 

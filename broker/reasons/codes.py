@@ -134,6 +134,7 @@ class Why(Sentence):
     JOURNAL_FAILING = "its journal cannot be written"
     TOO_MANY_REPORTS = "too many of its reports are waiting for the broker"
     OUT_OF_CONTACT = "it is out of contact"
+    SPARES_FAILING = "its spare processes end one after the other"
 
     # -- how a run was routed -----------------------------------------------------------------
 

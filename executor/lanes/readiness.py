@@ -70,6 +70,7 @@ class Readiness:
             Ailment.DISK: self._disks.is_short(),
             Ailment.CONTACT: not self._contact.is_held(self._clock.monotonic()),
             Ailment.REPORTS: self._outbox.is_full,
+            Ailment.SPARES: self._slots.lacks_spares,
         }
         return tuple(ailment for ailment, is_so in ailments.items() if is_so)
 

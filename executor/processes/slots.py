@@ -127,6 +127,11 @@ class Slots(SlotPool):
         return Why.ZYGOTE_GONE(fault=fault) if fault else None
 
     @property
+    def lacks_spares(self) -> bool:
+        """Whether the last spare processes have failed one after the other."""
+        return self._supervisor.lacks_spares
+
+    @property
     def free(self) -> int:
         """How many runs could be started now; 0 while there is no zygote."""
         if not self._supervisor.is_ready or self._closed is not None:

@@ -29,6 +29,8 @@ BACKOFF_SECONDS = (0.1, 30.0)
 GOOD_LIFE_SECONDS = 60.0
 #: Seconds after which a slow import of handlers is logged, for the first time and again.
 SLOW_IMPORT_SECONDS = (5.0, 30.0)
+#: A spare that lives for longer has not failed like those before it.
+_SPARE_LIFE_SECONDS = 5.0
 #: Seconds between two checks whether the zygote that imports the handlers is still wanted.
 _WANTED_SECONDS = 0.25
 #: Seconds between two checks for orphans of a dead zygote that were killed but still exist.
@@ -59,6 +61,7 @@ class ForkServerSupervisor:
         self._code = code
         self._confinement = confinement
         self._spares = 0
+        self._spares_lack_until = 0.0
         self._on_ready = on_ready
         self._on_forked = on_forked
         self._on_exited = on_exited
@@ -98,6 +101,11 @@ class ForkServerSupervisor:
             return error
         is_slow = time.monotonic() - link.started_at > slow_seconds
         return f"importing the handlers takes over {slow_seconds:g} s" if is_slow else ""
+
+    @property
+    def lacks_spares(self) -> bool:
+        """Whether spares have failed one after the other, the last one a short time ago."""
+        return self._loop.time() < self._spares_lack_until
 
     def open(self, is_unwanted: Callable[[], bool]) -> None:
         """Start the zygote and wait until it has loaded the handlers, or is not wanted any more.
@@ -240,6 +248,8 @@ class ForkServerSupervisor:
             self.error, self._has_told_error = frame.line, True
         elif isinstance(frame, frames.SparesFailing):
             self._log.warning("spares_failed", why=frame.why, again_in=frame.again_in)
+            # Unless the next one fails as well, this is over.
+            self._spares_lack_until = self._loop.time() + 2 * frame.again_in + _SPARE_LIFE_SECONDS
         elif isinstance(frame, frames.Importing):
             self._importing = frame.source
         elif isinstance(frame, frames.HandlersLoaded) and self._link is not None:

@@ -34,6 +34,7 @@ _ADVICE = {
     Ailment.DISK: "the logs of runs stop until more than WARREN_LOG_RESERVE is free",
     Ailment.CONTACT: "it starts nothing until the broker confirms its heartbeats",
     Ailment.REPORTS: "it starts nothing until the broker takes them",
+    Ailment.SPARES: "runs start without them; the warning spares_failed in its log says why",
 }
 
 

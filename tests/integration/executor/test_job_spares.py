@@ -1,5 +1,6 @@
 """Processes forked in advance: they hold nothing of any job, and take one job's runs only."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -143,6 +144,23 @@ def test_killed_spare_is_replaced_and_is_nobodys_run(harness: SlotHarness) -> No
     assert finished.outcome is Outcome.SUCCEEDED
     assert not {spare.pid for spare in all_spares(harness)} & {spare.pid for spare in victims}
     assert list(harness.finished) == [finished.run_id]
+
+
+def test_executor_whose_spares_die_one_after_the_other_has_a_problem_while_they_do(
+    harness: SlotHarness,
+) -> None:
+    def kill_them() -> bool:
+        for spare in spares_of(harness):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(spare.pid, signal.SIGKILL)
+        return harness.slots.lacks_spares
+
+    before = harness.slots.lacks_spares
+    harness.turn(kill_them)
+    all_spares(harness)
+    harness.loop.skip(70)
+
+    assert (before, harness.slots.lacks_spares) == (False, False)
 
 
 def test_run_of_a_spare_that_dies_before_it_takes_it_starts_in_another_process(
