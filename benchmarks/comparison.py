@@ -44,7 +44,7 @@ def compare(own: Servers, stack: Stack, loads: Sequence[tuple[int, int]], rounds
     for _ in range(rounds):
         for one in found:
             for rates, messages in ((one.single, SINGLE), (one.packed, PACKED)):
-                broker_url = own.rabbitmq.vhost_url(own.rabbitmq.add_vhosts(1)[0])
+                broker_url = own.rabbitmq.vhost_url(own.rabbitmq.add_vhost())
                 database_url = own.mariadb.create_database()
                 rate = pipeline.measure(
                     database_url,

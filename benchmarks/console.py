@@ -233,7 +233,7 @@ def _places(session: Session, size: Size, now_ms: int) -> Iterator[dict[str, Any
 def _console(own: Servers, url: str) -> Service:
     environment = {
         "WARREN_DATABASE_URL": url,
-        "WARREN_BROKER_URL": own.rabbitmq.vhost_url(own.rabbitmq.add_vhosts(1)[0]),
+        "WARREN_BROKER_URL": own.rabbitmq.vhost_url(own.rabbitmq.add_vhost()),
         "WARREN_SECRET": SECRET,
         "WARREN_TIMEZONE": "UTC",
         "WARREN_PORT": "0",

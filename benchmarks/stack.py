@@ -53,7 +53,7 @@ class Stack:
         self._folder.mkdir()
         self.starts_file = self._folder / "starts"
         self._url = url or servers.mariadb.create_database()
-        self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhosts(1)[0])
+        self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhost())
         self.database = Database(self._url)
         migration.upgrade(self.database)
         for app in (APP, SIMULATED):

@@ -48,7 +48,7 @@ def _storms(
 ) -> Iterator[Row]:
     bare = pipeline.measure(
         own.mariadb.create_database(),
-        own.rabbitmq.vhost_url(own.rabbitmq.add_vhosts(1)[0]),
+        own.rabbitmq.vhost_url(own.rabbitmq.add_vhost()),
         jobs,
         jobs=jobs,
         messages=SINGLE,

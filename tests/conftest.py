@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["restored_logs"]
 
-_VHOST_LIMIT = 60
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
 #: Fixtures that several tests share and that use the machine for as long as they live: processes.
@@ -139,7 +138,7 @@ def _broken_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Privat
 def own_rabbitmq(_broken_rabbitmq: PrivateRabbit) -> Iterator[PrivateRabbit]:
     """A second broker, to be stopped, killed, blocked, wiped.
 
-    It is one per worker, in order and empty again for each test: its start costs 5 s, that 1 s.
+    It is one per worker, in order and empty again for each test: its start costs 5 s, that nothing.
     Not one per run, as tests that harm it last up to 20 s, and others would wait for them.
     """
     yield _broken_rabbitmq
@@ -166,15 +165,10 @@ def chromium() -> Iterator["Browser"]:
         yield found
 
 
-@pytest.fixture(scope="session")
-def _vhosts(rabbitmq: PrivateRabbit) -> Iterator[str]:
-    return iter(_fresh_vhosts(rabbitmq))
-
-
 @pytest.fixture
-def vhost(rabbitmq: PrivateRabbit, _vhosts: Iterator[str]) -> str:
+def vhost(rabbitmq: PrivateRabbit) -> str:
     """The AMQP URL of a vhost that no other test has."""
-    return rabbitmq.vhost_url(next(_vhosts))
+    return rabbitmq.vhost_url(rabbitmq.add_vhost())
 
 
 @pytest.fixture
@@ -263,11 +257,6 @@ def _database_server(folder: Path) -> Iterator[PrivateMariaDB]:
     server.start()
     yield server
     server.close()
-
-
-def _fresh_vhosts(broker: PrivateRabbit) -> Iterator[str]:
-    while True:
-        yield from broker.add_vhosts(_VHOST_LIMIT)
 
 
 def _require(what: str, *, installed: bool) -> None:

@@ -32,7 +32,7 @@ class SoakCluster:
         self.to_broker = Proxy(servers.rabbitmq.port)
         self.to_database = Proxy(servers.mariadb.port)
         url = servers.mariadb.create_database()
-        self.vhost = servers.rabbitmq.add_vhosts(1)[0]
+        self.vhost = servers.rabbitmq.add_vhost()
         broker_url = servers.rabbitmq.vhost_url(self.vhost)
         folder = servers.folder / "warren"
         self.deployment = Deployment(folder, database_url=url, broker_url=broker_url)

@@ -13,12 +13,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from benchmarks.soak.cluster import SoakCluster
 from benchmarks.soak.plan import Fault, Kind
 from tests.support.command import Command
+from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY
 from warren.broker.topology import REPLY_EXCHANGE, TRIGGER_EXCHANGE
 
 #: By how much each piece of data is late on a slow network.
 SLOW_SECONDS = 0.15
-#: How much memory RabbitMQ may use while it has none left, and otherwise.
-NO_MEMORY, ENOUGH_MEMORY = "0.000001", "0.4"
 _LATEST_RUNS = "SELECT id FROM xxl_job_log ORDER BY id DESC LIMIT 500 FOR UPDATE"
 _ALL_JOBS = "SELECT id FROM xxl_job_info FOR UPDATE"
 
@@ -110,8 +109,8 @@ class Faults:
 
     def _alarm_broker(self) -> Undo:
         broker = self._cluster.servers.rabbitmq
-        broker.ctl("set_vm_memory_high_watermark", NO_MEMORY)
-        return lambda: broker.ctl("set_vm_memory_high_watermark", ENOUGH_MEMORY)
+        broker.set_memory_limit(NO_MEMORY)
+        return lambda: broker.set_memory_limit(ENOUGH_MEMORY)
 
     def _kill_broker(self) -> Undo:
         self._cluster.servers.rabbitmq.kill()

@@ -13,13 +13,12 @@ from tests.support.rabbitmq import PrivateRabbit
 def _fleet(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployment]:
     deployment = Deployment(
         tmp_path_factory.mktemp("fleet"),
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     )
     with deployment:
         schedulers = [deployment.scheduler(), deployment.scheduler()]

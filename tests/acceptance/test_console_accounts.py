@@ -39,12 +39,8 @@ OTHER_PASSWORD = "0ther-after-reset-pw"
 FORGED = (
     "(id, at, who, origin, action, kind, object_id, name) VALUES (1, 1, 'x', 'x', 'x', 'x', 1, 'x')"
 )
-#: By one call, with the rights of schedulers: what `rabbitmqctl` does for each takes seconds.
-ADD_USER = (
-    'rabbit_auth_backend_internal:add_user(<<"%s">>, <<"%s">>, <<"tests">>), '
-    'rabbit_auth_backend_internal:set_permissions(<<"%s">>, <<"%s">>, '
-    '<<"^warren[.]">>, <<"^warren[.]">>, <<"^warren[.]">>, <<"tests">>).'
-)
+#: The rights of schedulers.
+BROKER_RIGHTS = dict.fromkeys(("configure", "write", "read"), r"^warren\.")
 
 
 @dataclass
@@ -72,16 +68,15 @@ class Site:
 def site(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     known = {
         name: f"{name}-{secrets.token_hex(12)}"
         for name in ("database", "broker", "mail", "webhook", "metrics")
     }
-    owner, vhost = mariadb.create_database(), next(_vhosts)
+    owner, vhost = mariadb.create_database(), rabbitmq.add_vhost()
     broker = f"user-{secrets.token_hex(4)}"
-    rabbitmq.ctl("eval", ADD_USER % (broker, known["broker"], broker, vhost))
+    rabbitmq.add_user(broker, known["broker"], vhost=vhost, **BROKER_RIGHTS)
     folder = tmp_path_factory.mktemp("accounts")
     with (
         Mailbox(login=("mailer", "another password")) as mailbox,

@@ -61,14 +61,13 @@ class Site:
 def site(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     require_chromium()
     deployment = Deployment(
         tmp_path_factory.mktemp("site"),
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     )
     with deployment:
         scheduler, executor = deployment.scheduler(), deployment.executor("steady")

@@ -69,11 +69,10 @@ class Scene:
 def scene(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("long-silence")
-    url, broker = mariadb.create_database(), rabbitmq.vhost_url(next(_vhosts))
+    url, broker = mariadb.create_database(), rabbitmq.vhost_url(rabbitmq.add_vhost())
     with Deployment(folder, database_url=url, broker_url=broker) as deployment:
         scene = Scene(deployment)
         _play(scene)

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
-from tests.support.rabbitmq import PrivateRabbit
+from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from warren.sql.models import Uptime
 from warren.sql.run_status import LATE_MS, RunStatus
 
@@ -122,7 +122,7 @@ def test_broker_that_comes_back_empty_is_used_again(fragile: Fragile) -> None:
 @pytest.mark.release
 def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> None:
     deployment = fragile.deployment
-    fragile.broker.ctl("set_vm_memory_high_watermark", "0.000001")
+    fragile.broker.set_memory_limit(NO_MEMORY)
     try:
         run_ids = [deployment.trigger("load-0") for _ in range(20)]
         # RabbitMQ tells only who publishes.
@@ -131,7 +131,7 @@ def test_f18_memory_alarm_holds_runs_back_and_costs_none(fragile: Fragile) -> No
         eventually(lambda: _overdue(deployment, "ticking") > 2, every=0.1)
         held = {deployment.status(run_id) for run_id in run_ids}
     finally:
-        fragile.broker.ctl("set_vm_memory_high_watermark", "0.4")
+        fragile.broker.set_memory_limit(ENOUGH_MEMORY)
 
     assert held <= {RunStatus.PLANNED, RunStatus.ROUTED}
     deployment.await_final(*run_ids)

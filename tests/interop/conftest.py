@@ -18,14 +18,13 @@ collect_ignore = [] if os.environ.get("INTEROP") else ["compiled"]
 def _served(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[GatewayCase]:
     programs = environment(shared_folder(tmp_path_factory))
     deployment = Deployment(
         tmp_path_factory.mktemp("served"),
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     )
     with deployment, GatewayCase(deployment, programs) as case:
         deployment.await_schedulers(deployment.scheduler())

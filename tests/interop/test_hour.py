@@ -61,7 +61,6 @@ def xxl(mariadb: PrivateMariaDB) -> Iterator[XxlJobDatabase]:
 def case(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[GatewayCase]:
     """A Warren with a database and no job, and the programs of pyxxl."""
@@ -69,7 +68,7 @@ def case(
     deployment = Deployment(
         tmp_path_factory.mktemp("hour"),
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     )
     deployment.app = HERE
     with deployment, GatewayCase(deployment, programs) as case:

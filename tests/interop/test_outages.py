@@ -23,7 +23,7 @@ def case(
     """A scheduler on a broker that may be stopped; afterwards the oracle must be content."""
     programs = environment(shared_folder(tmp_path_factory))
     folder = tmp_path_factory.mktemp("gateway")
-    url = own_rabbitmq.vhost_url(own_rabbitmq.add_vhosts(1)[0])
+    url = own_rabbitmq.vhost_url(own_rabbitmq.add_vhost())
     deployment = Deployment(folder, database_url=mariadb_url, broker_url=url)
     with deployment, GatewayCase(deployment, programs) as case:
         deployment.await_schedulers(deployment.scheduler())

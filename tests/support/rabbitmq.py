@@ -10,6 +10,7 @@ from typing import Any
 import pika
 import pika.exceptions
 
+from tests.support import rabbitmq_control
 from tests.support.eventually import eventually
 from tests.support.ports import free_ports
 from tests.support.processes import Process, basic_environment, descendants, stop
@@ -18,23 +19,35 @@ from tests.support.service import Service
 # Not the wrappers in /usr/sbin, which change the user and the folders.
 _BIN = Path("/usr/lib/rabbitmq/bin")
 
+#: Shares of the machine's memory: with the first its alarm rings, the second is its default.
+NO_MEMORY, ENOUGH_MEMORY = 0.000001, 0.4
+
+#: A file in its folder, in which it is started: a path could contain a space.
+_CONTROL = "control.erl"
+
 _CONFIG = """\
 listeners.tcp.1 = 127.0.0.1:{port}
 disk_free_limit.absolute = 20MB
 log.file.level = info
 """
 
-_ADD_VHOSTS = """
-lists:foreach(fun(Name) ->
-    ok = rabbit_vhost:add(Name, <<"tests">>),
-    ok = rabbit_auth_backend_internal:set_permissions(
-        <<"guest">>, Name, <<".*">>, <<".*">>, <<".*">>, <<"tests">>)
-end, [%s]).
+_ADD_VHOST = """
+ok = rabbit_vhost:add(<<"%s">>, <<"tests">>),
+ok = rabbit_auth_backend_internal:set_permissions(
+    <<"guest">>, <<"%s">>, <<".*">>, <<".*">>, <<".*">>, <<"tests">>).
+"""
+
+_ADD_USER = """
+ok = rabbit_auth_backend_internal:add_user(<<"%s">>, <<"%s">>, <<"tests">>),
+ok = rabbit_auth_backend_internal:set_permissions(
+    <<"%s">>, <<"%s">>, <<"%s">>, <<"%s">>, <<"%s">>, <<"tests">>).
 """
 
 #: Connections end with their vhost, as do queues and exchanges.
 _RESET = """
 vm_memory_monitor:set_vm_memory_high_watermark(0.4),
+application:set_env(rabbit, consumer_timeout, 1_800_000),
+application:set_env(rabbit, channel_tick_interval, 60_000),
 lists:foreach(fun(Name) -> rabbit_vhost:delete(Name, <<"tests">>) end, rabbit_vhost:list_names()),
 rabbit_vhost:add(<<"/">>, <<"tests">>),
 rabbit_auth_backend_internal:set_permissions(
@@ -55,20 +68,21 @@ class PrivateRabbit:
         self._owner = owner
         self._data = folder / "data"
         self._service: Service | None = None
+        self._is_stopped = False
         self._keeper: int = facts["keeper"] if facts else 0
         if facts is None:
-            self.port, self._dist_port, self._epmd_port = free_ports(3)
+            self.port, self._dist_port, self._epmd_port, self._control_port = free_ports(4)
             self._node = f"warren{uuid.uuid4().hex[:12]}@127.0.0.1"
             self._beam = 0
         else:
-            self.port, self._dist_port, self._epmd_port = facts["ports"]
+            self.port, self._dist_port, self._epmd_port, self._control_port = facts["ports"]
             self._node, self._beam = facts["node"], facts["pid"]
 
     def facts(self) -> dict[str, Any]:
         """Return what another process needs to use this running broker, but not to end it."""
         assert self._service is not None
         return {
-            "ports": (self.port, self._dist_port, self._epmd_port),
+            "ports": (self.port, self._dist_port, self._epmd_port, self._control_port),
             "node": self._node,
             "pid": self._beam,
             "keeper": self._service.keeper,
@@ -91,7 +105,7 @@ class PrivateRabbit:
     @property
     def version(self) -> tuple[int, ...]:
         """The version of RabbitMQ, such as (3, 10, 8)."""
-        return tuple(map(int, self.ctl("version").strip().split(".")))
+        return tuple(map(int, self.evaluate("rabbit_misc:version().").strip('"').split(".")))
 
     @property
     def pid(self) -> int:
@@ -105,7 +119,11 @@ class PrivateRabbit:
         return self._service.processes() if self._service else []
 
     def start(self) -> None:
-        """Start the broker and wait until it serves AMQP: about 5 s."""
+        """Start the broker and wait until it serves AMQP: 5 s, and 1 s after `stop`."""
+        if self._is_stopped:
+            self._is_stopped = False
+            self.evaluate("rabbit:start().")
+            return
         assert self._service is None, "started twice"
         self._write_settings()
         self._service = Service(
@@ -123,11 +141,20 @@ class PrivateRabbit:
         self._beam = self._service.pid_of("beam.smp")
 
     def stop(self) -> None:
-        """Stop cleanly: connections are closed, all data is written."""
+        """Stop cleanly: connections and the port are closed, all data is written.
+
+        Its process stays, as with `rabbitmqctl stop_app`: most of a start is loading its code.
+        """
+        self.evaluate("rabbit:stop().")
+        self._is_stopped = True
+
+    def terminate(self) -> None:
+        """Stop cleanly by SIGTERM, with its process."""
         self._end_by(signal.SIGTERM)
 
     def close(self) -> None:
         """End it at once and for good, without flushing its data."""
+        self._is_stopped = False
         service, self._service = self._service, None
         if service is not None:
             service.end()
@@ -146,16 +173,23 @@ class PrivateRabbit:
 
     def wipe(self) -> None:
         """Delete all data of a stopped broker: queues, users, vhosts."""
-        assert self._service is None, "stop it first"
-        for path in sorted(self._data.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        assert self._is_stopped, "stop it first"
+        self.evaluate("ok = rabbit_mnesia:force_reset().")
 
     def heal(self) -> None:
         """Restore its first state: no alarm, and nothing that tests have left."""
-        if self._service is None:
+        if self._service is None or self._is_stopped:
             self.start()
         self.thaw()
-        self.ctl("eval", _RESET)
+        self.evaluate(_RESET)
+
+    def set_memory_limit(self, share: float) -> None:
+        """Let its memory alarm ring when it uses more than this share of the machine's memory."""
+        self.evaluate(f"vm_memory_monitor:set_vm_memory_high_watermark({share:f}).")
+
+    def evaluate(self, expressions: str) -> str:
+        """Return the value of the last of these Erlang expressions; a dot ends them."""
+        return rabbitmq_control.evaluate(self._control_port, self._cookie, expressions)
 
     def ctl(self, *arguments: str) -> str:
         """Run rabbitmqctl and return its output; each call takes 1 s."""
@@ -176,13 +210,13 @@ class PrivateRabbit:
         RabbitMQ confirms a queue's declaration before it is on disk: after a `kill` within
         milliseconds the queue may be gone, with confirmed messages in it (seen with 3.10).
         """
-        self.ctl("eval", "mnesia:sync_log().")
+        self.evaluate("mnesia:sync_log().")
 
-    def add_vhosts(self, count: int) -> list[str]:
-        """Add empty vhosts with access for guest in one call: 0.5 s and 10 ms each."""
-        names = [f"test-{uuid.uuid4().hex[:12]}" for _ in range(count)]
-        self.ctl("eval", _ADD_VHOSTS % ",".join(f'<<"{name}">>' for name in names))
-        return names
+    def add_vhost(self) -> str:
+        """Add an empty vhost with access for guest, and return its name."""
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        self.evaluate(_ADD_VHOST % (name, name))
+        return name
 
     def add_user(
         self,
@@ -195,10 +229,11 @@ class PrivateRabbit:
         vhost: str = "/",
     ) -> None:
         """Add a user with these permissions (regular expressions) in a vhost."""
-        self.ctl("add_user", name, password)
-        self.ctl("set_permissions", "--vhost", vhost, name, configure, write, read)
+        values = (name, password, name, vhost, configure, write, read)
+        self.evaluate(_ADD_USER % tuple(value.replace("\\", r"\\") for value in values))
 
     def _end_by(self, number: signal.Signals) -> None:
+        self._is_stopped = False
         service, self._service = self._service, None
         if service is None:
             return
@@ -213,6 +248,7 @@ class PrivateRabbit:
             raise RuntimeError(text)
         try:
             pika.BlockingConnection(pika.URLParameters(self.url)).close()
+            self.evaluate("ok.")
         except (pika.exceptions.AMQPError, OSError):
             return False
         return True
@@ -226,6 +262,13 @@ class PrivateRabbit:
         if not cookie.exists():
             cookie.write_text(uuid.uuid4().hex)
             cookie.chmod(0o400)
+        control = self._folder / _CONTROL
+        control.touch(mode=0o600)
+        control.write_text(rabbitmq_control.server(self._control_port, self._cookie))
+
+    @property
+    def _cookie(self) -> str:
+        return (self._folder / ".erlang.cookie").read_text()
 
     def _environment(self) -> dict[str, str]:
         folder = self._folder
@@ -247,5 +290,6 @@ class PrivateRabbit:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
                 "-kernel inet_dist_use_interface {127,0,0,1}"
                 " +sbwt none +sbwtdcpu none +sbwtdio none"
+                f' -eval file:eval("{_CONTROL}")'
             ),
         }

@@ -18,7 +18,7 @@ import structlog
 
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually
-from tests.support.rabbitmq import PrivateRabbit
+from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from warren.broker import topology
 from warren.broker.errors import BrokerUnavailable
 from warren.broker.rabbitmq.link import Link
@@ -45,9 +45,9 @@ QUEUE_PROCESSES = (
 
 
 def order(broker: PrivateRabbit, verb: str, *queues: Queue) -> None:
-    """Suspend or resume the processes of queues, all by one command: each takes seconds."""
+    """Suspend or resume the processes of queues."""
     names = ", ".join(f'<<"{queue.name}">>' for queue in queues)
-    broker.ctl("eval", QUEUE_PROCESSES % (verb, names))
+    broker.evaluate(QUEUE_PROCESSES % (verb, names))
 
 
 def transport_to(url: str, **options: float) -> AmqpTransport:
@@ -170,7 +170,7 @@ class Traffic:
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(PrivateRabbit.stop, id="stop", marks=pytest.mark.release),
+        pytest.param(PrivateRabbit.terminate, id="stop", marks=pytest.mark.release),
         pytest.param(PrivateRabbit.kill, id="kill"),
     ],
 )
@@ -233,7 +233,7 @@ def test_memory_alarm_holds_publishing_back_and_nothing_else(
     publisher = ready_publisher(transport)
     publisher.publish([message(b"before")]).wait(30)
 
-    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.000001")
+    own_rabbitmq.set_memory_limit(NO_MEMORY)
     eventually(lambda: publisher.publish([message()]).wait(1) == [Confirm.UNKNOWN])
     late = transport.publisher("late")
 
@@ -242,7 +242,7 @@ def test_memory_alarm_holds_publishing_back_and_nothing_else(
     assert eventually(lambda: consumer.take(1, 1))[0].body == b"before"
     assert transport.admin("b").count_messages(RUN.name) is not None
     assert not late.is_ready
-    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.4")
+    own_rabbitmq.set_memory_limit(ENOUGH_MEMORY)
     eventually(lambda: publisher.is_ready and late.is_ready, seconds=SLOW_START)
     assert publisher.publish([message(b"after")]).wait(30) == [Confirm.CONFIRMED]
 
@@ -252,14 +252,14 @@ def test_publisher_is_not_ready_during_an_alarm_that_outlasts_its_connections(
 ) -> None:
     impatient = transport_to(own_rabbitmq.url, blocked_timeout_seconds=0.3)
     earlier = ready_publisher(transport)
-    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.000001")
+    own_rabbitmq.set_memory_limit(NO_MEMORY)
     eventually(lambda: earlier.publish([message()]).wait(1) == [Confirm.UNKNOWN])
     publisher = impatient.publisher("p")
 
     with pytest.raises(AssertionError):
         eventually(lambda: publisher.is_ready, seconds=2)
 
-    own_rabbitmq.ctl("set_vm_memory_high_watermark", "0.4")
+    own_rabbitmq.set_memory_limit(ENOUGH_MEMORY)
     eventually(lambda: publisher.is_ready, seconds=SLOW_START)
     impatient.close()
 

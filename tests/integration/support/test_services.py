@@ -89,7 +89,7 @@ def test_stopped_broker_leaves_no_process(own_rabbitmq: PrivateRabbit) -> None:
     processes = own_rabbitmq.processes()
     assert {"beam.smp", "epmd"} <= {process.name for process in processes}
 
-    own_rabbitmq.stop()
+    own_rabbitmq.terminate()
 
     assert [process for process in processes if process.is_alive] == []
 

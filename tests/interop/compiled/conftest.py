@@ -43,7 +43,6 @@ def java(client: Client) -> Client:
 def _gateway(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path_factory: pytest.TempPathFactory,
     client: Client,
 ) -> Iterator[GatewayCase]:
@@ -51,7 +50,7 @@ def _gateway(
     deployment = Deployment(
         folder,
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     )
     with deployment, GatewayCase(deployment, folder) as case:
         deployment.await_schedulers(deployment.scheduler())

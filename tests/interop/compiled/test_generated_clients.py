@@ -55,12 +55,12 @@ def python(folder: Path) -> Sequence[str]:
 
 @pytest.fixture
 def deployment(
-    rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB, _vhosts: Iterator[str], tmp_path: Path
+    rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB, tmp_path: Path
 ) -> Iterator[Deployment]:
     with Deployment(
         tmp_path / "deployment",
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     ) as made:
         yield made
 

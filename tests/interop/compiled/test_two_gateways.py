@@ -46,13 +46,12 @@ class Pair(NamedTuple):
 def pair(
     rabbitmq: PrivateRabbit,
     mariadb: PrivateMariaDB,
-    _vhosts: Iterator[str],
     tmp_path: Path,
 ) -> Iterator[Pair]:
     deployment = Deployment(
         tmp_path,
         database_url=mariadb.create_database(),
-        broker_url=rabbitmq.vhost_url(next(_vhosts)),
+        broker_url=rabbitmq.vhost_url(rabbitmq.add_vhost()),
     )
     with ExitStack() as held:
         case = held.enter_context(GatewayCase(held.enter_context(deployment), tmp_path))

@@ -341,8 +341,7 @@ def test_queue_declared_otherwise_is_reported_and_the_other_queues_go_on(
 def test_delivery_held_beyond_the_brokers_patience_comes_again(own_rabbitmq: PrivateRabbit) -> None:
     if own_rabbitmq.version >= (4, 3):
         pytest.skip("since 4.3 RabbitMQ waits for consumers of classic queues without end")
-    own_rabbitmq.ctl(
-        "eval",
+    own_rabbitmq.evaluate(
         "application:set_env(rabbit, consumer_timeout, 500),"
         "application:set_env(rabbit, channel_tick_interval, 200).",
     )
