@@ -36,11 +36,22 @@ _numbers = itertools.count()
 WARREN = Path(sys.executable).with_name("warren")
 #: Commands that do one thing and exit, without threads or processes.
 SHORT = {
-    *("alarms", "apps", "audit", "check", "db", "executors", "jobs", "pause", "report", "resume"),
-    *("runs", "schedulers", "users"),
+    *(
+        "alarms",
+        "apps",
+        "audit",
+        "check",
+        "db",
+        "executors",
+        "import",
+        "incidents",
+        "jobs",
+        "pause",
+    ),
+    *("report", "resume", "runs", "schedulers", "secrets", "tokens", "users"),
 }
-#: Commands that run until they are stopped, and whose imports cost more than they do in most tests.
-LONG = {"api", "console", "executor", "gateway", "scheduler", "up"}
+#: Commands that start threads or processes, and whose imports cost more than they do in most tests.
+LONG = {"api", "console", "executor", "gateway", "scheduler", "try", "up"}
 _WARM = Path(__file__).with_name("warm_command.py")
 
 
@@ -169,12 +180,14 @@ def run_warren(
 ) -> subprocess.CompletedProcess[str]:
     """Run `warren ARGUMENTS` and return its status and both outputs.
 
-    `said` is its standard input. Short commands run in a fork of a process that has already
-    imported them; `tests/acceptance/test_cli_usage.py` runs each one as a program too.
+    `said` is its standard input. Commands in `SHORT` and `LONG` run in a fork of a process that has
+    already imported them; `tests/acceptance/test_cli_usage.py` runs each one as a program too.
     """
     environment = basic_environment() | {"HOME": str(folder)} | dict(env or {})
     if arguments[:1] and arguments[0] in SHORT:
         return _warm_short.run(arguments, folder, environment, seconds, said)
+    if _can_be_forked(str(WARREN), arguments, environment):
+        return _warm_long.run(arguments, folder, environment, seconds, said, session=True)
     return run_program(*arguments, folder=folder, env=env, seconds=seconds, said=said)
 
 
@@ -185,7 +198,7 @@ def run_program(
     seconds: float = 120.0,
     said: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run `warren ARGUMENTS` as a separate program, even if the command is short."""
+    """Run `warren ARGUMENTS` as a separate program."""
     return subprocess.run(
         [str(WARREN), *arguments],
         cwd=folder,
@@ -215,11 +228,18 @@ class WarmCommands:
         environment: Mapping[str, str],
         seconds: float,
         said: str,
+        *,
+        session: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run one command as `subprocess.run` does, with the same errors."""
+        """Run one command as `subprocess.run` does, with the same errors.
+
+        With `session` it has a session of its own, and ends as a program does, with its threads.
+        """
         with _file(said) as stdin, _file() as stdout, _file() as stderr:
             streams = (stdin.fileno(), stdout.fileno(), stderr.fileno())
-            forked = self._fork(str(WARREN), arguments, folder, environment, streams)
+            forked = self._fork(
+                str(WARREN), arguments, folder, environment, streams, session=session
+            )
             try:
                 status = forked.wait(seconds)
             except subprocess.TimeoutExpired:
