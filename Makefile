@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 # Most tests wait for processes, so run more of them than there are cores; unit tests wait for nothing.
-TEST_WORKERS ?= 4
+TEST_WORKERS ?= 6
 UNIT_WORKERS ?= logical
 BENCH_ARGS ?=
 RUN_TESTS = CI=true scripts/run-tests $(BIN)/pytest --dist worksteal -m "not release"

@@ -20,6 +20,7 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.restored_logs import restored_logs
+from tests.support.running_order import running_order
 from tests.support.schemas import MariaDBSchemas, SQLiteSchema
 from tests.support.shared_services import SharedServices
 
@@ -58,7 +59,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    """Leave needless twins out; begin with the tests that share processes, in a row."""
+    """Leave needless twins out; begin with what takes long."""
     if os.environ.get("TEST_TWINS") != "all":
         needless = [
             item
@@ -67,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         ]
         config.hook.pytest_deselected(items=needless)
         items[:] = [item for item in items if item not in set(needless)]
-    items.sort(key=lambda item: [name not in item.fixturenames for name in _SHARED])
+    items[:] = running_order(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 @pytest.hookimpl(trylast=True)

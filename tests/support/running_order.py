@@ -1,0 +1,58 @@
+"""The order in which tests run: what takes longest begins, on each worker something else."""
+
+from collections.abc import Sequence
+
+import pytest
+
+#: Fixtures that several tests share, in rows; each row begins the share of another worker.
+ROWS = (
+    ("_fleet",),
+    ("chromium",),
+    ("_broken_rabbitmq", "_broken_mariadb"),
+    ("_survivors",),
+    ("_served",),
+)
+#: Folders of tests that start programs and wait for them.
+_LONG = ("acceptance", "faults", "interop")
+
+
+def running_order(items: Sequence[pytest.Function], workers: int) -> list[pytest.Function]:
+    """Return the tests in the order in which they are to be handed out.
+
+    pytest-xdist hands each worker an equal share, in this order, and gives those that are ready
+    early the end of another's. So a share begins with a row of tests that want the same processes,
+    goes on with a part of the other long ones, and ends with short ones, which are easily moved.
+    """
+    rows: list[list[pytest.Function]] = [[] for _ in ROWS]
+    long: list[pytest.Function] = []
+    short: list[pytest.Function] = []
+    for item in items:
+        row = _row_of(item)
+        if row is not None:
+            rows[row].append(item)
+        elif set(_LONG) & set(item.path.parts):
+            long.append(item)
+        else:
+            short.append(item)
+    shares: list[list[pytest.Function]] = [[] for _ in range(workers)]
+    for number, row in enumerate(rows):
+        shares[number % workers] += row
+    for number, share in enumerate(shares):
+        share.extend(_part(long, number, workers))
+    left = len(items)
+    for number, share in enumerate(shares):
+        size = left // (workers - number)
+        left -= size
+        wanted = max(0, size - len(share))
+        share.extend(short[:wanted])
+        del short[:wanted]
+    return [item for share in shares for item in share] + short
+
+
+def _row_of(item: pytest.Function) -> int | None:
+    names = set(item.fixturenames)
+    return next((number for number, row in enumerate(ROWS) if names & set(row)), None)
+
+
+def _part(items: Sequence[pytest.Function], number: int, parts: int) -> Sequence[pytest.Function]:
+    return items[len(items) * number // parts : len(items) * (number + 1) // parts]
