@@ -20,11 +20,12 @@ from warren.sql.run_status import RunStatus
 
 pytestmark = pytest.mark.both("two schedulers claim the same rows")
 
-JOBS = 1_000
+#: Five times as many as one claim takes.
+JOBS = 500
 _WAKE_UPS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 
-def test_two_schedulers_share_a_thousand_jobs_due_in_one_second(cluster: Cluster) -> None:
+def test_two_schedulers_share_hundreds_of_jobs_due_in_one_second(cluster: Cluster) -> None:
     nodes = [cluster.scheduler(limits=ClaimLimits(runs=100)) for _ in range(2)]
     cluster.executor("one", slots=50)
     cluster.executor("two", slots=50)
