@@ -32,17 +32,20 @@ def transport(broker: MemoryBroker) -> Transport:
     return broker.transport()
 
 
-def publish(
-    transport: Transport, body: bytes, *, queue: Queue = RUN, durable: bool = True
-) -> list[Confirm]:
-    message = Outgoing(
+def message(body: bytes, *, queue: Queue = RUN, durable: bool = True) -> Outgoing:
+    return Outgoing(
         exchange=queue.exchange,
         routing_key=queue.routing_keys[0],
         body=body,
         headers={},
         durable=durable,
     )
-    return transport.publisher("p").publish([message]).wait(0)
+
+
+def publish(
+    transport: Transport, body: bytes, *, queue: Queue = RUN, durable: bool = True
+) -> list[Confirm]:
+    return transport.publisher("p").publish([message(body, queue=queue, durable=durable)]).wait(0)
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
@@ -206,8 +209,7 @@ def test_command_queue_of_a_boot_that_is_gone_goes_after_ten_minutes(
 
 def test_dead_queue_keeps_the_newest_ten_thousand(transport: Transport) -> None:
     consumer = transport.consumer("c", [RUN.name], prefetch=20_000)
-    for number in range(10_005):
-        publish(transport, str(number).encode())
+    transport.publisher("p").publish([message(b"%d" % number) for number in range(10_005)]).wait(0)
 
     consumer.reject(consumer.take(20_000, 0))
 
