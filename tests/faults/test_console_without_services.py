@@ -98,7 +98,7 @@ def test_console_says_what_is_lost_and_goes_on_when_it_is_back(
     eventually(scene.is_well, every=0.1)
     assert scene.get("/").status == 200
 
-    own_rabbitmq.kill()
+    own_rabbitmq.stop()
     eventually(lambda: '"broker":false' in scene.get("/healthz").text, every=0.1)
 
     for path in scene.pages:

@@ -1,4 +1,4 @@
-"""The broker or the database goes away and comes back in the middle of 500 runs.
+"""The broker or the database goes away and comes back in the middle of 300 runs.
 
 All tests here have one deployment, on the servers that `own_rabbitmq` and `own_mariadb` lend.
 """
@@ -16,7 +16,7 @@ from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from warren.sql.models import Uptime
 from warren.sql.run_status import LATE_MS, RunStatus
 
-RUNS = 500
+RUNS = 300
 JOBS = 10
 #: From the service's return to the last run's end, on a busy machine.
 DRAINED_SECONDS = 60
@@ -41,7 +41,7 @@ class Fragile:
             )
 
     def plan_runs(self) -> list[int]:
-        """Plan 500 runs that take all slots some seconds, and let them all go at once."""
+        """Plan runs that take all slots some seconds, and let them all go at once."""
         deployment = self.deployment
         deployment.commands.pause()
         run_ids = [deployment.trigger(f"load-{number % JOBS}") for number in range(RUNS)]
@@ -97,7 +97,7 @@ def fragile(_fragile: Fragile) -> Iterator[Fragile]:
         pytest.param("database", "kill", id="f25-database-killed"),
     ],
 )
-def test_service_that_goes_and_returns_amid_500_runs_costs_none(
+def test_service_that_goes_and_returns_amid_300_runs_costs_none(
     fragile: Fragile, service: str, how: str
 ) -> None:
     run_ids = fragile.plan_runs()

@@ -198,7 +198,7 @@ def test_publisher_says_at_once_that_the_broker_is_gone(
     consumer = transport.consumer("c", [RUN.name], prefetch=1)
     eventually(lambda: consumer.is_ready)
 
-    own_rabbitmq.kill()
+    own_rabbitmq.stop()
 
     eventually(lambda: not publisher.is_ready and not consumer.is_ready)
     assert publisher.publish([message()] * 3).wait(0) == [Confirm.UNKNOWN] * 3
