@@ -97,7 +97,12 @@ def test_a_projects_tests_trigger_jobs_and_wait_for_their_ends(tmp_path: Path) -
     ("file", "text", "line"),
     [
         ("acme_handlers.py", "import nobodys_module\n", "cannot load handlers from"),
-        ("jobs.yaml", "jobs: [{name: x, app: y, hander: z}]\n", "unknown field 'hander'"),
+        pytest.param(
+            "jobs.yaml",
+            "jobs: [{name: x, app: y, hander: z}]\n",
+            "unknown field 'hander'",
+            marks=pytest.mark.release,
+        ),
     ],
 )
 def test_what_keeps_it_from_starting_is_told_and_nothing_is_left(

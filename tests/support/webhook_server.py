@@ -1,6 +1,7 @@
 """A real HTTP server on 127.0.0.1 that stores requests and gives a prepared answer."""
 
 import json
+import select
 import socket
 import ssl
 import threading
@@ -83,6 +84,14 @@ class Silence:
         self._thread.join(30)
         for connection in self.taken:
             connection.close()
+
+    def waiting(self) -> list[socket.socket]:
+        """Return the connections whose other end has not given up, the eldest first."""
+        poll = select.poll()
+        for connection in self.taken:
+            poll.register(connection, select.POLLRDHUP)
+        ended = {descriptor for descriptor, _ in poll.poll(0)}
+        return [connection for connection in self.taken if connection.fileno() not in ended]
 
     def _take(self) -> None:
         while not self._closed.is_set():
