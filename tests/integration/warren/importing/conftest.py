@@ -74,10 +74,16 @@ def xxl(mariadb: PrivateMariaDB) -> Iterator[XxlJobDatabase]:
     database.close()
 
 
-@pytest.fixture
-def case(xxl: XxlJobDatabase, any_schema_url: str, tmp_path: Path) -> Iterator[ImportCase]:
-    """An import into SQLite, and one into MariaDB."""
-    made = ImportCase(xxl, any_schema_url, tmp_path)
+@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.twin)])
+def case(
+    request: pytest.FixtureRequest, xxl: XxlJobDatabase, tmp_path: Path
+) -> Iterator[ImportCase]:
+    """An import into SQLite, and one into MariaDB.
+
+    Both run in `make test` where the test says `pytest.mark.both` and why, as with `cluster`.
+    """
+    target: str = request.getfixturevalue(f"{request.param}_schema_url")
+    made = ImportCase(xxl, target, tmp_path)
     yield made
     made.rows.database.close()
 

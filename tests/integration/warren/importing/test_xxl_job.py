@@ -24,6 +24,9 @@ from warren.sql.jobs import child_links, script_versions
 from warren.sql.models import App, DayReport, ImportOrigin, Job, Model, User
 from warren.sql.run_status import Kind, RunStatus
 
+#: Tests of what each database does in its own way.
+both = pytest.mark.both("ids that rows bring with them, unique names, and sequences")
+
 #: Eight in the morning in Shanghai.
 MIDNIGHT = datetime.fromisoformat("2024-03-01 00:00:00")
 
@@ -125,6 +128,7 @@ def test_too_many_retries_are_cut_and_named(case: ImportCase) -> None:
     assert "executor_fail_retry_count '5000': it is 1000 here" in said
 
 
+@both
 def test_script_arrives_with_its_versions(case: ImportCase) -> None:
     case.xxl.group()
     job_id = case.xxl.job(
@@ -152,6 +156,7 @@ def test_script_arrives_with_its_versions(case: ImportCase) -> None:
     assert case.job(job_id).script_version == listed[0].id
 
 
+@both
 def test_names_that_are_taken_get_their_id(case: ImportCase) -> None:
     case.xxl.group()
     first, second, third = (case.xxl.job("same") for _ in range(3))
@@ -163,6 +168,7 @@ def test_names_that_are_taken_get_their_id(case: ImportCase) -> None:
     assert names == [f"same #{first}", f"same #{second}", f"same #{third}"]
 
 
+@both
 def test_taken_ids_are_mapped_and_children_follow(case: ImportCase) -> None:
     for number, app in enumerate(("a-first", "b-second"), 1):
         case.rows.job("ours", app, id=number)
@@ -209,6 +215,7 @@ def test_circle_is_cut_and_its_jobs_are_stopped(case: ImportCase) -> None:
     assert {"99", "x"} <= set(dropped)
 
 
+@both
 def test_second_import_changes_nothing(case: ImportCase) -> None:
     case.xxl.group()
     parent = case.xxl.job("parent", child_jobid="2")
@@ -316,6 +323,7 @@ class TestEdits:
         )
         assert "not linked" not in imported.run()
 
+    @both
     def test_id_of_a_deleted_job_is_given_to_no_other(self, imported: ImportCase) -> None:
         for job_id in (4, 5):
             self.delete_here(imported, job_id)
@@ -364,6 +372,7 @@ class TestEdits:
         assert "create    job shop-jobs/job-4: it was deleted here and changed there" in said
         assert imported.job(4).timeout == 11
 
+    @both
     def test_job_that_comes_back_gets_no_id_that_another_job_has(self, case: ImportCase) -> None:
         ours = case.rows.job("ours", "a-first", id=3)
         case.xxl.group(id=5)
@@ -434,6 +443,7 @@ def test_dry_run_writes_nothing(case: ImportCase) -> None:
     assert not (case.folder / "never").exists()
 
 
+@both
 def test_run_ids_go_on_far_above_those_of_the_log(case: ImportCase) -> None:
     case.xxl.group()
     case.xxl.add("log", id=5_000_000, job_group=1, job_id=1, trigger_code=0, handle_code=0)
@@ -450,6 +460,7 @@ def day_reports(case: ImportCase) -> list[tuple[date, int, int]]:
     return [(one.day.date(), one.succeeded, one.failed) for one in found if one.day]
 
 
+@both
 def test_day_report_arrives_for_days_that_are_over(case: ImportCase) -> None:
     case.xxl.add("log_report", trigger_day="2024-03-01 00:00:00", suc_count=3, fail_count=1)
     tomorrow = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
@@ -508,6 +519,7 @@ class TestUsers:
     def user(self, case: ImportCase, name: str) -> User | None:
         return case.rows.database.read(lambda session: users.by_name(session, name))
 
+    @both
     def test_they_arrive_disabled_with_their_apps(self, case: ImportCase) -> None:
         case.rows.job("ours", "a-first")
         case.xxl.group(id=1)
@@ -762,6 +774,7 @@ def test_job_file_names_what_is_not_in_it(case: ImportCase) -> None:
     assert "xxl_job_info 1 child_jobid '2': job 2 is not in the file; dropped\n" in said
 
 
+@both
 def test_same_names_of_three_xxl_jobs_are_made_unique(case: ImportCase) -> None:
     case.xxl.group()
     case.xxl.job("a", id=1)
