@@ -1,6 +1,7 @@
 """Errors in groups: the newest runs, each counted once, however they are found and grouped."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import product
 from random import Random
 
@@ -12,7 +13,7 @@ from warren.sql.engine import Database
 from warren.sql.listings import error_groups
 from warren.sql.listings.error_groups import ErrorGroups
 from warren.sql.listings.run_search import RunSearch
-from warren.sql.models import App
+from warren.sql.models import App, Run
 from warren.sql.run_status import RunStatus
 
 FAILED = frozenset({RunStatus.FAILED, RunStatus.LOST})
@@ -77,37 +78,43 @@ def by_hand(database: Database, wanted: RunSearch, most: int) -> dict[tuple[int,
     return groups
 
 
-@pytest.mark.parametrize("most", [1, 2, 20, 60, 150, MANY])
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        RunSearch(statuses=FAILED),
-        RunSearch(statuses=FAILED, app_ids={1, 3}),
-        RunSearch(statuses=FAILED, since_ms=NOW_MS - 9 * HOUR_MS, until_ms=NOW_MS),
-    ],
-    ids=["all", "of two apps", "of some hours"],
-)
-def test_the_newest_runs_are_grouped_and_no_others(
-    failures: Database, wanted: RunSearch, most: int
-) -> None:
-    expected = by_hand(failures, wanted, most)
+SEARCHES = {
+    "all": RunSearch(statuses=FAILED),
+    "of two apps": RunSearch(statuses=FAILED, app_ids={1, 3}),
+    "of some hours": RunSearch(statuses=FAILED, since_ms=NOW_MS - 9 * HOUR_MS, until_ms=NOW_MS),
+}
+
+
+def test_the_newest_runs_are_grouped_and_no_others(failures: Database) -> None:
     runs = {run.id: run for run in all_runs(failures)}
+    wrong = {}
 
-    found = read(failures, wanted, most)
+    for name, most in product(SEARCHES, [1, 2, 20, 60, 150, MANY]):
+        expected = by_hand(failures, SEARCHES[name], most)
+        everything = sum(map(len, by_hand(failures, SEARCHES[name], MANY).values()))
 
-    assert {(one.job_id, one.text): one.count for one in found.groups} == {
-        group: len(ids) for group, ids in expected.items()
-    }
-    for one in found.groups:
-        ids = expected[one.job_id, one.text]
-        assert one.newest == max(ids, key=lambda each: (runs[each].due_at, each))
-        assert one.last_due == runs[one.newest].due_at
-        assert one.first_due == min(runs[each].due_at for each in ids)
-    everything = sum(map(len, by_hand(failures, wanted, MANY).values()))
-    assert (found.runs, found.is_all) == (min(most, everything), everything <= most)
-    assert [one.count for one in found.groups] == sorted(
-        (one.count for one in found.groups), reverse=True
-    )
+        found = read(failures, SEARCHES[name], most)
+
+        groups = {
+            (group.job_id, group.text): (group.count, group.newest, group.last_due, group.first_due)
+            for group in found.groups
+        }
+        counts = [group.count for group in found.groups]
+        is_right = (
+            groups == {key: facts(runs, ids) for key, ids in expected.items()}
+            and (found.runs, found.is_all) == (min(most, everything), everything <= most)
+            and counts == sorted(counts, reverse=True)
+        )
+        if not is_right:
+            wrong[name, most] = (found, expected)
+
+    assert wrong == {}
+
+
+def facts(runs: Mapping[int, Run], ids: set[int]) -> tuple[int, int, int, int]:
+    """Return how many these runs are, the newest, when it was due, and when the first was."""
+    newest = max(ids, key=lambda run_id: (runs[run_id].due_at, run_id))
+    return len(ids), newest, runs[newest].due_at, min(runs[run_id].due_at for run_id in ids)
 
 
 def test_a_storm_in_one_millisecond_is_counted_up_to_the_limit(database: Database) -> None:
