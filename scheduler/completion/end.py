@@ -10,8 +10,8 @@ from datetime import date
 from typing import Protocol
 
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import RESULT_LIMIT, Outcome
-from warren.broker.reasons.codes import Words
+from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome
+from warren.broker.reasons.codes import Why, Words
 from warren.broker.reasons.stored import from_json
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.run_status import FINAL, FINE, RunStatus
@@ -233,15 +233,30 @@ def _never_started(report: NotStarted, sent_to: SentTo, now_ms: int) -> End:
     )
 
 
+def _kept(message: Words, result: str) -> tuple[Words, str]:
+    """Return a run's message and result; the message says if the result is too long to be kept.
+
+    Warren's executors never send such a result, but others may.
+    """
+    if len(result) <= RESULT_LIMIT:
+        return message, result
+    note = Why.RESULT_TOO_LONG(n=f"{len(result):,}")
+    if not message:
+        return note, ""
+    noted = Why.NOTED(words=message, notes=(note,))
+    return (noted if len(str(noted)) <= MESSAGE_LIMIT else message), ""
+
+
 def _finished(report: Finished, sent_to: SentTo) -> End:
+    message, result = _kept(from_json(report.why) or report.message, report.result)
     return End(
         run_id=report.run_id,
         status=_STATUS[report.outcome],
-        message=from_json(report.why) or report.message,
+        message=message,
         finished_at=report.finished_at_ms,
         started_at=report.started_at_ms or None,
         log_tail=report.log_tail,
-        result=report.result if len(report.result) <= RESULT_LIMIT else "",
+        result=result,
         alone_of_job=report.alone_of_job or None,
         due_at=report.due_at_ms or None,
         sent_to=sent_to,

@@ -70,6 +70,26 @@ def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: Fak
     assert (run.trigger_code, run.handle_code) == (200, 200)
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("done", "done (its result has 50,001 characters as JSON, too many to be kept)"),
+        ("", "its result has 50,001 characters as JSON, too many to be kept"),
+        ("m" * 50_000, "m" * 50_000),
+    ],
+)
+def test_a_result_that_is_too_long_to_be_kept_is_told_in_the_message(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, message: str, words: str
+) -> None:
+    """Warren's own executors leave it out themselves; others may send it."""
+    run_id = begun(cluster, desk)
+
+    desk.report(desk.finished(run_id, message=message, result=f'"{"r" * 49_999}"'))
+    run = cluster.wait_final(run_id)
+
+    assert (run.status, run.message, run.result) == ("SUCCEEDED", words, None)
+
+
 @on_memory
 def test_a_result_counts_although_its_app_was_deleted_and_made_anew(
     cluster: Cluster, still: SchedulerNode
