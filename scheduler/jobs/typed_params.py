@@ -6,7 +6,6 @@ accepts it. Handlers whose params no online executor has described are not check
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -51,9 +50,7 @@ class TypedParams:
         for app, fingerprint in presence.catalogues_online(session, apps, now_ms=now_ms):
             online[app].add(fingerprint or "")
         wanted = {catalogue for of_app in online.values() for catalogue in of_app if catalogue}
-        known = {
-            catalogue: _read(text) for catalogue, text in catalogues.read(session, wanted).items()
-        }
+        known = _remembered.of(session, wanted)
         return cls(
             {app: [known.get(catalogue) for catalogue in of_app] for app, of_app in online.items()}
         )
@@ -91,7 +88,32 @@ class _Schemas(NamedTuple):
     has_more: bool
 
 
-@lru_cache(maxsize=REMEMBERED)
+class _Remembered:
+    """What catalogues say, by their fingerprints, which are hashes of it: it is never outdated.
+
+    So a trigger reads who is online, and a catalogue of up to 900 kB only once. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Schemas | None] = {}
+
+    def of(self, session: Session, fingerprints: Collection[str]) -> dict[str, _Schemas | None]:
+        """Return what these catalogues say; those that are not stored are left out."""
+        before = self._known
+        missing = [name for name in fingerprints if name not in before]
+        schemas = {name: before[name] for name in fingerprints if name in before}
+        if not missing:
+            return schemas
+        schemas |= {name: _read(text) for name, text in catalogues.read(session, missing).items()}
+        # Replaced as a whole, as other threads read it; what one of them adds now is read again.
+        kept = before if len(before) + len(missing) <= REMEMBERED else {}
+        self._known = kept | schemas
+        return schemas
+
+
+_remembered = _Remembered()
+
+
 def _read(contents: str) -> _Schemas | None:
     try:
         catalogue = catalogue_of(contents.encode())

@@ -94,8 +94,10 @@ def test_what_does_not_fit_is_refused_beside_its_field_and_nothing_runs(
     assert errors(answer.text) == [
         "Required.",
         f"expected parts to be integer, got: {quoted('none')}",
-        f"expected source to be one of {quoted('feed')}, {quoted('archive')}, "
-        f"got: {quoted('mail')}",
+        (
+            f"expected source to be one of {quoted('feed')}, {quoted('archive')}, "
+            f"got: {quoted('mail')}"
+        ),
     ]
     assert 'value="none"' in answer.text
     assert all_runs(database) == []

@@ -7,7 +7,9 @@ import pytest
 
 from tests.support.api import Program
 from tests.support.console import Clock
+from tests.support.sql_rows import statements
 from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
 from warren.sql.listings import recent
 from warren.sql.listings.recent import RunFilter
 
@@ -64,6 +66,32 @@ def test_a_trigger_whose_param_does_not_fit_plans_nothing(
     ]
     assert planned == 0
     assert [one.status_code for one in fits] == [202, 202]
+
+
+def test_a_trigger_of_a_typed_handler_reads_only_who_is_online(
+    admin: Program, rows: Rows, database: Database, clock: Clock
+) -> None:
+    rows.executor("one", clock.now, told(OF_A_DAY))
+    rows.job("typed", handler="load", param='{"day":"2026-12-01"}')
+    rows.job("script", handler="")
+    counts = {}
+    for name in ("typed", "script", "typed", "script"):
+        with statements(database) as sent:
+            assert admin.post(f"/jobs/reports/{name}/runs", {}).status_code == 202
+        counts[name] = len(sent)
+
+    assert counts["typed"] == counts["script"] + 1
+
+
+def test_what_a_new_catalogue_says_counts_at_once(admin: Program, rows: Rows, clock: Clock) -> None:
+    rows.job("nightly", handler="load")
+    rows.executor("one", clock.now, told(OF_A_DAY))
+
+    before = admin.post(RUNS, {"param": '{"month":12}'})
+    rows.executor("two", clock.now, told(OF_A_MONTH))
+    after = admin.post(RUNS, {"param": '{"month":12}'})
+
+    assert [answer.status_code for answer in (before, after)] == [422, 202]
 
 
 def test_a_jobs_own_param_has_to_fit_too(admin: Program, rows: Rows, clock: Clock) -> None:
