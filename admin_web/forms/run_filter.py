@@ -99,11 +99,19 @@ _PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,4}", re.ASCII)
 
 #: The choice of failures whose due time has not succeeded since.
 UNRESOLVED = "unresolved"
+#: The choice of runs that are planned for later.
+UPCOMING = "upcoming"
 #: Groups of states, by the value of their choice.
-GROUPS = {"open": OPEN, UNRESOLVED: FAILURES, "failures": FAILURES}
+GROUPS = {
+    "open": OPEN,
+    UPCOMING: frozenset({RunStatus.PLANNED}),
+    UNRESOLVED: FAILURES,
+    "failures": FAILURES,
+}
 _STATUSES = [
     ALL,
     ("open", lazy_gettext("unfinished")),
+    (UPCOMING, lazy_gettext("upcoming")),
     (UNRESOLVED, lazy_gettext("failed now")),
     ("failures", lazy_gettext("any failure")),
     *((status.value, state.word) for status, state in labels.STATUS.items()),
@@ -175,6 +183,9 @@ class RunFilterForm(RunScopeForm):
         until_ms = instant_ms(self.until.data, zone) or until_ms
         if until_ms is None and not self.statuses:
             until_ms = now_ms + AHEAD_MS
+        since_ms = instant_ms(self.since.data, zone) or since_ms
+        if self.status.data == UPCOMING:
+            since_ms = max(now_ms, since_ms or 0)
         text = (self.text.data or "").strip() or None
         return RunSearch(
             app_ids=self.app_ids,
@@ -187,7 +198,7 @@ class RunFilterForm(RunScopeForm):
             text=text,
             unresolved=self.status.data == UNRESOLVED,
             looked_at=SEARCHED if text else LOOKED_AT,
-            since_ms=instant_ms(self.since.data, zone) or since_ms,
+            since_ms=since_ms,
             until_ms=until_ms,
             before=before,
             limit=limit,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from flask import url_for
 from flask_babel import gettext, lazy_gettext
@@ -18,8 +19,15 @@ from wtforms import (
 from wtforms.validators import InputRequired, Length, Optional
 
 from warren.admin_web.access.gate import LIVE_HEADER
-from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
+from warren.admin_web.forms.console_form import (
+    ALL,
+    REQUIRED,
+    ConsoleForm,
+    TimeField,
+    select_choices,
+)
 from warren.scheduler.retention.clearing_criteria import ClearingPreset
+from warren.sql.instants import moment
 from warren.sql.jobs import job_names
 from warren.sql.listings import recent
 from warren.sql.registry.apps import ids_by_name
@@ -114,3 +122,30 @@ class ClearForm(RunScopeForm):
         lazy_gettext("I understand that deleted runs cannot be restored."),
         [InputRequired(lazy_gettext("Confirm to continue."))],
     )
+
+
+class MoveForm(ConsoleForm):
+    """Asks when a planned run is due instead, in the visitor's time zone.
+
+    Args:
+        zone: of the time that is entered.
+        run: its due time is filled in; None = the form was sent.
+
+    """
+
+    at = TimeField(lazy_gettext("Due"), [InputRequired(REQUIRED)])
+
+    def __init__(
+        self, *args: Any, zone: str, run: recent.DetailedRun | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._zone = ZoneInfo(zone)
+        if run is not None:
+            self.at.data = moment(run.due_at, self._zone)
+
+    @property
+    def at_ms(self) -> int | None:
+        """The entered time in epoch milliseconds; None if it is none."""
+        if not self.validate() or self.at.data is None:
+            return None
+        return int(self.at.data.replace(tzinfo=self._zone).timestamp() * 1000)

@@ -11,10 +11,12 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
-from warren.admin_web.forms.console_form import sent_once
+from warren.admin_web.forms.console_form import NO_TIME, sent_once
 from warren.admin_web.forms.run_filter import PERIODS, place_of
+from warren.admin_web.forms.runs import MoveForm
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
+from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.logs.log_pages import LogPages
 from warren.admin_web.logs.log_reader import LogReader, shown_text, whole_lines
 from warren.admin_web.services import ConsoleServices
@@ -24,6 +26,7 @@ from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.bulk.triggers import When
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.run_progress import run_progress
@@ -52,6 +55,7 @@ class RunPages:
 
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
+        self._times = LocalTimes(services.cluster_zone, services.now_ms)
         self._finder = RunFinder(services)
         self._files = ListFiles(services)
         self._logs = LogPages(services, LogReader(services.requester))
@@ -95,6 +99,8 @@ class RunPages:
             **facts,
             now_ms=now_ms,
             is_open=run.status in OPEN,
+            is_upcoming=_is_upcoming(run, now_ms),
+            move_form=MoveForm(zone=self._times.zone(), run=run),
             steps=steps(run, now_ms),
             shares=shares(run, now_ms),
             progress=run_progress(run, now_ms),
@@ -118,6 +124,24 @@ class RunPages:
             flash(_KILLED[outcome])
         page = "runs.log" if "log" in request.form else "runs.show"
         return redirect(url_for(page, run_id=run_id), 303)
+
+    @route("/runs/<id:run_id>/move", Right.OPERATE, methods=("POST",))
+    def move(self, run_id: int) -> AnyResponse:
+        """Give a run that was triggered for later another due time."""
+        form = MoveForm(request.form, zone=self._times.zone())
+        at_ms = form.at_ms
+        if at_ms is None:
+            flash(NO_TIME, "error")
+            return redirect(url_for("runs.show", run_id=run_id), 303)
+        try:
+            self._services.commands(visitor().actor).runs.move(run_id, When(at_ms=at_ms))
+        except Problem as problem:
+            if problem.code is Code.NO_RUN:
+                raise
+            flash(problem_text(problem), "error")
+        else:
+            flash(gettext("The run is due at %(time)s.", time=self._times.format(at_ms)))
+        return redirect(url_for("runs.show", run_id=run_id), 303)
 
     @route("/runs/<id:run_id>/again", Right.OPERATE, methods=("POST",))
     def again(self, run_id: int) -> AnyResponse:
@@ -172,6 +196,12 @@ class RunPages:
             is_first=place_of(request.args.get("before")) is None,
             now_ms=self._services.now_ms(),
         )
+
+
+def _is_upcoming(run: DetailedRun, now_ms: int) -> bool:
+    """Whether somebody triggered a run for later, and it is not due yet."""
+    is_asked_for = run.origin_id == run.id and not run.attempt
+    return is_asked_for and run.status == RunStatus.PLANNED and run.due_at > now_ms
 
 
 def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:

@@ -200,16 +200,23 @@ def _look(field: Field) -> str:
 #: Runs in the list, and runs that the statistics and the chart include.
 LISTED, LOOKED_AT = 10, 100
 FIRES = 5
+#: Runs at times of their own that are listed.
+ASKED_FOR = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetails:
-    """A job, its last runs and its next ones."""
+    """A job, its last runs and its next ones.
+
+    `asked_for` are the first planned runs that somebody triggered for later.
+    """
 
     job: ListedJob
     spec: JobSpec
     zone: str
     fires: Sequence[int]
+    asked_for: Sequence[RunLine]
+    has_more_asked_for: bool
     is_waiting: bool
     wrong: str
     runs: list[RunLine]
@@ -268,6 +275,7 @@ def read_details(
     """
     now_ms = services.now_ms()
     stored, spec, hidden = services.commands(visitor.actor).jobs.read(session, job_id)
+    asked_for = job_search.asked_for(session, job_id, after_ms=now_ms, limit=ASKED_FOR + 1)
     fires: Sequence[int] = ()
     wrong = ""
     try:
@@ -279,6 +287,8 @@ def read_details(
         spec=spec,
         zone=spec.timezone or services.timezone,
         fires=fires,
+        asked_for=asked_for[:ASKED_FOR],
+        has_more_asked_for=len(asked_for) > ASKED_FOR,
         is_waiting=registry.is_waiting(stored),
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),

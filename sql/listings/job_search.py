@@ -23,6 +23,7 @@ from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import App, Job, Run
 from warren.sql.models.jobs import BY_SEARCHED_TEXT
 from warren.sql.rows import contains, fetch, fetch_one
+from warren.sql.run_status import RunStatus
 
 #: Most matching jobs that are sorted in memory; each costs a read of its row.
 MAX_SORTED = 1_000
@@ -128,6 +129,17 @@ def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list
         )
     )
     return fetch(session, RunLine, last_first.limit(limit))
+
+
+def asked_for(session: Session, job_id: int, *, after_ms: int, limit: int) -> list[RunLine]:
+    """Return a job's planned runs that somebody asked for at times of their own, soonest first."""
+    planned = run_messages.lines().where(
+        Run.job_id == job_id,
+        Run.scheduled_at > after_ms,
+        Run.status == RunStatus.PLANNED,
+        Run.origin_id == Run.id,
+    )
+    return fetch(session, RunLine, planned.order_by(Run.scheduled_at, Run.origin_id).limit(limit))
 
 
 def parents(session: Session, job_id: int, app_ids: Collection[int] | None) -> dict[int, str]:

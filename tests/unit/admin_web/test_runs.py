@@ -10,6 +10,7 @@ from sqlalchemy import select
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.bulk.triggers import When
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import AuditEntry, Run
@@ -614,3 +615,67 @@ def test_the_log_of_a_run_without_an_executor_says_whether_one_may_come(
     run_id = rows.run(rows.job("nightly"), clock.now - 1_000, status=status)
 
     assert words in admin.get(f"/runs/{run_id}/log").text
+
+
+class TestUpcoming:
+    """Runs that somebody triggered for later."""
+
+    @pytest.fixture
+    def job_id(self, rows: Rows) -> int:
+        return rows.job("remind", handler="remind")
+
+    @pytest.fixture
+    def run_id(self, rows: Rows, clock: Clock, job_id: int) -> int:
+        return acting(rows.database, clock.now_ms).runs.trigger(
+            job_id, when=When(at_ms=clock.now + 3 * HOUR_MS)
+        )
+
+    def test_they_are_listed_by_themselves(
+        self, admin: Visit, rows: Rows, clock: Clock, job_id: int, run_id: int
+    ) -> None:
+        rows.run(job_id, clock.now - 1_000)
+
+        assert shown(admin.get("/runs?status=upcoming").text) == [run_id]
+        assert "status=upcoming" in admin.get("/runs").text
+
+    def test_the_first_ones_are_on_the_page_of_their_job(
+        self, admin: Visit, rows: Rows, clock: Clock, job_id: int, run_id: int
+    ) -> None:
+        commands = acting(rows.database, clock.now_ms).runs
+        later = [
+            commands.trigger(job_id, when=When(at_ms=clock.now + (4 + n) * HOUR_MS))
+            for n in range(5)
+        ]
+
+        page = admin.get(f"/jobs/{job_id}").text
+
+        card = page.partition("Triggered for later")[2].partition("</section>")[0]
+        listed = [int(found) for found in re.findall(r'href="/runs/(\d+)"', card)]
+        assert listed == [run_id, *later[:4]]
+        assert "All upcoming runs" in card
+
+    def test_one_is_moved_and_cancelled(self, admin: Visit, rows: Rows, run_id: int) -> None:
+        page = admin.get(f"/runs/{run_id}").text
+        wrong = admin.post(f"/runs/{run_id}/move", {"at": "soon"})
+        past = admin.post(f"/runs/{run_id}/move", {"at": "2020-01-01T08:00"})
+        moved = admin.post(f"/runs/{run_id}/move", {"at": "2030-01-01T08:00"})
+        due_at = rows.database.read(lambda session: session.get_one(Run, run_id)).due_at
+        admin.post(f"/runs/{run_id}/kill")
+
+        assert "Cancel run" in page
+        assert "Kill" not in page
+        assert [answer.status_code for answer in (wrong, past, moved)] == [303] * 3
+        assert due_at == 1_893_484_800_000
+        run = rows.database.read(lambda session: session.get_one(Run, run_id))
+        assert run.status == RunStatus.CANCELLED
+        assert "Move" not in admin.get(f"/runs/{run_id}").text
+
+    def test_a_due_time_of_a_schedule_is_killed_as_ever(
+        self, admin: Visit, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        run_id = rows.run(job_id, clock.now + 3_000)
+
+        page = admin.get(f"/runs/{run_id}").text
+
+        assert "Kill run" in page
+        assert "Move" not in page

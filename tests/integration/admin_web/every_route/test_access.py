@@ -72,6 +72,7 @@ TABLE: dict[str, Expected] = {
     "runs.search_log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.download_log": Expected(values={"run_id": 999}, admits=frozenset({404})),
     "runs.kill": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({404})),
+    "runs.move": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({303, 404})),
     "runs.again": Expected(OPERATORS, values={"run_id": 999}, admits=frozenset({404})),
     "run_errors.show": Expected(),
     "run_errors.total": Expected(),
