@@ -1,7 +1,7 @@
 """`warren.Client` and `warren.AsyncClient`: the HTTP API from Python, with only the base install.
 
-`calls` has all calls, `exchange` decides which requests are sent again, and `connections`
-and `streams` send them.
+`calls` is the one table of what can be asked, `wire` writes its requests, `exchange` decides what is
+sent again, `connections` and `streams` only send.
 """
 
 from warren.client.answers import Applied, Change, Executor, Job, LogPart, Run, Tick

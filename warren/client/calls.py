@@ -5,40 +5,24 @@ ApiError if the API refuses it or does not answer.
 """
 
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
-from urllib.parse import quote, urlencode
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
-from warren.client.answers import (
-    Applied,
-    Changed,
-    Executor,
-    Job,
-    LogPart,
-    Planned,
-    Run,
-)
+from warren.client import wire
+from warren.client.answers import Applied, Executor, Job, LogPart, Planned, Run
 from warren.client.errors import ApiError, RunFailed
-from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
+from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
+from warren.client.wire import Instant, RunId, Span
 
-T = TypeVar("T")
-#: How many seconds one request waits for a run to end; the API allows 60.
+#: How many seconds one request waits for an end; the API allows 60.
 _WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
-#: Items of a page at most.
-_PAGE = 200
 _WAIT = {"Prefer": f"wait={_WAIT_SECONDS}"}
-
-RunId: TypeAlias = int | Run
-#: An aware datetime, or ISO 8601 with an offset.
-Instant: TypeAlias = datetime | str
-#: A span, or a text such as `90s`, `5m`, `2d12h`.
-Span: TypeAlias = timedelta | str
 
 
 class Trigger(msgspec.Struct, kw_only=True, frozen=True):
@@ -74,8 +58,8 @@ def trigger(
 
     """
     wish = Trigger(param=param, at=at, after=after, late=late, addresses=addresses)
-    response = yield _keyed(f"{_job(job)}/runs", _body(wish), key)
-    return _value(response, Run)
+    response = yield wire.keyed(f"{wire.job_path(job)}/runs", _body(wish), key)
+    return wire.value_of(response, Run)
 
 
 def trigger_all(
@@ -83,8 +67,8 @@ def trigger_all(
 ) -> Exchange[list[int]]:
     """Run a job up to 5,000 times, all or none; return the ids of the planned runs, in order."""
     body = {"runs": [_body(wish) for wish in triggers]}
-    response = yield _keyed(f"{_job(job)}/runs:batch", body, key)
-    return _value(response, Planned).run_ids
+    response = yield wire.keyed(f"{wire.job_path(job)}/runs:batch", body, key)
+    return wire.value_of(response, Planned).run_ids
 
 
 def run(
@@ -114,11 +98,11 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
         seconds = max(0, min(_WAIT_SECONDS, int(left)))
         response = yield Request(
             method="GET",
-            path=_run(run),
+            path=wire.run_path(run),
             headers={"Prefer": f"wait={seconds}"},
             wait_seconds=seconds,
         )
-        ended = _value(response, Run)
+        ended = wire.value_of(response, Run)
         assert ended.tick is not None
         if ended.tick.is_over:
             if ended.tick.status not in {"SUCCEEDED", "SKIPPED"}:
@@ -132,12 +116,12 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
 
 def get(run: RunId) -> Exchange[Run]:
     """Return a run and the state of its tick."""
-    return _value((yield Request(method="GET", path=_run(run))), Run)
+    return wire.value_of((yield Request(method="GET", path=wire.run_path(run))), Run)
 
 
 def cancel(run: RunId) -> Exchange[None]:
-    """Cancel a run that was triggered, while it is planned; repeating the call is no error."""
-    yield Request(method="DELETE", path=_run(run))
+    """Cancel a run that was triggered, while it is planned; again is no error."""
+    yield Request(method="DELETE", path=wire.run_path(run))
 
 
 def reschedule(
@@ -145,13 +129,13 @@ def reschedule(
 ) -> Exchange[Run]:
     """Give a run that was triggered another due time, while it is planned; return the run."""
     body = _body(Trigger(at=at, after=after))
-    return _value((yield _json("PATCH", _run(run), body)), Run)
+    return wire.value_of((yield wire.json_request("PATCH", wire.run_path(run), body)), Run)
 
 
 def kill(run: RunId) -> Exchange[str]:
-    """Kill a run, wherever it is; return what was done."""
-    response = yield Request(method="POST", path=f"{_run(run)}/kill")
-    return str(_value(response, dict[str, str])["result"])
+    """Kill a run, wherever it is; return what has been done."""
+    response = yield Request(method="POST", path=f"{wire.run_path(run)}/kill")
+    return str(wire.value_of(response, dict[str, str])["result"])
 
 
 def rerun(
@@ -167,7 +151,7 @@ def rerun(
 
     """
     body = {"current": current, "children": children}
-    return _value((yield _keyed(f"{_run(run)}/rerun", body, key)), Run)
+    return wire.value_of((yield wire.keyed(f"{wire.run_path(run)}/rerun", body, key)), Run)
 
 
 def runs(
@@ -192,17 +176,17 @@ def runs(
         "status": status if isinstance(status, str) else ",".join(status),
         "kind": kind,
         "address": address,
-        "since": _instant(since),
-        "until": _instant(until),
+        "since": wire.instant_text(since),
+        "until": wire.instant_text(until),
         "unresolved": "true" if unresolved else None,
     }
-    return (yield from _items("/runs", wanted, limit, Run))
+    return (yield from wire.items_of("/runs", wanted, limit, Run))
 
 
 def log(run: RunId, *, from_line: int = 1) -> Exchange[LogPart]:
     """Return up to 1,000 lines of a run's log."""
-    path = f"{_run(run)}/log?from_line={int(from_line)}"
-    return _value((yield Request(method="GET", path=path)), LogPart)
+    path = f"{wire.run_path(run)}/log?from_line={int(from_line)}"
+    return wire.value_of((yield Request(method="GET", path=path)), LogPart)
 
 
 def jobs(
@@ -217,39 +201,43 @@ def jobs(
     """Return up to `limit` jobs by app and name; `name` and `handler` match parts of theirs."""
     switched = None if enabled is None else str(enabled).lower()
     wanted = {"app": app, "q": name, "handler": handler, "tag": tag, "enabled": switched}
-    return (yield from _items("/jobs", wanted, limit, Job))
+    return (yield from wire.items_of("/jobs", wanted, limit, Job))
 
 
 def job(name: str) -> Exchange[Job]:
     """Return a job."""
-    return _value((yield Request(method="GET", path=_job(name))), Job)
+    return wire.value_of((yield Request(method="GET", path=wire.job_path(name))), Job)
 
 
 def start(job: str) -> Exchange[bool]:
-    """Start a job's schedule; return False if it was started already."""
-    return (yield from _switch(f"{_job(job)}/start"))
+    """Start a job's schedule; return False if it is started."""
+    return (yield from wire.switch(f"{wire.job_path(job)}/start"))
 
 
 def stop(job: str) -> Exchange[bool]:
-    """Stop a job's schedule; return False if it was stopped already. Runs in progress continue."""
-    return (yield from _switch(f"{_job(job)}/stop"))
+    """Stop a job's schedule; return False if it is stopped. Runs in progress continue."""
+    return (yield from wire.switch(f"{wire.job_path(job)}/stop"))
 
 
 def pause(
     app: str | None = None, *, reason: str = "", until: Instant | None = None
 ) -> Exchange[bool]:
-    """Stop dispatching runs of an app, None = of all; return False if that changed nothing."""
-    return (yield from _switch(f"{_paused(app)}/pause", reason=reason, until=_instant(until)))
+    """Stop dispatching runs of an app, None = of all; return False if it was paused like this."""
+    return (
+        yield from wire.switch(
+            f"{wire.paused_path(app)}/pause", reason=reason, until=wire.instant_text(until)
+        )
+    )
 
 
 def resume(app: str | None = None) -> Exchange[bool]:
     """Resume dispatching runs of an app, None = of all; return False if nothing was paused."""
-    return (yield from _switch(f"{_paused(app)}/resume"))
+    return (yield from wire.switch(f"{wire.paused_path(app)}/resume"))
 
 
 def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
     """Return the executors."""
-    return (yield from _items("/executors", {"app": app}, None, Executor))
+    return (yield from wire.items_of("/executors", {"app": app}, None, Executor))
 
 
 def apply(
@@ -289,12 +277,12 @@ def apply(
         headers={"Content-Type": media},
         wait_seconds=_APPLY_SECONDS,
     )
-    return _value(response, Applied)
+    return wire.value_of(response, Applied)
 
 
 def read(path: str) -> Exchange[Any]:
     """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
-    return _value((yield Request(method="GET", path=path)), object)
+    return wire.value_of((yield Request(method="GET", path=path)), object)
 
 
 class FollowedLog:
@@ -304,7 +292,7 @@ class FollowedLog:
     """
 
     def __init__(self, run: RunId, from_line: int, patience: float | None) -> None:
-        self._path = _run(run)
+        self._path = wire.run_path(run)
         self._id = run if isinstance(run, int) else run.id
         self._line = from_line
         self._patience = RETRY_SECONDS if patience is None else patience
@@ -322,7 +310,7 @@ class FollowedLog:
         """
         path = f"{self._path}/log?from_line={self._line}"
         response = yield Request(method="GET", path=path, headers=_WAIT, wait_seconds=_WAIT_SECONDS)
-        part = _value(response, LogPart)
+        part = wire.value_of(response, LogPart)
         self._line, self.is_over = part.next_line, part.is_end
         if part.text:
             self._has_begun, self._give_up_at = True, None
@@ -347,76 +335,15 @@ class FollowedLog:
             yield Pause(1.0)
 
 
-def _keyed(path: str, body: Any, key: str | None) -> Request:
-    """Return a request with a key, so that it takes effect once, however often it is sent."""
-    return _json("POST", path, body, {"Idempotency-Key": key or str(uuid.uuid4())})
-
-
-def _json(method: str, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Request:
-    return Request(
-        method=method, path=path, body=msgspec.json.encode(body), headers=dict(headers or {})
-    )
-
-
-def _switch(path: str, **body: str | None) -> Exchange[bool]:
-    given = {name: value for name, value in body.items() if value}
-    request = _json("POST", path, given) if given else Request(method="POST", path=path)
-    return _value((yield request), Changed).changed
-
-
-def _items(
-    path: str, wanted: Mapping[str, str | None], limit: int | None, kind: type[T]
-) -> Exchange[list[T]]:
-    """Return the items of a list, page by page."""
-    items: list[T] = []
-    query = {name: value for name, value in wanted.items() if value}
-    while limit is None or len(items) < limit:
-        size = _PAGE if limit is None else min(_PAGE, limit - len(items))
-        response = yield Request(method="GET", path=f"{path}?{urlencode(query | {'limit': size})}")
-        page = _value(response, dict[str, Any])
-        items += msgspec.convert(page["items"], list[kind], strict=False)  # type: ignore[valid-type]
-        if page["next"] is None:
-            break
-        query["cursor"] = page["next"]
-    return items
-
-
-def _value(response: Response, kind: type[T]) -> T:
-    return response.value(kind)
-
-
 def _body(wish: Trigger) -> dict[str, Any]:
     after = wish.after
     if isinstance(after, timedelta):
         after = f"{round(after.total_seconds())}s"
     given = {
         "param": wish.param,
-        "at": _instant(wish.at),
+        "at": wire.instant_text(wish.at),
         "in": after,
         "late": wish.late,
         "addresses": list(wish.addresses),
     }
     return {name: value for name, value in given.items() if value or value == ""}
-
-
-def _instant(at: Instant | None) -> str | None:
-    if not isinstance(at, datetime):
-        return at
-    if at.tzinfo is None:
-        raise ValueError(f"expected a time with its zone, got: {at!r}")
-    return at.isoformat()
-
-
-def _run(run: RunId) -> str:
-    return f"/runs/{int(run if isinstance(run, int) else run.id)}"
-
-
-def _paused(app: str | None) -> str:
-    return "/cluster" if app is None else f"/apps/{quote(app, safe='')}"
-
-
-def _job(name: str) -> str:
-    app, slash, job = name.partition("/")
-    if not slash or not app or not job:
-        raise ValueError(f"expected job to be APP/NAME, got: {name!r}")
-    return f"/jobs/{quote(app, safe='')}/{quote(job, safe='')}"

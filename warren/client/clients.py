@@ -11,6 +11,7 @@ from warren.client.address import ApiAddress
 from warren.client.connections import Connections
 from warren.client.exchange import Exchange, Pause, repeated
 from warren.client.streams import Streams
+from warren.client.wire import RunId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,7 +143,7 @@ class Client(_Configured):
     executors = _Call(calls.executors)
     read = _Call(calls.read)
 
-    def follow(self, run: calls.RunId, *, from_line: int = 1) -> Iterator[str]:
+    def follow(self, run: RunId, *, from_line: int = 1) -> Iterator[str]:
         """Yield the lines of a run's log, without line ends, until the run is over.
 
         Raises:
@@ -217,7 +218,7 @@ class AsyncClient(_Configured):
     executors = _AsyncCall(calls.executors)
     read = _AsyncCall(calls.read)
 
-    async def follow(self, run: calls.RunId, *, from_line: int = 1) -> AsyncIterator[str]:
+    async def follow(self, run: RunId, *, from_line: int = 1) -> AsyncIterator[str]:
         """Yield the lines of a run's log as `Client.follow` does."""
         log = calls.FollowedLog(run, from_line, self._retry_for)
         while not log.is_over:
