@@ -1,6 +1,6 @@
 """`warren.Client` and `warren.AsyncClient`: the HTTP API from Python, with only the base install.
 
-`calls` is the one table of what can be asked, `wire` writes its requests, `exchange` decides what is
+`calls` is the one table of calls, `wire` writes their requests, `exchange` decides what is
 sent again, `connections` and `streams` only send.
 """
 
