@@ -56,6 +56,7 @@ _USED = re.compile(r"#/components/schemas/(\w+)")
 _NAME = re.compile(r"<(?:(\w+):)?(\w+)>")
 _ID = {"type": "integer", "format": "int64", "minimum": 0, "maximum": 2**53 - 1}
 #: Generators take integers without a format for 32 bits, in which ids and milliseconds do not fit.
+_NULL = {"type": "null"}
 _FORMATS = {"integer": "int64", "number": "double"}
 #: Errors that programs have to expect, besides the general one.
 _PROBLEMS = {
@@ -110,6 +111,7 @@ def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
             # A docstring, indented as in the source; Python 3.13 has removed the indentation.
             schema["description"] = inspect.cleandoc(schema["description"])
         _add_formats(schema)
+        _join_null(schema)
     return schemas
 
 
@@ -124,6 +126,24 @@ def _add_formats(schema: Any) -> None:
     for part in parts:
         if isinstance(part, dict | list):
             _add_formats(part)
+
+
+def _join_null(schema: Any) -> None:
+    """Say `type: [string, null]` for a choice of one plain type and null.
+
+    Generators of clients make a class of each other choice, and share it among fields that only
+    look alike.
+    """
+    if isinstance(schema, dict):
+        kinds = [choice for choice in schema.get("anyOf", ()) if choice != _NULL]
+        if len(kinds) == 1 and len(schema["anyOf"]) > 1 and isinstance(kinds[0].get("type"), str):
+            del schema["anyOf"]
+            schema |= kinds[0] | {"type": [kinds[0]["type"], "null"]}
+            if "enum" in schema:
+                schema["enum"] = [*schema["enum"], None]
+    for part in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(part, dict | list):
+            _join_null(part)
 
 
 def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
@@ -183,18 +203,23 @@ def _query(endpoint: Endpoint, schemas: dict[str, Any]) -> Iterator[dict[str, An
     if endpoint.query is None:
         return
     for name, schema in schemas[endpoint.query.__name__]["properties"].items():
-        # Optional parameters have null as their default, but a query cannot contain a null.
-        kinds = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-        rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-        shown = (
-            kinds[0] | rest
-            if len(kinds) == 1
-            else rest | {key: value for key, value in schema.items() if key == "anyOf"}
-        )
+        shown = _without_null({key: value for key, value in schema.items() if key != "default"})
         about = {"description": shown.pop("description")} if "description" in shown else {}
         if schema.get("default") is not None and schema["default"] != []:
             shown = shown | {"default": schema["default"]}
         yield {"name": name, "in": "query", "required": False, "schema": shown, **about}
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter; null is the default of many, but no query has it."""
+    shown = dict(schema)
+    if isinstance(shown.get("type"), list):
+        shown["type"] = next(kind for kind in shown["type"] if kind != "null")
+    if "enum" in shown:
+        shown["enum"] = [choice for choice in shown["enum"] if choice is not None]
+    if "anyOf" in shown:
+        shown["anyOf"] = [choice for choice in shown["anyOf"] if choice != _NULL]
+    return shown
 
 
 def _headers(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
