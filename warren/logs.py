@@ -131,7 +131,7 @@ class OneLine(logging.Formatter):
     """Formats a library's log record on one line, without passwords in URLs."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the line, with control characters made visible."""
         return _visible(_without_passwords(super().format(record)))
 
 

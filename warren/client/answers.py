@@ -77,7 +77,7 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Executor(msgspec.Struct, kw_only=True, frozen=True):
-    """An executor."""
+    """An executor, and its load as of its last heartbeat."""
 
     app: str
     address: str

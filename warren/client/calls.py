@@ -205,7 +205,7 @@ def jobs(
 
 
 def job(name: str) -> Exchange[Job]:
-    """Return a job."""
+    """Return a job by its name, APP/NAME."""
     return wire.value_of((yield Request(method="GET", path=wire.job_path(name))), Job)
 
 
@@ -236,7 +236,7 @@ def resume(app: str | None = None) -> Exchange[bool]:
 
 
 def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
-    """Return the executors."""
+    """Return the executors of an app, None = of all apps."""
     return (yield from wire.items_of("/executors", {"app": app}, None, Executor))
 
 

@@ -168,7 +168,7 @@ def _own_zone(crontab: Any) -> str:
     given = getattr(now(), "tzinfo", None)
     zone = getattr(given, "key", "") or getattr(given, "zone", "")  # the latter is pytz's
     if not zone:
-        raise ValueError("its nowfun tells no time zone with a name")
+        raise ValueError("its nowfun has no time zone with a name")
     load_zone(zone)
     return str(zone)
 

@@ -189,7 +189,7 @@ def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> It
     if not command:
         raise ValueError("it has no command")
     if environment.timezone is None:
-        raise ValueError("CRON_TZ above it is no time zone")
+        raise ValueError("the CRON_TZ above it is not a time zone")
     schedules = list(expressions(when))
     name = _free_name(command, taken)
     for number, cron in enumerate(schedules):

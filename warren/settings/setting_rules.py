@@ -130,7 +130,7 @@ def check_hooks(modules: str) -> str:
     """Return the names of modules with hooks."""
     names = [name.strip() for name in modules.split(",")]
     if not all(part.isidentifier() for name in names for part in name.split(".")):
-        raise ValueError("one of these is no name of a module")
+        raise ValueError("one of these is not the name of a module")
     return ",".join(names)
 
 

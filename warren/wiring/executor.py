@@ -29,7 +29,7 @@ MAX_SPARES = 16
 
 
 def make_run_logs(settings: Settings) -> RunLogs:
-    """Return the run logs."""
+    """Return the run logs in the configured folder, which leave the reserve of its disk free."""
     return RunLogs(settings.log_dir, reserve=Reserve.parse(settings.log_reserve))
 
 

@@ -245,7 +245,7 @@ def test_crontab_whose_own_zone_has_no_name_is_left_out(zone: Any) -> None:
 
     found = read("UTC", schedule=crontab(minute={0}, nowfun=lambda: now))
 
-    assert found.remarks == ["nightly/one is left out: its nowfun tells no time zone with a name"]
+    assert found.remarks == ["nightly/one is left out: its nowfun has no time zone with a name"]
 
 
 def test_schedule_that_is_relative_itself_is_named() -> None:
