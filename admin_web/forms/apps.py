@@ -137,7 +137,7 @@ class AppForm(ConsoleForm):
 
 
 class NewAppForm(AppForm):
-    """A new app."""
+    """A new app's settings, with its name, which cannot be changed later."""
 
     app_name = StringField(
         lazy_gettext("Name"),

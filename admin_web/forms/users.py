@@ -128,7 +128,7 @@ class RightsForm(ConsoleForm):
 
 
 class NewUserForm(RightsForm):
-    """A new user."""
+    """A new user's rights, with a name and a temporary password."""
 
     username = StringField(
         lazy_gettext("Name"),

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class ClearingState(StrEnum):
-    """The state of a clearing."""
+    """Whether a clearing is running, or how it ended."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"

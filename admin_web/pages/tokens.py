@@ -66,7 +66,7 @@ class TokenPages:
 
     @route("/tokens/<id:token_id>/revoke", Right.VIEW, methods=("POST",))
     def revoke(self, token_id: int) -> Response:
-        """Revoke a token."""
+        """Revoke a token; it is invalid from the next request on."""
         self._services.commands(visitor().actor).tokens.revoke(token_id)
         flash(gettext("Token revoked."))
         return redirect(url_for("tokens.index"), 303)

@@ -26,7 +26,7 @@ class StateFolder:
 
     @property
     def journal_path(self) -> Path:
-        """The path of the journal."""
+        """The path of the journal, a file in this folder."""
         return self.path / "journal"
 
     @property

@@ -101,7 +101,7 @@ class Remote:
         return 0.0 if self._has_come_back else self.registered_seconds
 
     def has_run(self, run_id: int) -> bool:
-        """Whether it has this run."""
+        """Whether this run is in one of its slots."""
         return self._slots.has_run(run_id)
 
     def has_ended(self, run_id: int) -> bool:

@@ -121,7 +121,7 @@ class ActiveRuns:
         return self._slots.has_late_log(run_id)
 
     def waiting_ids(self) -> list[int]:
-        """Return the ids of the waiting runs."""
+        """Return the ids of the runs that wait in lanes."""
         return [run_id for run_id, run in self._runs.items() if run.phase is Phase.WAITING]
 
     # -- coming in ----------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Weekdays:
     weekdays: frozenset[int]
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Return the days."""
+        """Return the days of a month with this weekday as its first day and of this length."""
         return (d for d in range(1, length + 1) if _weekday(d, first_weekday) in self.weekdays)
 
 
@@ -77,7 +77,7 @@ class LastWeekday:
     weekday: int
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Return the day."""
+        """Return the day, which every month has."""
         return [length - (_weekday(length, first_weekday) - self.weekday) % _WEEK]
 
 

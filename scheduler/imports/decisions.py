@@ -212,7 +212,7 @@ class _StoredJobs:
         return changed or ["children"]
 
     def fingerprint(self, job_id: int, app: str) -> str:
-        """Return the fingerprint of one of the jobs."""
+        """Return the fingerprint of a stored job, given its app's name."""
         return job_fingerprint(self._jobs[job_id], app, self._children.get(job_id, ()))
 
 

@@ -135,7 +135,7 @@ class FixedRate(Schedule):
         return first - self.period_ms, first
 
     def fixed_period_ms(self) -> int:
-        """Return its period."""
+        """Return the period, which never varies."""
         return self.period_ms
 
     def _rank(self, instant_ms: int, anchor_ms: int) -> int:

@@ -129,7 +129,7 @@ def executor_view(
     lists: Lists,
     known: Mapping[str, Catalogue] = MappingProxyType({}),
 ) -> ExecutorView:
-    """Return the view of an executor."""
+    """Return what users see of a registered executor; `known` are catalogues by fingerprint."""
     load, listed = stored_load(row), lists.get(row.app)
     catalogue = known.get(row.catalogue or "")
     return ExecutorView(

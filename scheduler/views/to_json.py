@@ -101,7 +101,7 @@ class AlarmView(NamedTuple):
 
 
 def alarm_view(alarm: ListedAlarm) -> AlarmView:
-    """Return the view of an alarm."""
+    """Return an alarm as programs see it, without what is secret in its target."""
     return AlarmView(
         id=alarm.id,
         app=alarm.app or "",

@@ -50,7 +50,7 @@ class ListedVersion(NamedTuple):
 
 
 class VersionSource(NamedTuple):
-    """A version with its source."""
+    """A version with its source, which is None if the row has none."""
 
     id: int
     number: int

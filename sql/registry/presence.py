@@ -26,7 +26,7 @@ _SUFFIX = 6
 
 
 def process_name(host: str, boot_id: str) -> str:
-    """Return the name of a process."""
+    """Return the name of a scheduler or console: its host and the beginning of its boot id."""
     return f"{host[:_HOST]}-{boot_id[:_SUFFIX]}"
 
 

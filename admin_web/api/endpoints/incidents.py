@@ -33,7 +33,7 @@ class AckBody(msgspec.Struct, kw_only=True):
 
 
 class IncidentEndpoints:
-    """Incidents."""
+    """The incidents of jobs that a token may see."""
 
     name = "incidents"
 
