@@ -26,6 +26,7 @@ from warren.sql.engine import Database
 from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne
 from warren.wiring.processes import Signals, log_thread_failures
+from warren.wiring.reloading import Reloading
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0
@@ -54,6 +55,7 @@ POLL_SECONDS = 0.5
     "--executors", default=3, show_default=True, type=click.IntRange(1, 50), help="How many to run."
 )
 @click.option("--app", help="The executors' app. Default: the first in the job file or handlers.")
+@click.option("--reload", "reloads", is_flag=True, help="Use handlers as soon as they are saved.")
 @takes_settings("log_dir", "state_dir", "slots", "host", "port", "timezone", "log_level")
 def up(
     settings: Settings,
@@ -63,6 +65,7 @@ def up(
     seed: Path | None,
     executors: int,
     app: str | None,
+    reloads: bool,
 ) -> None:
     """Run everything here: a scheduler, executors, an SQLite database and a broker in memory.
 
@@ -70,6 +73,8 @@ def up(
     start it again to continue with the same data.
     """
     _refuse_services(settings)
+    if reloads and not sources:
+        raise click.UsageError("--reload needs handlers to watch: --jobs FILE.py")
     keep_settings_secret()
     jobs = UpJobs(file=file, seed=seed, sources=sources)
     with Signals() as signals, contextlib.ExitStack() as held:
@@ -87,7 +92,11 @@ def up(
         name = check_app(jobs.app(database) if app is None else app)
         jobs.prepare(frame, database, name)
         try:
-            platform.start(signals, app=name, count=executors, sources=sources)
+            watch = Reloading(platform, sources) if reloads else None
+            platform.start(signals, app=name, count=executors, sources=sources, is_reloaded=reloads)
+            if watch is not None:
+                held.callback(watch.stop)
+                watch.start()
             platform.wait_until_welcome(signals)
             jobs.apply(frame, database)
             _print_summary(frame, name, executors, platform)

@@ -10,7 +10,7 @@ still be received.
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.memory.transport import MemoryBroker
@@ -50,8 +50,18 @@ class AllInOne:
         self.web = WebSite(settings, database, self._broker.transport, secret)
         self.finished = FinishedRuns(database)
 
-    def start(self, signals: Signals, *, app: str, count: int, sources: Sequence[str]) -> None:
+    def start(
+        self,
+        signals: Signals,
+        *,
+        app: str,
+        count: int,
+        sources: Sequence[str],
+        is_reloaded: bool = False,
+    ) -> None:
         """Start `count` executors of an app, then the scheduler, the console and the API.
+
+        `is_reloaded`: `reload` may be called.
 
         Raises:
             HandlersError: the handlers cannot be loaded, or a signal arrived meanwhile.
@@ -59,7 +69,9 @@ class AllInOne:
 
         """
         run_logs = make_run_logs(self._settings)
-        slots = self.finished.watch(make_slots(self._settings, sources, run_logs, signals=signals))
+        slots = self.finished.watch(
+            make_slots(self._settings, sources, run_logs, signals=signals, is_reloaded=is_reloaded)
+        )
         for number in range(1, count + 1):
             process = make_executor(
                 self._settings,
@@ -86,6 +98,11 @@ class AllInOne:
             rows, _ = registrations(self._database, presence.EXECUTOR)
             if boots <= {row.boot_id for row in rows}:
                 return
+
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Import the handlers anew in every executor; see `Executor.reload`."""
+        for executor in self._executors:
+            executor.reload(then)
 
     @property
     def failure(self) -> str:

@@ -68,11 +68,16 @@ def count_spares(settings: Settings, limits: JobLimits, most_processes: int | No
 
 
 def make_slots(
-    settings: Settings, sources: Sequence[str], run_logs: RunLogs, *, signals: Signals
+    settings: Settings,
+    sources: Sequence[str],
+    run_logs: RunLogs,
+    *,
+    signals: Signals,
+    is_reloaded: bool = False,
 ) -> SlotsFactory:
     """Return the factory of an executor's slots, which run job processes.
 
-    A signal ends the first import of the handlers.
+    A signal ends the first import of the handlers. `is_reloaded`: they may be imported again.
     """
     confinement = make_confinement(settings)
     options = SlotOptions(
@@ -88,6 +93,7 @@ def make_slots(
         builtin=tuple(settings.builtin.split(",")) if settings.builtin else (),
         http_hosts=settings.http_hosts or "",
         secrets_file=str(settings.job_secrets.absolute()) if settings.job_secrets else "",
+        is_reloaded=is_reloaded,
         confinement=confinement,
         is_unwanted=lambda: signals.count > 0,
     )
