@@ -66,6 +66,7 @@ def _run(control: socket.socket, code: JobCode, confinement: Confinement) -> Non
     try:
         _become_user(confinement)
         sys.dont_write_bytecode = sys.dont_write_bytecode or code.is_reloaded
+        sys.breakpointhook = BreakpointHook(code.terminal)
         handlers = load_handlers(
             code.sources,
             lambda source: _tell_source(control, source),
@@ -147,6 +148,19 @@ def _ignore_signals() -> None:
     for number in BLOCKED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
+
+
+class BreakpointHook:
+    """What `breakpoint()` does: it stops on this terminal; "" = there is none."""
+
+    def __init__(self, terminal: str) -> None:
+        self.terminal = terminal
+
+    def __call__(self, *_args: object, **_more: object) -> None:
+        """Stop in the caller."""
+        from warren.executor.handlers.debugging import pause  # noqa: PLC0415 - most jobs need no debugger
+
+        pause(sys._getframe(1), self.terminal)  # noqa: SLF001 - as `pdb` does
 
 
 def _declare_builtin(code: JobCode) -> None:

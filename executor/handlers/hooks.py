@@ -123,6 +123,7 @@ class JobCode:
     `log_level` is the least level of `logging` records that a run's log gets. `http_hosts` is the
     allow-list of `warren.http`, `secrets_file` the file of the secrets that jobs without code name.
     `is_reloaded`: the sources may change within the second, which their compiled files do not see.
+    `breakpoint()` stops on the `terminal`; "" = nowhere.
     """
 
     sources: tuple[str, ...]
@@ -132,6 +133,7 @@ class JobCode:
     http_hosts: str = ""
     secrets_file: str = ""
     is_reloaded: bool = False
+    terminal: str = ""
 
 
 def ended(outcome: Any, message: object, error: BaseException | None) -> RunEnd:

@@ -69,6 +69,7 @@ class SlotOptions:
     http_hosts: str = ""
     secrets_file: str = ""
     is_reloaded: bool = False
+    terminal: str = ""
     confinement: Confinement = field(default_factory=Confinement)
     is_unwanted: Callable[[], bool] = lambda: False
 

@@ -86,6 +86,7 @@ class Slots(SlotPool):
                 http_hosts=options.http_hosts,
                 secrets_file=options.secrets_file,
                 is_reloaded=options.is_reloaded,
+                terminal=options.terminal,
             ),
             confinement=self._confinement,
             on_ready=self._on_zygote_ready,

@@ -23,6 +23,8 @@ from warren.executor.processes.slots import Slots
 #: Seconds between two reads of the run's output.
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 5.0
+#: The hook that shows failures in a debugger.
+_POST_MORTEM = "warren.executor.handlers.post_mortem"
 
 
 def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
@@ -39,13 +41,16 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     attempt: int = 0,
     scheduled_at_ms: int | None = None,
     run_date: str = "",
+    terminal: str = "",
+    is_post_mortem: bool = False,
 ) -> int:
     """Run a handler so many times, as an executor would; write the output to `out` as it appears.
 
     The runs follow each other in one job process, unless one of them ends it. Ctrl-C stops the run
     and starts no other. `timeout` is in seconds, 0 for none; without `scheduled_at_ms`, the runs
-    are due now. `run_date` is YYYY-MM-DD; empty = that day in UTC. Returns the exit status: 0 if
-    all runs succeeded, otherwise 1.
+    are due now. `run_date` is YYYY-MM-DD; empty = that day in UTC. `breakpoint()` stops on the
+    `terminal`, if one is named, and a failure too if it `is_post_mortem`. Returns the exit status:
+    0 if all runs succeeded, otherwise 1.
 
     Raises:
         HandlersError: the handlers cannot be loaded.
@@ -66,11 +71,19 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
         timeout_seconds=timeout,
     )
     with tempfile.TemporaryDirectory(prefix="warren-try-") as folder, asyncio.Runner() as runner:
-        return runner.run(_try(source, trigger, RunLogs(Path(folder)), out, runs))
+        options = SlotOptions(
+            count=1,
+            grace_seconds=_GRACE_SECONDS,
+            terminal=terminal,
+            hooks=(_POST_MORTEM,) if is_post_mortem else (),
+        )
+        return runner.run(_try(source, trigger, RunLogs(Path(folder)), out, runs, options))
 
 
-async def _try(source: str, trigger: Trigger, logs: RunLogs, out: TextIO, runs: int) -> int:
-    trial = _Trial(source, logs, out, asyncio.get_running_loop())
+async def _try(  # noqa: PLR0917 - each is another part
+    source: str, trigger: Trigger, logs: RunLogs, out: TextIO, runs: int, options: SlotOptions
+) -> int:
+    trial = _Trial(source, logs, out, options, asyncio.get_running_loop())
     ends = []
     for number in range(1, runs + 1):
         await trial.wait_for_slot()
@@ -86,7 +99,12 @@ class _Trial:
     """The slot of a trial: one run at a time, each shown while it is running."""
 
     def __init__(
-        self, source: str, logs: RunLogs, out: TextIO, loop: asyncio.AbstractEventLoop
+        self,
+        source: str,
+        logs: RunLogs,
+        out: TextIO,
+        options: SlotOptions,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._logs = logs
         self._out = out
@@ -97,7 +115,7 @@ class _Trial:
         self._slots = Slots(
             [source],
             logs,
-            SlotOptions(count=1, grace_seconds=_GRACE_SECONDS),
+            options,
             loop=loop,
             events=SlotEvents(
                 lambda _run_id: None, self._finish, self._ready.set, called=self._note_call

@@ -1,14 +1,18 @@
 """`warren try`: runs a handler here, without starting any services."""
 
+import json
+import os
 import re
 import sys
 import time
+from collections.abc import Mapping
 from datetime import date
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
 
-from warren.command_options import Duration, examples
+from warren.command_options import Duration, examples, param_values
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
 from warren.scheduler.jobs.param import check_param
@@ -41,12 +45,14 @@ def _read_date(_context: click.Context, _option: click.Parameter, text: str | No
     epilog=examples(
         "warren try handlers.py report.daily",
         "warren try handlers.py load --param x --shard 0/3",
+        "warren try handlers.py load --set day=2026-12-01 --pdb",
         "warren try handlers.py load --at 2026-12-01T02:00 --attempt 1 --kind RETRY",
     ),
 )
 @click.argument("file")
 @click.argument("handler")
 @click.option("--param", default="", help="The run's parameter.")
+@param_values
 @click.option(
     "--shard",
     metavar="INDEX/TOTAL",
@@ -84,10 +90,12 @@ def _read_date(_context: click.Context, _option: click.Parameter, text: str | No
     default=Kind.MANUAL.value,
     help="What the run comes from.",
 )
+@click.option("--pdb", "is_post_mortem", is_flag=True, help="Debug a run where it has failed.")
 def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     file: str,
     handler: str,
     param: str,
+    values: Mapping[str, Any],
     shard: tuple[int, int],
     timeout: float,
     runs: int,
@@ -95,11 +103,20 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     run_date: date | None,
     attempt: int,
     kind: str,
+    is_post_mortem: bool,
 ) -> int:
     """Run HANDLER from FILE in a job process, without starting any services.
 
-    Its output is printed. The exit status is 0 if it succeeded, each time with --runs.
+    Its output is printed. The exit status is 0 if it succeeded, each time with --runs. On a
+    terminal, breakpoint() stops in the debugger.
     """
+    if values and param:
+        raise click.UsageError("expected --param or --set, got both")
+    if values:
+        param = json.dumps(values, ensure_ascii=False)
+    terminal = _terminal()
+    if is_post_mortem and not terminal:
+        raise click.UsageError("--pdb needs a terminal: standard input and output are none")
     check_param(param)
     configure_logs("warning")
     index, total = shard
@@ -117,4 +134,11 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
         attempt=attempt,
         scheduled_at_ms=due_ms,
         run_date=(run_date or run_date_of(due_ms, local_timezone(), RunDateRule())).isoformat(),
+        terminal=terminal,
+        is_post_mortem=is_post_mortem,
     )
+
+
+def _terminal() -> str:
+    """Return the name of the terminal that a person sits at; empty if there is none."""
+    return os.ttyname(0) if sys.stdin.isatty() and sys.stdout.isatty() else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 #: Seconds between two looks where watchfiles, which is told by the kernel, is not installed.
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.1
 #: Most files that are looked at each time.
 MAX_FILES = 5_000
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
