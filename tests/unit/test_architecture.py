@@ -42,6 +42,7 @@ HOMES = {
     "pymysql": ["sql.dialects."],
     "alembic": ["sql."],
     "croniter": ["scheduler.cron.expression"],
+    "jinja2": ["scheduler.expressions.language", "admin_web"],
     "psutil": ["executor."],
     "aiohttp": ["executor.gateway."],
     "httpx": ["executor.builtin."],
