@@ -17,7 +17,8 @@ from warren.sql.ids import RunIds
 from warren.sql.models import Job, Run, SkippedTicks
 from warren.sql.registry import apps, catalogues, presence
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs import planning
+from warren.sql.runs import calls, planning
+from warren.sql.runs.calls import NumberedCall
 from warren.sql.runs.transitions import ENTERED
 
 
@@ -45,6 +46,17 @@ class Rows:
             return int(job.id)
 
         return self.database.write(unit)
+
+    def call(self, caller: int, called: int) -> None:
+        """Let a run have called another one."""
+
+        def unit(session: Any) -> None:
+            row = session.get_one(Run, caller)
+            tick = (row.job_id, row.scheduled_at, row.origin_id, row.shard_index)
+            calls.keep(session, [NumberedCall(*tick, 1, caller, called)])
+            session.execute(update(Run).where(Run.id == called).values(called_by=caller))
+
+        self.database.write(unit)
 
     def skip(
         self, job_id: int, from_ms: int, to_ms: int | None = None, *, count: int, reason: str

@@ -363,6 +363,18 @@ class TestRights:
         assert "/runs/clear" not in viewer.get("/runs").text
         assert viewer.post(f"/runs/{run_id}/kill").status_code == 403
 
+    def test_a_run_and_the_one_that_it_called_show_each_other(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        caller = rows.run(rows.job("orders"), clock.now - 9_000, status="SUCCEEDED")
+        called = rows.run(rows.job("mail"), clock.now - 5_000, status="RUNNING", kind=Kind.API)
+        rows.call(caller, called)
+
+        assert f'href="/runs/{called}">mail</a>' in admin.get(f"/runs/{caller}").text
+        page = admin.get(f"/runs/{called}").text
+        assert f'href="/runs/{caller}">orders</a>' in page
+        assert "Triggered by" in page
+
     def test_relations_of_other_apps_are_left_out(
         self, app: Flask, rows: Rows, clock: Clock
     ) -> None:

@@ -25,6 +25,19 @@ def job_id(rows: Rows) -> int:
 RUNS = "/jobs/reports/nightly/runs"
 
 
+def test_a_run_tells_who_called_it_and_whom_it_called(
+    admin: Program, rows: Rows, clock: Clock, job_id: int
+) -> None:
+    caller = rows.run(job_id, clock.now - 9_000, status="SUCCEEDED", started_at=clock.now - 8_000)
+    called = rows.run(rows.job("mail"), clock.now - 5_000, status="RUNNING")
+    rows.call(caller, called)
+
+    first, second = (admin.get(f"/runs/{each}").get_json() for each in (caller, called))
+
+    assert (first["called_by"], first["calls"]) == (None, [called])
+    assert (second["called_by"], second["calls"]) == (caller, [])
+
+
 class TestRerun:
     def test_a_run_is_repeated_for_its_due_time_once_for_a_key(
         self, admin: Program, rows: Rows, clock: Clock, job_id: int

@@ -9,7 +9,14 @@ from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
 from tests.support.started_threads import StartedThreads
 from warren.broker.keys import ClusterKeys
-from warren.broker.messages.to_scheduler import Callback, Finished, NotStarted, Report, Started
+from warren.broker.messages.to_scheduler import (
+    Callback,
+    Called,
+    Finished,
+    NotStarted,
+    Report,
+    Started,
+)
 from warren.broker.messages.values import Outcome
 from warren.broker.signing import Sealer
 from warren.broker.transport import Confirm
@@ -38,12 +45,14 @@ class Case:
     def __init__(self, publisher: ScriptedPublisher, **limits: float) -> None:
         self.publisher = publisher
         self.confirmed: list[int] = []
+        self.calls: list[tuple[int, int]] = []
         sender = Sender(WHO, Sealer(ClusterKeys(SECRET), "cluster", now_ms), publisher)
         self.outbox = Outbox(
             sender,
             self.confirmed.extend,
             structlog.get_logger(),
             backoff_seconds=(0.001, 0.01),
+            on_calls_confirmed=self.calls.extend,
             **limits,
         )
 
@@ -281,3 +290,19 @@ def test_close_ends_the_thread_though_the_broker_never_answers(
 
     assert (before, threads.names()) == (["outbox exec-1"], [])
     assert not case.outbox.is_empty
+
+
+def test_calls_are_confirmed_apart_and_sent_although_their_run_is_over(
+    make: Callable[..., Case],
+) -> None:
+    case = make([LOST])
+    first, second = (
+        Called(run_id=7, boot_id="boot-1", number=number, job="mail") for number in (1, 2)
+    )
+    for report in (first, finished(7), second):
+        case.outbox.add(report, 100)
+    case.outbox.start()
+    eventually(lambda: case.outbox.is_empty)
+
+    assert case.reports()[-3:] == [first, finished(7), second]
+    assert (case.confirmed, case.calls) == ([7], [(7, 1), (7, 2)])
