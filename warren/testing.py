@@ -235,8 +235,12 @@ class Jobs:
         return [datetime.fromtimestamp(ms / 1_000, ZoneInfo(zone)) for ms in due]
 
 
-def load_jobs(*files: str | Path, handlers: str | None = None, timezone: str = "UTC") -> Jobs:
+def load_jobs(
+    *files: str | Path, handlers: str | None = None, app: str = "", timezone: str = "UTC"
+) -> Jobs:
     """Read job files, and check them as `warren jobs check` does, without a database.
+
+    The jobs that the handlers declare are among them.
 
         jobs = load_jobs("jobs.yaml", handlers="acme_jobs.handlers")
         assert not jobs.problems
@@ -245,6 +249,7 @@ def load_jobs(*files: str | Path, handlers: str | None = None, timezone: str = "
     Args:
         files: their paths.
         handlers: a module or file; it is a problem if a job names a handler that is not in it.
+        app: that of declared jobs that name none.
         timezone: that of jobs that name none.
 
     Raises:
@@ -253,12 +258,15 @@ def load_jobs(*files: str | Path, handlers: str | None = None, timezone: str = "
 
     """
     # Executors install the base only, and that is all that `run` needs.
-    from warren.executor.handlers.handler_registry import load_handlers  # noqa: PLC0415 - see above
     from warren.jobfile.check import check_files  # noqa: PLC0415 - see above
+    from warren.jobfile.declared import declared_in  # noqa: PLC0415 - see above
     from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
 
-    known = None if handlers is None else load_handlers([handlers])
-    checked_files = check_files([Path(file) for file in files], timezone=timezone, handlers=known)
+    declared = None if handlers is None else declared_in([handlers], app=app)
+    known = None if declared is None else declared.handlers
+    checked_files = check_files(
+        [Path(file) for file in files], timezone=timezone, handlers=known, declared=declared
+    )
     schedules = {
         f"{spec.app}/{spec.name}": (
             spec.schedule_kind,

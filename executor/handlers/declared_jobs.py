@@ -52,7 +52,7 @@ def _retry(retry: Retry) -> dict[str, Any]:
 
 
 def report(sources: Sequence[str]) -> dict[str, Any]:
-    """Return the declared jobs of modules and files with their places, or why there are none."""
+    """Return the handlers of modules and files and the jobs that they declare, or the fault."""
     try:
         handlers = load_handlers(sources)
     except HandlersError as error:
@@ -66,7 +66,7 @@ def report(sources: Sequence[str]) -> dict[str, Any]:
             return {"fault": line, "traceback": ""}
         if job:
             jobs.append({"handler": handler.name, "where": handler.where, "job": job})
-    return {"jobs": jobs}
+    return {"handlers": sorted(handlers), "jobs": jobs}
 
 
 def main(sources: Sequence[str]) -> None:

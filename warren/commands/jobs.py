@@ -12,7 +12,6 @@ from warren.actions.trigger import open_client, trigger_job
 from warren.command_options import as_json, examples, param_values, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.errors import JobFileError
-from warren.executor.handlers.handler_registry import load_handlers
 from warren.jobfile.apply import (
     How,
     apply_declared,
@@ -130,10 +129,14 @@ def _declared(module: str, app: str | None) -> DeclaredJobs:
 
 @jobs.command(
     epilog=examples(
-        "warren jobs check jobs.yaml", "warren jobs check jobs/*.yaml --handlers acme_jobs.handlers"
+        "warren jobs check jobs.yaml",
+        "warren jobs check jobs/*.yaml --handlers acme_jobs.handlers",
+        "warren jobs check --from acme_jobs.handlers --app reports",
     )
 )
-@click.argument("files", metavar="FILE…", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("files", metavar="[FILE]…", type=click.Path(path_type=Path), nargs=-1)
+@_from
+@_app_of_jobs
 @click.option(
     "--handlers",
     "sources",
@@ -142,10 +145,21 @@ def _declared(module: str, app: str | None) -> DeclaredJobs:
     help="Import this module or file, and refuse handlers it lacks; may be repeated.",
 )
 @takes_settings("timezone")
-def check(settings: Settings, files: tuple[Path, ...], sources: tuple[str, ...]) -> None:
-    """Check FILEs together as if they were applied, without a database."""
-    known = load_handlers(sources) if sources else None
-    checked_files = check_files(files, timezone=settings.timezone, handlers=known)
+def check(
+    settings: Settings,
+    files: tuple[Path, ...],
+    module: str | None,
+    app: str | None,
+    sources: tuple[str, ...],
+) -> None:
+    """Check FILEs together, and what MODULE declares, as if they were applied, without a database."""
+    if not (files or module):
+        raise click.UsageError("expected job FILEs, or --from MODULE")
+    declared = _declared(module, app) if module else None
+    known = declared_in(sources).handlers if sources else None
+    checked_files = check_files(
+        files, timezone=settings.timezone, handlers=known, declared=declared
+    )
     for line in warning_lines(checked_files.warnings):
         warn(line)
     if checked_files.problems:

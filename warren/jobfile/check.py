@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warren.errors import JobFileError
+from warren.jobfile.declared import DeclaredJobs
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
@@ -34,10 +35,15 @@ class CheckedFiles:
 
 
 def check_files(
-    paths: Sequence[Path], *, timezone: str, handlers: Collection[str] | None = None
+    paths: Sequence[Path],
+    *,
+    timezone: str,
+    handlers: Collection[str] | None = None,
+    declared: DeclaredJobs | None = None,
 ) -> CheckedFiles:
     """Return what applying these files together to an empty database would report.
 
+    Jobs that are `declared` in code are checked with them, as one more file.
     Apps that no file declares count as existing, and so do children in apps of which no file has
     jobs. `handlers` are all that the jobs may name; None = any. `timezone`: of jobs that name none.
     """
@@ -47,6 +53,11 @@ def check_files(
     for path in paths:
         try:
             files.append(read_job_file(path, now_ms=now_ms, added_routes=added))
+        except JobFileError as error:
+            problems += error.lines
+    if declared is not None and declared.jobs:
+        try:
+            files.append(declared.read())
         except JobFileError as error:
             problems += error.lines
     problems += _duplicates(files)
@@ -138,4 +149,4 @@ def _unknown_handlers(files: Sequence[JobFile], handlers: Collection[str]) -> It
             near = difflib.get_close_matches(spec.handler, sorted(handlers), 1)
             hint = f", did you mean {near[0]!r}?" if near else ""
             line = lines.get("handler", lines["name"])
-            yield f"{file.path}:{line}: unknown handler {spec.handler[:100]!r}{hint}"
+            yield f"{file.at(line)}: unknown handler {spec.handler[:100]!r}{hint}"

@@ -39,9 +39,13 @@ class DeclaredJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJobs:
-    """The jobs that modules declare; `app` is that of jobs that name none, "" = they must."""
+    """The jobs that modules declare; `app` is that of jobs that name none, "" = they must.
+
+    `handlers` are the names of all their handlers.
+    """
 
     source: str
+    handlers: Sequence[str]
     jobs: Sequence[DeclaredJob]
     app: str = ""
 
@@ -102,11 +106,13 @@ def declared_in(sources: Sequence[str], *, app: str = "") -> DeclaredJobs:
 
     """
     names = [source for source in sources if source]
+    # What a test has put on the path of its process counts too.
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-m", _PROGRAM, *names],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        env=environment_without_settings(),
+        env=environment_without_settings() | path,
         check=False,
     )
     try:
@@ -118,6 +124,7 @@ def declared_in(sources: Sequence[str], *, app: str = "") -> DeclaredJobs:
         raise HandlersError(report["fault"], report["traceback"])
     return DeclaredJobs(
         source=", ".join(map(os.path.normpath, names)),
+        handlers=report["handlers"],
         jobs=[DeclaredJob(**job) for job in report["jobs"]],
         app=app,
     )

@@ -22,6 +22,7 @@ from warren.broker.memory.transport import MemoryBroker
 from warren.client import Client, Run, RunFailed
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor
+from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import read_job_file
 from warren.jobfile.up_jobs import DEFAULT_APP
 from warren.logs import BoundedFile, configure_events
@@ -83,10 +84,13 @@ class Triggered:
 class Stack:
     """The running parts; `client` calls the API as an administrator.
 
+    `api_url` and `api_token` are for programs of the user's that call the API themselves.
+
     Args:
         folder: where the database, logs and state are kept.
         handlers: modules or files; every executor has all of them.
-        jobs: job files. Their jobs are stopped, so that they run only when they are triggered.
+        jobs: job files. Their jobs, and those that the handlers declare, are stopped, so that they
+            run only when they are triggered.
 
     """
 
@@ -113,6 +117,7 @@ class Stack:
         )
         self._executors: list[Executor] = []
         self.client: Client
+        self.api_url = self.api_token = ""
 
     def __enter__(self) -> Self:
         """Start everything, and return once jobs can run."""
@@ -172,12 +177,21 @@ class Stack:
         specs: list[JobSpec] = [
             replace(spec, enabled=False) for file in files for spec in file.specs
         ]
-        names = list(dict.fromkeys([*wanted, *(spec.app for spec in specs)])) or [DEFAULT_APP]
+        names = list(dict.fromkeys([*wanted, *(spec.app for spec in specs)]))
+        declared = self._declared(names[0] if names else DEFAULT_APP)
+        names = list(dict.fromkeys([*names, *(spec.app for spec in declared)])) or [DEFAULT_APP]
         for name in names:
             database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
         files_of = client_on(database, self._settings).commands.job_files
-        files_of.apply(list(wanted.values()), specs, dry_run=False, prune=False)
+        files_of.apply(list(wanted.values()), [*specs, *declared], dry_run=False, prune=False)
         return names
+
+    def _declared(self, app: str) -> list[JobSpec]:
+        """Return the jobs that the handlers declare; `app` is that of those that name none."""
+        declared = declared_in(self._sources, app=app) if self._sources else None
+        if declared is None or not declared.jobs:
+            return []
+        return [replace(spec, enabled=False) for spec in declared.read().specs]
 
     def _start_executor(self, app: str) -> None:
         settings = replace(self._settings, state_dir=self._settings.state_dir / app)
@@ -215,7 +229,8 @@ class Stack:
         everything = Rights(role=Role.ADMINISTRATOR, may_edit_glue=True)
         owner = commands.users.add("tests", None, everything)
         token = commands.tokens.add(TokenSpec(name="tests", owner_id=owner, scopes=list(Scope)))
-        self.client = self._held.enter_context(Client(f"http://127.0.0.1:{api.port}", token))
+        self.api_url, self.api_token = f"http://127.0.0.1:{api.port}", token
+        self.client = self._held.enter_context(Client(self.api_url, token))
 
     def _wait_until_welcome(self, database: Database) -> None:
         boots = {executor.identity.boot_id for executor in self._executors}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 
 from tests.support.processor_time import least_seconds
@@ -92,6 +93,28 @@ def test_schema_says_what_fits_with_its_docstrings(function: Callable[..., Any])
 def test_param_that_does_not_fit_fails_the_run(param: str) -> None:
     with pytest.raises(ParamMisfit, match=r"^its param does not fit StructParams: "):
         found(of_struct).decode(param)
+
+
+class Booking(pydantic.BaseModel):
+    """A booking."""
+
+    day: date
+    seats: int = pydantic.Field(default=1, ge=1)
+
+
+def test_a_model_of_pydantic_is_checked_by_its_own_rules() -> None:
+    def book(_context: object, _params: Booking) -> None:
+        pass
+
+    params = params_of(book)
+    assert params is not None
+
+    booked = params.decode('{"day": "2026-12-01", "seats": "2"}')
+
+    assert booked == Booking(day=date(2026, 12, 1), seats=2)
+    assert json.loads(params.schema)["properties"]["seats"]["minimum"] == 1
+    with pytest.raises(ParamMisfit, match="greater than or equal to 1"):
+        params.decode('{"day": "2026-12-01", "seats": 0}')
 
 
 def test_params_become_the_param_of_a_run() -> None:

@@ -1,0 +1,1 @@
+"""A service beside the jobs."""
