@@ -109,7 +109,7 @@ class _Process(ForkProcess):
 #: Sizes of objects of which the gaps are filled, in bytes; how many that lie side by side show that
 #: there is none left, and how many are made at most.
 _GAP_SIZES = range(48, 1_040, 16)
-_ENOUGH_SIDE_BY_SIDE, _FILLERS_LIMIT = 16, 4_000
+_ENOUGH_SIDE_BY_SIDE, _FILLERS_LIMIT = 16, 600
 _fillers: list[bytes] = []
 
 

@@ -17,6 +17,9 @@ _FILES_EACH = 3
 _DEFAULT_BYTES = 3 * 2**20
 #: When less than this part of the memory is free, it is short.
 _SHORT_PART = 10
+#: What fits by a smaller part more or less is no change, unless memory is short: what is available
+#: goes up and down, and processes would be ended and started again with it.
+_STEADY_PART = 20
 
 
 class IdleLimit:
@@ -47,9 +50,12 @@ class IdleLimit:
         memory, held = self._host.memory(), self._bytes_each * len(idle)
         # What they hold would be available otherwise.
         may_use = memory.free + held if memory.limit is None else memory.limit
-        spared = held + memory.free - may_use // _SHORT_PART
-        fit = max(0, min(may_use // _MEMORY_PART, spared)) // self._bytes_each
-        self.most = max(0, min(fit - self._spares, self._bound))
+        spared = (held + memory.free - may_use // _SHORT_PART) // self._bytes_each
+        fit = min(may_use // _MEMORY_PART // self._bytes_each, spared)
+        most = max(0, min(fit - self._spares, self._bound))
+        is_near = abs(most - self.most) <= self.most // _STEADY_PART
+        if not is_near or spared - self._spares < self.most:
+            self.most = most
 
     def _bounds(self, job_processes: int) -> Iterator[int]:
         yield self._host.most_files() // _FILES_PART // _FILES_EACH

@@ -152,7 +152,7 @@ def check(
     app: str | None,
     sources: tuple[str, ...],
 ) -> None:
-    """Check FILEs together, and what MODULE declares, as if they were applied, without a database."""
+    """Check FILEs and what MODULE declares as if they were applied, without a database."""
     if not (files or module):
         raise click.UsageError("expected job FILEs, or --from MODULE")
     declared = _declared(module, app) if module else None

@@ -111,6 +111,26 @@ def test_spares_count_as_idle_memory(machine: Machine) -> None:
     assert limit_of(host, spares=16) == 1024 - 16
 
 
+def test_what_fits_changes_with_a_twentieth_of_it_only_and_at_once_when_memory_is_short(
+    machine: Machine,
+) -> None:
+    limit = IdleLimit(
+        None, slots=8, spares=0, job_processes=0, host=machine(8 * GB - 6 * MB, nofile=10**6)
+    )
+    fits = []
+
+    for available in (8 * GB, 8 * GB + 300 * MB, 7 * GB + 700 * MB, 9 * GB, 9 * GB - 300 * MB):
+        machine(available - 6 * MB, nofile=10**6)
+        limit.look(PIDS)
+        fits.append(limit.most)
+    machine(9 * GB, nofile=10**6, **{"memory.max": 9 * GB, "memory.current": 8_200 * MB})
+    limit.look(range(11, 11 + 1_000))
+    short = limit.most
+
+    assert fits == [1024, 1024, 1024, 1152, 1152]
+    assert short < 1_152
+
+
 def test_number_that_was_chosen_is_kept_whatever_the_memory(machine: Machine) -> None:
     assert limit_of(machine(1 * MB), fixed=300) == 300
 
