@@ -394,8 +394,9 @@ def test_what_an_earlier_boot_has_left_ends_before_the_next_one_starts(tmp_path:
     harness.start("family")
     harness.turn(lambda: harness.note("begun"))
     [mark] = {
-        environment_of(pid)[MARK]
-        for pid in (harness.zygote.pid, *(one.pid for one in harness.job_processes()))
+        environment[MARK]
+        for pid in (harness.zygote.pid, *(process.pid for process in harness.job_processes()))
+        if (environment := environment_of(pid))  # a spare may have ended meanwhile
     }
     harness.close()
     left = subprocess.Popen(["sleep", "60"], start_new_session=True, env={MARK: mark})
