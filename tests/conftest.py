@@ -58,6 +58,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Leave needless twins out; begin with what takes long."""
     if os.environ.get("TEST_TWINS") != "all":

@@ -55,4 +55,12 @@ def _row_of(item: pytest.Function) -> int | None:
 
 
 def _part(items: Sequence[pytest.Function], number: int, parts: int) -> Sequence[pytest.Function]:
-    return items[len(items) * number // parts : len(items) * (number + 1) // parts]
+    """Return one of equal parts that leave each file whole."""
+    return items[_cut(items, number, parts) : _cut(items, number + 1, parts)]
+
+
+def _cut(items: Sequence[pytest.Function], number: int, parts: int) -> int:
+    cut = len(items) * number // parts
+    while 0 < cut < len(items) and items[cut].path == items[cut - 1].path:
+        cut += 1
+    return cut

@@ -17,9 +17,10 @@ class Item:
     fixturenames: tuple[str, ...] = ()
 
 
-def of(folder: str, count: int, *fixtures: str) -> list[Item]:
+def of(folder: str, count: int, *fixtures: str, each: int = 1) -> list[Item]:
+    """Return tests in files of `each`."""
     return [
-        Item(f"{folder}{number}", Path("tests") / folder / "test_a.py", fixtures)
+        Item(f"{folder}{number}", Path("tests") / folder / f"test_{number // each}.py", fixtures)
         for number in range(count)
     ]
 
@@ -55,3 +56,16 @@ def test_each_share_begins_with_tests_that_share_a_process_and_ends_with_short_o
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 40])
 def test_every_test_runs_once_however_many_workers_there_are(workers: int) -> None:
     assert sorted(names(ITEMS, workers)) == sorted(item.name for item in ITEMS)
+
+
+def test_a_file_of_long_tests_stays_whole() -> None:
+    items = [*of("acceptance", 9, each=3), *of("integration", 11)]
+
+    order = names(items, 2)
+
+    assert [
+        len([name for name in share if "acc" in name]) for share in (order[:10], order[10:])
+    ] == [
+        6,
+        3,
+    ]
