@@ -12,6 +12,7 @@ from warren.sql.models import Job
 
 #: Columns that say how a job stands, not what its author wants.
 STATE = {
+    "declared_in",
     "id",
     "add_time",
     "update_time",
