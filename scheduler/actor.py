@@ -9,7 +9,7 @@ from warren.sql.accounts.users import Rights, Role
 
 #: The origin of commands from the command line, in the audit log.
 CLI = "cli"
-#: Most characters of an actor's name: as many as the columns that record it hold.
+#: The most characters of an actor's name, which are as many as its columns hold.
 LONGEST_NAME = 64
 
 

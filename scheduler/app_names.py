@@ -1,4 +1,4 @@
-"""Names: resolves them to ids, caches those of apps, and checks what one line of text may contain.
+"""Resolves names to ids, caches the names of apps, and checks texts of one line.
 
 Console, command line and API accept names; commands take only ids.
 """

@@ -5,7 +5,7 @@
 Around this circle: pending work wakes roles that have work; self health, presence and registrar
 know which processes are alive; missed runs, rescuer, reaper, reconciler and killer handle what goes
 wrong; load recorder and reporter keep statistics; cleaner deletes expired runs; the watcher opens
-incidents when jobs do not do what is expected of them.
+incidents when jobs do not meet their expectations.
 """
 
 import secrets

@@ -17,7 +17,7 @@ from warren.sql.engine import Database
 from warren.sql.instants import is_within
 from warren.sql.registry import presence
 
-#: Longest and shortest time between two checks; short times of absence are checked more often.
+#: The longest and the shortest time between two checks, depending on `absence_seconds`.
 ROUND_SECONDS, SHORT_ROUND_SECONDS = 5.0, 0.25
 _SUBJECTS = (rate_limit.ABSENCE, rate_limit.RETURN)
 

@@ -37,9 +37,9 @@ from warren.sql.runs.ticks import Tick, tick_of
 
 @dataclass(frozen=True, slots=True)
 class LateStartRule:
-    """Spans in which nothing could be sent, for a job that skips runs which these make too late.
+    """The spans in which nothing could be sent, for a job that skips runs delayed by them.
 
-    `changes` are the job's, in order: the limit counts that was in force when it was decided.
+    `changes` are the job's, in order: the limit that was in force at the decision counts.
     """
 
     downtimes: Sequence[Downtime] = ()
@@ -75,7 +75,7 @@ class LateStartRule:
         return 1_000 * (before[-1] if before else first)
 
 
-#: Longest time from a transaction's first read to its commit.
+#: The longest time from a transaction's first read to its commit.
 LONGEST_TRANSACTION_MS = 30_000
 #: Children of one parent that are audited together; its ticks are read once for all of them.
 CHILDREN_LIMIT = 100
@@ -105,7 +105,7 @@ class _FirstRuns:
 def audit_shards(
     session: Session, tallies: Tallies, bounds: tuple[int, int], jobs: JobRange
 ) -> None:
-    """Find ticks that have fewer or more shards than they were expanded into."""
+    """Find ticks with fewer or more shards than they were split into."""
     for row in tick_rows.broken_shards(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
         job = tallies.of(row.job_id)
         if job is None or row.scheduled_at <= tick_rows.purged_until(session, row.job_id):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from warren.broker.reasons.codes import Reason
 
-#: Most faults of each kind that a report lists; the rest is only counted.
+#: The most faults of each kind that a report lists; the rest are only counted.
 MAX_NAMED = 20
 
 #: The counts of a tally, in the order of a report.
@@ -23,7 +23,7 @@ COUNTS = (
 
 
 class Fault(NamedTuple):
-    """A faulty tick in epoch milliseconds; `why` is None if the kind of fault says it all."""
+    """A faulty tick in epoch milliseconds; `why` is None if there is nothing to add to its kind."""
 
     tick: int
     why: Reason | None = None

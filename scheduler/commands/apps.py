@@ -27,7 +27,7 @@ from warren.sql.models import App
 from warren.sql.registry import apps
 from warren.sql.registry.presence import ProcessState, state
 
-#: Most jobs that a refusal names.
+#: The most jobs that a refusal names.
 JOBS_NAMED = 5
 
 

@@ -17,9 +17,9 @@ from warren.sql.models import App
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
 
-#: The end of a pause that does not end by itself; no time that anybody enters is before 0.
+#: The end of a pause that does not end by itself; times that people enter are never before 0.
 NEVER = -1
-#: Most characters of a pause's reason.
+#: The most characters of a pause's reason.
 LONGEST_REASON = 200
 
 

@@ -27,7 +27,7 @@ class CommandContext:
         actor: recorded in the schedule history and the audit log; it limits which apps and jobs
             exist for the commands.
         timezone: that of days and of jobs that name none, until a scheduler is registered.
-        added_routes: the installation's own routes, besides XXL-JOB's.
+        added_routes: the installed routes that are not built in.
         run_ids: reserved run ids, for callers that trigger often; None = one is fetched per run.
 
     """

@@ -148,7 +148,7 @@ class JobChanges:
     def foresee(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
     ) -> list[Applied]:
-        """Return what `change` would do to these jobs, without locks and without changing them.
+        """Return what `change` would do to these jobs, without locking or changing them.
 
         Raises:
             Problem: as for `change`.
@@ -348,7 +348,7 @@ def _naming(spec: JobSpec) -> Iterator[None]:
 
 
 def _is_watched_anew(edit: Edit) -> bool:
-    """Whether an edit changes what is expected of a job, or its due times."""
+    """Whether an edit changes a job's expectations or its due times."""
     changes = edit.reschedules or any(field.name in ("expect", "timezone") for field in edit.fields)
     return changes and bool(edit.job.expect or any(field.name == "expect" for field in edit.fields))
 

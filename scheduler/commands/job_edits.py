@@ -46,12 +46,12 @@ class Edit:
 
     @property
     def restarts(self) -> bool:
-        """Whether a started job goes on with another schedule, unless it is stopped as well."""
+        """Whether a started job continues with another schedule, unless it is stopped as well."""
         return self.reschedules and self.job.is_enabled == 1 and self.spec.enabled is not False
 
     @property
     def changes_policy_only(self) -> bool:
-        """Whether late ticks are treated otherwise, but the schedule stays."""
+        """Whether late ticks are treated differently, while the schedule stays the same."""
         return _any_of(_POLICIES, self.fields) and not self.reschedules
 
 

@@ -49,7 +49,7 @@ def hash_password(password: str) -> str:
 
 
 def no_password() -> str:
-    """Return what a program has instead of a password's hash; checking it takes as long."""
+    """Return what a program has instead of a password's hash; checking it takes equally long."""
     return NO_SIGN_IN + hash_password(secrets.token_urlsafe())
 
 

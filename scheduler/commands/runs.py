@@ -48,7 +48,7 @@ _AS_THEY_WERE = RerunOptions()
 
 
 class KillOutcome(Enum):
-    """What a kill has done; the values are for people and programs alike."""
+    """The result of a kill; the values are for people and programs."""
 
     CANCELLED = "cancelled before it was sent"
     REQUESTED = "kill requested"
@@ -274,9 +274,9 @@ class RunCommands:
         *,
         once: IdempotentRequest | None = None,
     ) -> tuple[list[int], bool]:
-        """Run runs again, each for its due time; return the new runs, and whether they are new.
+        """Repeat runs, each for its due time; return the new ones, and if this call planned them.
 
-        All of them run again or none. Of the attempts of one shard of a due time, the newest does.
+        All of them are repeated or none. Of the attempts of one shard of a due time, the newest is.
         If the same `once` was used within a day, only the first of the earlier runs is returned.
 
         Raises:
@@ -380,7 +380,7 @@ class RunCommands:
         """Delete final runs in small steps; return how many.
 
         `on_progress` is called after each step with the count so far. With `dry_run`, runs are
-        only counted. Runs that come due later stay, so that it ends however busy the cluster is.
+        only counted. Runs that come due later are kept, so it ends however busy the cluster is.
 
         Raises:
             Problem: the criteria name an app or job that does not exist for the actor.

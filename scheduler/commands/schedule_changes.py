@@ -50,7 +50,7 @@ class ScheduleChanges:
             return False
         self._begin(session, job, now_ms)
         self.record(session, job, now_ms)
-        _look_soon(session, [job], now_ms)
+        _check_soon(session, [job], now_ms)
         return True
 
     def check_start(self, session: Session, spec: JobSpec, after_ms: int) -> tuple[int, int]:
@@ -95,7 +95,7 @@ class ScheduleChanges:
         job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
         job.last_tick_at, job.next_tick_at = watermark, tick
         self.record(session, job, now_ms)
-        _look_soon(session, [job], watermark)
+        _check_soon(session, [job], watermark)
 
     def _begin(self, session: Session, job: Job, now_ms: int) -> None:
         schedule = self._schedule(session, job)
@@ -131,11 +131,11 @@ class ScheduleChanges:
             self.record(session, job, now_ms)
         for job in ended:
             job.stop_reason, job.stop_why = reason.text, reason.why
-        _look_soon(session, jobs, now_ms)
+        _check_soon(session, jobs, now_ms)
         return cancelled | {job.id for job in (*enabled, *ended)}
 
     def clear_stop(self, job: Job) -> None:
-        """Let a locked job be started that had stopped by itself.
+        """Let a locked job that had stopped by itself be started.
 
         Until then its runs are still retried, unless a person has stopped it since.
         """
@@ -148,7 +148,7 @@ class ScheduleChanges:
     def to_stop(self, session: Session, jobs: Mapping[Job, bool]) -> set[int]:
         """Return the ids of the jobs for which `stop_all` would have something to do.
 
-        `jobs` says of each whether its schedule changes before, which cancels its planned ticks.
+        `jobs` says for each whether its schedule changes first, which cancels its planned ticks.
         """
         stopping = {job.id for job in jobs if job.is_enabled == 1 or has_ended(job)}
         for changes, kinds in ((False, _TICKS_AND_RETRIES), (True, (Kind.RETRY,))):
@@ -160,7 +160,7 @@ class ScheduleChanges:
     def settle_old(self, session: Session, jobs: Mapping[Job, int], now_ms: int) -> None:
         """Skip overdue ticks and cancel planned ones before locked jobs' schedules change.
 
-        `jobs` says of each when the new schedule begins; ticks up to then are skipped.
+        `jobs` says for each when the new schedule begins; ticks up to then are skipped.
         """
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
         enabled = {job: until for job, until in jobs.items() if job.is_enabled == 1}
@@ -174,11 +174,11 @@ class ScheduleChanges:
             self.start(session, job, now_ms)
 
     def record(self, session: Session, job: Job, now_ms: int) -> None:
-        """Record the present schedule of a stored job in its history."""
+        """Record the current schedule of a stored job in its history."""
         self._record(session, job, self.zone(session, job.timezone), now_ms)
 
     def record_policies(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
-        """Record new policies of stored jobs for late ticks, which stay those of the same zone."""
+        """Record new policies for late ticks of stored jobs, whose time zones stay the same."""
         zones = self._zones(session, jobs)
         for job in jobs:
             self._record(session, job, zones[job.id], now_ms)
@@ -189,7 +189,7 @@ class ScheduleChanges:
         )
 
     def _zones(self, session: Session, jobs: Sequence[Job]) -> dict[int, str]:
-        """Return the zone in which each job's present ticks are due.
+        """Return the zone in which each job's current ticks are due.
 
         It is the recorded one, as schedulers may have started with another one since.
         """
@@ -289,8 +289,8 @@ def first_tick(
     return watermark, tick
 
 
-def _look_soon(session: Session, jobs: Iterable[Job], since_ms: int) -> None:
-    """Have jobs watched anew if something is expected of them."""
+def _check_soon(session: Session, jobs: Iterable[Job], since_ms: int) -> None:
+    """Have jobs checked soon if they have expectations."""
     with session.no_autoflush:  # otherwise jobs would be written one by one
         watches.look_soon(session, [job.id for job in jobs if job.expect], since_ms=since_ms)
 

@@ -20,7 +20,7 @@ ADMIN_NAME = "admin"
 INITIAL_PASSWORD_BYTES = 12
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
-#: Nobody signs in as a program, so its name may be as short as `ci`.
+#: Names of programs, with which nobody signs in, may be as short as `ci`.
 PROGRAM_NAME_PATTERN = r"[A-Za-z0-9_.-]{2,50}"
 
 
@@ -98,7 +98,7 @@ class UserCommands:
             user_id: the user.
             password: the new password.
             must_change: the user must choose another one at the next sign-in.
-            generation: the user's, when the present password was checked; None = it was not.
+            generation: the user's when the current password was checked; None = it was not checked.
 
         Returns:
             The user's new generation.

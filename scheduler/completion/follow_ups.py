@@ -52,7 +52,7 @@ def store_alarms(
     """Store an alarm for each target of each failed tick, one for all shards of a tick.
 
     `last` are runs that are not retried; `failures` are the failed attempts before them. A run
-    about which nobody is alerted is marked so. A run that somebody asked to kill raises no alarm.
+    without targets is marked as such. A run that somebody asked to kill raises no alarm.
     """
     failed = [
         (run, end)

@@ -41,7 +41,7 @@ def next_attempt(
 
     `chance`, from 0 to 1, places it within the job's jitter.
 
-    A job that was deleted, or stopped by a person, starts nothing more by itself. A run that
+    A job that was deleted, or stopped by a person, has no further attempts. A run that
     somebody asked to kill is not retried, nor one whose handler says that it is useless; a refused
     one only if an earlier attempt `has_failed`.
     """
@@ -69,7 +69,7 @@ def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
 
 
 def is_withdrawn(run: LockedRun, job: JobToRun | None, end: End) -> bool:
-    """Whether a run never started and its job was stopped meanwhile, so that nobody misses it."""
+    """Whether a run never started and its job was stopped meanwhile, so that it raises no alarm."""
     return job is not None and end.never_started and was_stopped(run, job)
 
 
@@ -100,7 +100,7 @@ def _retry(run: LockedRun, job: JobToRun, end: End, *, now_ms: int, chance: floa
 
 
 def wait_seconds(job: JobToRun, starts: int, chance: float) -> float:
-    """Return the wait before the next attempt, when so many may have started.
+    """Return the wait before the next attempt; `starts` is how many attempts may have started.
 
     With an exponential backoff it doubles with each start. Jitter only shortens it, so that `most`
     holds, and spreads what failed together.

@@ -17,7 +17,7 @@ from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import TracedRun
 
-#: Runs that wait to be exported; beyond that the oldest are dropped.
+#: The most runs that wait to be exported; beyond that the oldest are dropped.
 MAX_WAITING = 10_000
 BATCH = 200
 ROUND_SECONDS = 1.0

@@ -13,7 +13,7 @@ from warren.sql.jobs.child_links import Followed
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import EndedRun
 
-#: Unsent messages of one job at most; further ones are dropped.
+#: The most unsent messages of one job; further ones are dropped.
 MAX_UNSENT = 1_000
 
 log = structlog.get_logger()

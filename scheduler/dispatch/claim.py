@@ -29,7 +29,7 @@ class ClaimFacts:
     `live` are all boots by address. Runs go to `addresses`, unless a user named others for a run:
     all that are online, or those of the app's own list, which is `listed`, of which `away` are
     offline. `abilities` say which of them have what a run needs. Those in `ailing`, with their
-    troubles, are passed over while another is healthy. `in_flight` is how many runs each has.
+    problems, are skipped while another is healthy. `in_flight` is how many runs each has.
     `route` is that of jobs that name none. `decisions` are those of added routes that the previous
     claim asked for.
     """
@@ -69,7 +69,7 @@ class ClaimFacts:
 class ClaimOutcome:
     """The decisions of a claim; a run that appears in none stays PLANNED.
 
-    Sent: `triggers` are published after the commit, `routed` are their runs, `shards` the other
+    Sent: `triggers` are published after the commit; `routed` are their runs, `shards` the other
     shards of broadcasts, and `totals` the numbers of shards that were decided now.
     Ended: `ends`, with the route's explanations in `explained`; `missed` is what was nowhere online
     for too long, for each run that it ended; `ended` is what metrics count of them.
@@ -112,7 +112,7 @@ class ClaimUsage:
 
 
 def undelivered(run_id: int, why: Words, now_ms: int, *, least_wait_seconds: float = 0.0) -> End:
-    """Give up an unrouted run, unless another scheduler has routed it meanwhile."""
+    """Return the end of an unrouted run, which holds unless another scheduler has routed it."""
     return End(
         run_id=run_id,
         status=RunStatus.UNDELIVERED,

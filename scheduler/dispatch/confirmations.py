@@ -21,7 +21,7 @@ from warren.sql.errors import DatabaseUnavailable
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 
-#: Unconfirmed batches at most; the dispatcher then waits.
+#: The most unconfirmed batches; after that the dispatcher waits.
 UNCONFIRMED_LIMIT = 4
 
 log = structlog.get_logger()

@@ -1,4 +1,4 @@
-"""The way of due runs to their executors: claim, route, commit, send.
+"""Brings due runs to their executors: claim, route, commit, send.
 
     PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
             └─> UNDELIVERED: no executor takes it
@@ -155,7 +155,7 @@ class RunSender:
     # -- commit -----------------------------------------------------------------------------------
 
     def _store(self, session: Session, outcome: ClaimOutcome, now_ms: int) -> None:
-        """Write what was decided; each statement is for all runs, however many jobs they are of."""
+        """Write the decisions; each statement is for all runs, however many jobs they belong to."""
         node = self.context.node
         if outcome.routed:
             transitions.route(session, outcome.routed, node=node, now_ms=now_ms)

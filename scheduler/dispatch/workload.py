@@ -20,7 +20,7 @@ from warren.sql.runs import queries
 #: choose another executor; or if it waits for several executors or for one that is offline.
 MANY_FULL_SECONDS = 5.0
 MANY_WAITING_SECONDS = 1.0
-#: How long a job is left out whose runs can neither be routed nor ended.
+#: How long a job is left out if its runs can neither be routed nor ended.
 BROKEN_SECONDS = 60.0
 
 #: An address of an app.
@@ -81,7 +81,7 @@ class JobsAside:
         return self._jobs.keys()
 
 
-#: Runs that an address may have in flight; the others stay PLANNED.
+#: The most runs that an address may have in flight; the others stay PLANNED.
 LIMIT = 2_000
 #: How long a count is trusted, and how long one that says "full": other schedulers hear of some of
 #: the runs that end.
@@ -129,7 +129,7 @@ class Workload:
         return self._counts[app_id, address] + also < self._limit
 
     def add(self, app_id: int, address: str) -> None:
-        """Note that a run was routed to an address."""
+        """Record that a run was routed to an address."""
         self._counts[app_id, address] += 1
 
     def free(self, ended: Mapping[tuple[int, str], int]) -> None:

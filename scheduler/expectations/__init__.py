@@ -1,1 +1,1 @@
-"""What is expected of a job: when it starts, ends and succeeds, as users write it. Pure."""
+"""Expectations of a job: when it starts, ends and succeeds, as users write them. Pure."""

@@ -1,6 +1,6 @@
-"""What its owner expects of a job, as written and in milliseconds. Pure.
+"""What a job's owner expects of it, as written and in milliseconds. Pure.
 
-Durations are written as people do: `90s`, `5m`, `26h`, `1h30m`.
+Durations are written like `90s`, `5m`, `26h` or `1h30m`.
 """
 
 import json
@@ -21,7 +21,7 @@ MAX_SECONDS = 366 * 86_400
 def seconds_of(text: str) -> int | None:
     """Return a duration in whole seconds, from 1 to MAX_SECONDS; digits alone are seconds.
 
-    None if it is no such duration.
+    None if the text is not such a duration.
     """
     seconds = durations.seconds_of(text) or 0
     return int(seconds) if not seconds % 1 and 1 <= seconds <= MAX_SECONDS else None
@@ -112,7 +112,7 @@ class Expectations:
 
     @property
     def start_within_ms(self) -> int:
-        """How long a start may take; 0 = not watched."""
+        """How long after its due time a run may start; 0 = not watched."""
         return (seconds_of(self.start_within) or 0) * 1_000
 
     @property
@@ -138,7 +138,7 @@ class Expectations:
 
 
 def time_of(text: str) -> time | None:
-    """Return a time of day, HH:MM or HH:MM:SS; None if it is no such time."""
+    """Return a time of day, HH:MM or HH:MM:SS; None if the text is not one."""
     match = _TIME.fullmatch(text)
     if not match:
         return None

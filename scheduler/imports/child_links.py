@@ -28,7 +28,7 @@ class LinkReport:
     """What linking did, or would do.
 
     Attributes:
-        words: what is said with a job's outcome, by the job's id at the source.
+        words: what to report with a job's outcome, by the job's id at the source.
         further: jobs of other apps that get children, and jobs that get other children than at the
             source.
 
@@ -148,11 +148,11 @@ class LinkImport:
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """What is decided about the children of one job.
+    """The decision about the children of one job.
 
     Attributes:
         job: None in a preview, while the job is not here.
-        before: the ids of its present children here.
+        before: the ids of its current children here.
         wanted: the ids of those that it is to have.
         circle: the jobs of the circle that these would make; then they stay as they are.
         fingerprint: of the job here after its import.
@@ -175,7 +175,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class _Children:
-    """What has become here of an item's children at the source.
+    """The state here of the children that an item has at the source.
 
     Attributes:
         ids: of those that exist here.

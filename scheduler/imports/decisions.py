@@ -81,8 +81,8 @@ class IdSpace:
 class Decider:
     """Decides for one import.
 
-    `source` is the name of the source. With `overwrite`, what changed on both sides becomes what it
-    is there.
+    `source` is the name of the source. With `overwrite`, items that changed on both sides become
+    what they are there.
     """
 
     source: str
@@ -194,14 +194,14 @@ class Decider:
 
 
 class _StoredJobs:
-    """The present state of some jobs here."""
+    """The current state of some jobs here."""
 
     def __init__(self, session: Session, job_ids: Sequence[int]) -> None:
         self._jobs = origins.jobs(session, job_ids)
         self._children = child_links.children(session, job_ids)
 
     def differing(self, job_id: int, spec: JobSpec) -> list[str]:
-        """Return the fields of a job that are others here, or `children`."""
+        """Return the fields of a job that differ here, or `children`."""
         ours = job_spec(self._jobs[job_id], spec.app, ())
         changed = [
             field.name
@@ -274,7 +274,7 @@ def _named(step: JobStep, names: Mapping[str, int]) -> JobStep:
 
 
 def joined(*words: str) -> str:
-    """Return what is said of one item."""
+    """Return the parts of a report on one item as one text."""
     return "; ".join(filter(None, words))
 
 

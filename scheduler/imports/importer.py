@@ -84,7 +84,7 @@ class PastRunImport:
     def runs(
         self, items: Iterable[ImportedRun], job_ids: Mapping[int, int], app_ids: Mapping[int, int]
     ) -> RunCounts:
-        """Import runs whose ids are free; return what became of them.
+        """Import runs whose ids are free; return how many were added or left out.
 
         `job_ids` and `app_ids` map the source's job ids to the local ids of the job and its app.
         """
@@ -176,7 +176,7 @@ class ImportOptions:
     Attributes:
         source: the name of the source.
         overwrite: whether the source wins if an item was changed here.
-        today: the present day in the source's time zone.
+        today: the current day in the source's time zone.
         store_passwords: stores the passwords of new users; None = new users are disabled.
         take_over: whether to start the jobs that are started at the source.
         again: whether to start even those that were started here before.
@@ -233,7 +233,7 @@ class Importer:
         return GiveBack(self._context, self._options.source).stop(is_preview=is_preview)
 
     def preview_runs(self, items: Iterable[ImportedRun]) -> RunCounts:
-        """Return what would become of these runs."""
+        """Return how many of these runs would be added or left out."""
         counts = RunCounts()
         for chunk in chunks(items):
             ids = [run.source_id for run in chunk]
@@ -244,7 +244,7 @@ class Importer:
     def write_runs(self, items: Iterable[ImportedRun]) -> RunCounts:
         """Import the runs of imported jobs, and skip those of others.
 
-        Return what became of them.
+        Return how many were added or left out.
         """
         job_ids = self.targets(JOB)
         jobs = self._context.database.read(lambda session: origins.jobs(session, job_ids.values()))

@@ -45,7 +45,7 @@ from warren.sql.registry import apps
 
 _REASON = 512
 
-#: What is done with an app and its jobs.
+#: The steps for an app and its jobs.
 _Part = tuple[AppStep, list[JobStep]]
 
 

@@ -34,8 +34,8 @@ class _Step:
     words: str = ""
 
     @property
-    def leaves(self) -> bool:
-        """Whether this step makes somebody else of an administrator who can sign in."""
+    def demotes_administrator(self) -> bool:
+        """Whether this step would demote an active administrator."""
         return (
             self.action is ImportAction.UPDATE
             and self.user is not None
@@ -126,7 +126,7 @@ class UserImport:
                 steps.append(_Step(ImportAction.DELETED, item, None, "the user was deleted here"))
             else:
                 step = self._known(origin, item, user, administrators)
-                if step.leaves:
+                if step.demotes_administrator:
                     administrators.remove(user.name)
                 steps.append(step)
         return steps
@@ -138,7 +138,7 @@ class UserImport:
             return _Step(ImportAction.UNCHANGED, item, user)
         action, words = decide_change(origin, _fingerprint(user), overwrite=self._overwrite)
         step = _Step(action, item, user, words)
-        if step.leaves and administrators == [user.name]:
+        if step.demotes_administrator and administrators == [user.name]:
             return _Step(ImportAction.CONFLICT, item, user, "no administrator would remain")
         return step
 

@@ -25,7 +25,7 @@ def circling(children: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
     for parent, ids in children.items():
         for child in ids:
             parents[child].append(parent)
-    # First all that leads to no circle, then all that no circle leads to.
+    # First remove the jobs that lead to no circle, then those that no circle leads to.
     left = _without_ends(children.keys() | parents.keys(), children, parents)
     left = _without_ends(left, parents, children)
     return {
@@ -124,7 +124,7 @@ class KnownJobs:
         self._planned: dict[int, tuple[int, ...]] = {}
 
     def plan(self, links: Iterable[Link]) -> None:
-        """From now on, answer as if jobs had these children."""
+        """From now on, behave as if jobs had these children."""
         self._planned |= {link.job_id: link.after for link in links}
 
     def app_ids(self, visible: Collection[int] | None = None) -> dict[str, int]:
@@ -174,7 +174,7 @@ def link(
     families: Sequence[Family],
     app_ids: Collection[int] | None = None,
 ) -> list[Link]:
-    """Return the new children of jobs, in the order of the families.
+    """Return the new children of each job, in the order of the families.
 
     `app_ids` are the apps that the caller may see, None = all; children in other apps are kept.
 
@@ -296,7 +296,7 @@ def _words(
     hidden: Collection[int],
     names: Mapping[int, Name],
 ) -> str:
-    """Say what changes, without what is hidden."""
+    """Return a sentence about what changes, without children that the caller may not see."""
     if len(after) > CHILDREN:
         raise _problem(family, Code.CHILDREN_TOO_MANY, most=CHILDREN, got=len(after))
     words = [

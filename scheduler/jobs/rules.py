@@ -35,9 +35,9 @@ LANGUAGES = tuple(ScriptLanguage)
 
 #: The lengths of the columns.
 _LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535}
-#: In paths of the API, they stand where the names of apps do.
+#: Words that paths of the API have in the place of apps' names.
 RESERVED_APP_NAMES = frozenset({"by-id"})
-#: Most children of a job.
+#: The most children of a job.
 CHILDREN = 1_000
 #: Tags are stored separated by commas, and appear in links.
 _TAG = re.compile(r"[^\s,\x00-\x1f\x7f-\x9f]{1,32}")
@@ -47,7 +47,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
     """Return everything that is wrong with a job.
 
     A cron expression must fire again after `now_ms`; `added_routes` are the installation's own
-    routes, besides XXL-JOB's.
+    routes that are not built in.
     """
     return [
         *_of_kinds(spec, added_routes),
@@ -74,7 +74,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
 def sound_specs(
     specs: Iterable[JobSpec], *, now_ms: int, added_routes: Sequence[str]
 ) -> tuple[list[JobSpec], list[str]]:
-    """Return the valid jobs, and a line for each other one with the reason.
+    """Return the valid jobs, and a line for each invalid one with the reason.
 
     Further lines name the valid jobs that have one of the others as a child.
     """
@@ -116,9 +116,9 @@ def check_title(title: str) -> None:
 
 
 def check_app_route(route: str, added_routes: Sequence[str]) -> None:
-    """Raise Problem unless jobs of an app may have this route by default; empty = the usual one.
+    """Raise Problem unless jobs of an app may have this route by default; empty = the default.
 
-    Whether a job is a broadcast is for the job alone to say.
+    Only a job itself may say that it is a broadcast.
     """
     known = [route for route in (*ROUTES, *added_routes) if route != Route.SHARDING_BROADCAST]
     if route and route not in known:

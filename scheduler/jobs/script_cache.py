@@ -17,7 +17,7 @@ from warren.scheduler.problems import Code, Problem
 from warren.sql.jobs import script_versions
 from warren.sql.runs.run_rows import RoutedRun
 
-#: Longest source, in bytes of UTF-8.
+#: The longest source, in bytes of UTF-8.
 SOURCE_BYTES = 524_288
 #: Longest source in a message, in bytes of JSON, where quotes and line feeds take two bytes. A
 #: message may have 1,000,000 bytes, so this leaves room for a parameter of 64 kB, escaped too.
@@ -58,7 +58,7 @@ def normal_source(language: str, source: str) -> str:
     return _LINE_END.sub("\n", source.lstrip(_BYTE_ORDER_MARK))
 
 
-#: Characters of sources kept in memory.
+#: The most characters of sources that are kept in memory.
 KEPT_CHARACTERS = 16_000_000
 #: Most versions read in one statement, and most scripts sent again in one round: 16 MB if all have
 #: the longest source allowed.
@@ -92,7 +92,7 @@ def _language_name(script_type: str) -> str:
 
 
 def few_scripts(rows: Sequence[RoutedRun]) -> list[RoutedRun]:
-    """Return the runs, but of scripts' runs only the first READ_LIMIT."""
+    """Return the runs, with only the first READ_LIMIT of those that run scripts."""
     left = READ_LIMIT
     chunk = []
     for row in rows:

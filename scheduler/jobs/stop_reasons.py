@@ -1,6 +1,6 @@
-"""Who stopped a job: a person, or it itself, because its schedule has ended or has a fault.
+"""Why a job stopped: a person stopped it, or its schedule has ended or has a fault.
 
-A job that a person stopped starts nothing more of its schedule, retries included. It has no reason
+A job that a person stopped has no more runs of its schedule, retries included. It has no reason
 stored, unless it had ended by itself before: then the reason names the person, and says that the
 schedule is still over.
 """

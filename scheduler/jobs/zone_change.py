@@ -1,7 +1,7 @@
 """The time zone of jobs that name none, and what happens when schedulers start with another one.
 
-A job's ticks up to then are decided in the zone of its history; from then on it goes on in the new
-one. The change is recorded there, as the audit computes each tick in the zone of its time.
+A job's ticks up to then are decided in the zone of its history; from then on it continues in the
+new one. The change is recorded there, as the audit computes each tick in the zone of its time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class ZoneChange:
         self._is_checked = False
 
     def check(self, *, at_ms: int) -> None:
-        """Have jobs of another zone claimed at this time; once, as later each is met in its turn.
+        """Have jobs of another zone claimed at this time; once, as later each comes up in its turn.
 
         Their next tick is stored in the old zone, and the new one may have an earlier one.
         """
@@ -67,7 +67,7 @@ class ZoneChange:
     def record(
         self, session: Session, moved: Iterable[tuple[JobToPlan, Plan]], now_ms: int
     ) -> None:
-        """Record the schedules of jobs that go on here; those that end are recorded as stopped."""
+        """Record the schedules of jobs that continue here; ended ones are recorded as stopped."""
         rows = [
             (
                 job.id,

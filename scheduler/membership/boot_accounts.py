@@ -15,7 +15,7 @@ from warren.broker.errors import Forged
 
 #: A boot that holds no address and is silent for this long is dead, and its account is forgotten.
 LIVING_SECONDS = 60.0
-#: Number of known boots at which dead ones are cleaned up.
+#: The number of known boots from which on dead ones are cleaned up.
 TIDY_COUNT = 10_000
 
 
@@ -53,7 +53,7 @@ class BootAccounts:
         return len(self._accounts)
 
     def settle(self, boot: Boot, user: str) -> None:
-        """Note what the registry says of a boot."""
+        """Record what the registry says about a boot."""
         with self._lock:
             if boot not in self._accounts:
                 self._tidy()

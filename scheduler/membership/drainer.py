@@ -1,4 +1,4 @@
-"""Delivers drain requests, which are marks in the registry first, to executors."""
+"""Delivers drain requests, which are stored in the registry first, to executors."""
 
 import time
 from collections.abc import Callable

@@ -53,7 +53,7 @@ class ExecutorQueues:
         """Forget the declarations of queues that may be gone; restore everything else at once.
 
         A broker that has lost its data has no exchange, and a deleted exchange takes its bindings
-        with it. Without them nobody reaches anybody.
+        with it. Without them no message arrives.
 
         Raises:
             BrokerUnavailable: the broker does not answer; call this again.
@@ -93,5 +93,5 @@ class ExecutorQueues:
         return True
 
     def declare_commands(self, boots: Iterable[Boot]) -> None:
-        """Declare the queues through which boots are asked, whatever is known of them."""
+        """Declare the command queues of boots, even if they were declared before."""
         self._admin.declare_queues([topology.command_queue(*boot) for boot in boots])

@@ -42,7 +42,7 @@ from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import apps, presence
 
 AGAIN_SECONDS = 60.0
-#: Apps remembered at most; only holders of an app's key can appear under its name.
+#: The most apps that are remembered; only holders of an app's key can appear under its name.
 APPS = 1_000
 
 
@@ -138,7 +138,7 @@ class Greetings:
             boots.setdefault(beat.boot_id, greeting)
 
 
-#: Addresses that an app may have, those of executors that ended within a day included.
+#: The most addresses that an app may have, including executors that ended within a day.
 ADDRESS_LIMIT = 1_000
 #: How long the broker may take to confirm a reply; only a repair depends on it.
 CONFIRM_SECONDS = 1.0

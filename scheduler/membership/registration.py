@@ -1,6 +1,6 @@
 """The registry's record of an executor's heartbeat, and a cache of apps' settings.
 
-The settings, which people change and routing looks at, are read again once a second.
+The settings, which people change and routing uses, are read again once a second.
 """
 
 import json
@@ -16,7 +16,7 @@ from warren.sql.models import Registration
 from warren.sql.registry import apps, presence
 from warren.sql.registry.apps import RoutingSettings
 
-#: How long what was read is followed.
+#: For how many seconds settings are used before they are read again.
 READ_SECONDS = 1.0
 _NONE = RoutingSettings((), "")
 

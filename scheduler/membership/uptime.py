@@ -29,7 +29,7 @@ RECORD_MS = 1_000
 #: How long after its own record a scheduler may claim runs. Later, if no other scheduler could send
 #: either, one of them may have detected a downtime and begun to decide about missed runs.
 VALID_SECONDS = (LATE_MS - RECORD_MS) / 1000
-#: How long a note of the dispatcher is valid; its rounds are shorter, unless something is wrong.
+#: How long the dispatcher's last `note` is valid; its rounds are shorter unless something is wrong.
 ABLE_SECONDS = 2.0
 
 log = structlog.get_logger()
@@ -97,7 +97,7 @@ class SendingUptime:
         return self._clock() - self._able_at <= ABLE_SECONDS
 
     def note(self, *, able: bool) -> None:
-        """Note whether the dispatcher can send now."""
+        """Record whether the dispatcher can send now."""
         self._able_at = self._clock() if able else float("-inf")
 
     def keep(self, now_ms: Callable[[], int]) -> None:

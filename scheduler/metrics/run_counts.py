@@ -114,7 +114,7 @@ class RunCounts:
 
 
 class RunMetrics:
-    """What one scheduler has counted and not stored yet; its roles add after their commits."""
+    """What one scheduler has counted but not stored yet; its roles add after their commits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -27,7 +27,7 @@ class Killer:
         self._sent_at: dict[int, float] = {}
 
     def run_round(self, now_ms: int) -> float:
-        """Send what is asked for; return the seconds until the next look."""
+        """Send the kills that are requested; return the seconds until the next look."""
         rows = self._context.database.read(
             lambda session: queries.kill_requested(session, now_ms=now_ms)
         )

@@ -40,8 +40,8 @@ FORGETTING_SECONDS = 60.0
 class ExecutorRemoval:
     """Removes what is left of executors. Another scheduler may do the same: nothing is done twice.
 
-    A dead executor is still registered, one that said goodbye is noted as departed: so its queue is
-    found by schedulers that did not hear it.
+    A dead executor is still registered, and one that said goodbye is recorded as departed. So its
+    queue is found even by schedulers that did not hear it.
     """
 
     def __init__(self, *, context: NodeContext, admin: Admin, roster: Roster) -> None:

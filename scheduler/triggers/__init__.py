@@ -1,1 +1,1 @@
-"""The messages that carry triggers: built from rows, packed, published. The way of every run."""
+"""The messages that carry triggers: built from rows, packed, published. Every run uses them."""

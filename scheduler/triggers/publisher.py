@@ -17,7 +17,7 @@ CONFIRM_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What became of published triggers, as lists of them."""
+    """Published triggers by what happened to them."""
 
     confirmed: list[RoutedTrigger]
     returned: list[RoutedTrigger]

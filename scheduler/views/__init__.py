@@ -1,4 +1,4 @@
-"""What console, command line and API show of jobs, runs, processes, alarms and tokens.
+"""What console, command line and API show about jobs, runs, processes, alarms and tokens.
 
 Views hold values, never translated text.
 """

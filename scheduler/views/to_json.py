@@ -81,7 +81,7 @@ _WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
 class AlarmView(NamedTuple):
     """An alarm; `next_try_at` is None if it is no longer tried.
 
-    `cause` is the kind of event that it tells; `answer` what the receiver answered.
+    `cause` is the kind of its event; `answer` is what the receiver answered.
     """
 
     id: int
@@ -146,7 +146,7 @@ def plain(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-#: Columns that JSON leaves out, or has as something else.
+#: Columns that JSON leaves out, or has in another form.
 PAGES_ONLY = frozenset(
     {
         "message_why",

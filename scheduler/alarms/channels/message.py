@@ -38,7 +38,7 @@ _ADVICE = {
 }
 
 
-#: What is wrong, by rule.
+#: What is wrong, by the rule that is broken.
 _BROKEN = {
     "start_within": "The job has not started in time.",
     "finish_by": "The job has not succeeded in time.",

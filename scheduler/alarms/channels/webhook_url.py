@@ -1,6 +1,6 @@
 """Which URLs a webhook may have, and which addresses it may reach.
 
-A job's author must not use us to reach what only this machine can reach, above all the metadata
+A job's author must not use Warren to reach what only this machine can reach, above all the metadata
 services of clouds, which have link-local addresses. An operator may list the hosts and networks
 that are allowed; without a list, the rules here decide alone.
 """

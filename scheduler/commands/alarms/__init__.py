@@ -1,1 +1,1 @@
-"""Commands on alarms: tests of targets, and what is done about alarms that reached nobody."""
+"""Commands on alarms and incidents: test targets, resend or dismiss alarms, acknowledge."""

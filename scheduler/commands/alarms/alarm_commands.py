@@ -1,4 +1,4 @@
-"""Commands on alarms: test a target, send again what reached nobody, or dismiss it."""
+"""Commands on alarms: test targets; send undelivered alarms again, or dismiss them."""
 
 import secrets
 import time
@@ -33,9 +33,9 @@ from warren.sql.models import Alarm, App
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 
-#: Tests that all people together may send in a minute.
+#: The most tests that all people together may send in a minute.
 MAX_TESTS = 30
-#: Alarms that are sent again or dismissed at once.
+#: The most alarms that one transaction sends again or dismisses.
 MAX_SELECTED = 1_000
 _POLL_SECONDS = 0.1
 _OPEN = (AlarmStatus.NEW, AlarmStatus.READY)
@@ -119,7 +119,7 @@ class AlarmCommands:
     def wait_for_tests(
         self, ids: Sequence[int], seconds: float, sleep: Callable[[float], None] = time.sleep
     ) -> list[ListedAlarm]:
-        """Return the tests when all have an outcome, or as they are after `seconds`."""
+        """Return the tests once all have a result, or as they are after `seconds`."""
         ends = time.monotonic() + seconds
         while True:
             alarm_rows = self._context.database.read(
@@ -132,7 +132,7 @@ class AlarmCommands:
     def send_again(self, wanted: AlarmFilter) -> int:
         """Let undelivered alarms be sent again at once; return how many.
 
-        Each goes to the target that it had. The filter's limit and state do not count.
+        Each goes to its original target. The filter's limit and state are ignored.
         """
 
         def unit(session: Session, undelivered: Sequence[Alarm], now_ms: int) -> None:
@@ -143,7 +143,7 @@ class AlarmCommands:
         return self._change(wanted, Action.ALARM_RESEND, unit)
 
     def dismiss(self, wanted: AlarmFilter) -> int:
-        """Give undelivered alarms up for good, so that no page warns of them; return how many."""
+        """Give up undelivered alarms, so that no page warns about them; return how many."""
 
         def unit(session: Session, undelivered: Sequence[Alarm], now_ms: int) -> None:
             alarms.mark_runs(session, _run_ids(session, undelivered), RunAlarm.GIVEN_UP)

@@ -1,4 +1,4 @@
-"""Acknowledging incidents."""
+"""The command that acknowledges incidents."""
 
 from sqlalchemy.orm import Session
 
@@ -11,7 +11,7 @@ from warren.sql.alarms import incidents
 from warren.sql.alarms.incidents import ListedIncident
 from warren.sql.instants import LATEST_MS, iso
 
-#: Most characters of a note.
+#: The most characters of a note.
 LONGEST_NOTE = 200
 
 
@@ -34,7 +34,7 @@ class IncidentCommands:
         return listed
 
     def acknowledge(self, incident_id: int, *, note: str = "", until_ms: int | None = None) -> None:
-        """Record that the actor has seen an open incident; it stays silent until an instant.
+        """Record that the actor acknowledges an open incident; it stays silent until an instant.
 
         `until_ms` None = until it closes. Acknowledging it again replaces note and end.
 

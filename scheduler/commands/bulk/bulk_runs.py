@@ -1,4 +1,4 @@
-"""Runs many runs again, or kills them: in parts, each with its own transaction and audit log entry.
+"""Repeats or kills many runs, in parts, each with its own transaction and audit log entry.
 
 Committed parts stay if a later one fails. A request that is sent again with the same key plans
 nothing twice.
@@ -88,10 +88,10 @@ class BulkRunCommands:
         return sorted(jobs_of.values(), key=lambda job: (job.name is None, job.name, job.job_id))
 
     def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
-        """Run runs again, each for its due time, with its param and its version of the script.
+        """Repeat runs, each for its due time, with its param and its version of the script.
 
-        Of the attempts of one shard of a due time, only the newest runs again, and no failure that
-        was made good since. Children that have already run for a due time do not run again.
+        Of the attempts of one shard of a due time, only the newest is repeated, unless the shard
+        has succeeded since. Children that have already run for a due time do not run again.
         """
         parts = self._context.database.read(lambda session: self._parts(session, run_ids))
         for part in parts:

@@ -87,7 +87,7 @@ class RerunOptions:
     """How runs are repeated.
 
     Attributes:
-        current: with the job's present handler, param and script, not those of the run.
+        current: with the job's current handler, param and script, not those of the run.
         children: whether children run after success; None = yes, but it is a problem if they have
             already run for the due time.
 
@@ -209,7 +209,7 @@ def check_children(session: Session, runs: Sequence[Repeatable]) -> None:
 
 
 def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
-    """Lock runs, and what came after them, against others that run them again; return the runs."""
+    """Lock runs and the later runs of their shards, so that nobody repeats them; return them."""
     runs = transitions.lock(session, run_ids)
     later = reruns.later(session, [run.id for run in runs])
     transitions.lock(session, {run.id for later_runs in later.values() for run in later_runs})
@@ -277,7 +277,7 @@ def children_that_ran(
 def with_origins(runs: Iterable[NewRun], quiet: Collection[DueTime]) -> list[NewRun]:
     """Return re-runs, in the order of their due times, with one origin for each due time.
 
-    Those of due times that are `quiet` start no children.
+    Re-runs for due times in `quiet` start no children.
     """
     return [
         replace(run, origin_id=same_time[0].run_id, without_children=time in quiet)

@@ -1,6 +1,6 @@
-"""Runs that somebody asks for, of one job: now, or each at a time of its own.
+"""Runs of a job that somebody triggers: now, or each at a given time.
 
-A run at a time of its own is planned like any other: its row waits for that time.
+A run at a given time is planned like any other: its row waits for that time.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind
 from warren.sql.runs.planning import NewRun
 
-#: Runs of a job that one command plans at most.
+#: The most runs of a job that one command plans.
 MAX_TRIGGERS = 5_000
 #: How far ahead a run may be planned: ten years.
 FURTHEST_MS = 3_653 * DAY_MS
@@ -42,7 +42,7 @@ class When:
         """Return the due time.
 
         Raises:
-            Problem: it has passed, is over ten years ahead, or `after` is no duration.
+            Problem: it has passed, is over ten years ahead, or `after` is not a duration.
 
         """
         if self.at_ms is not None and self.after is not None:
@@ -69,7 +69,7 @@ NOW = When()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """A run that somebody asks for.
+    """A run that somebody triggers.
 
     Attributes:
         param: the run's parameter; None = the job's own.

@@ -1,11 +1,11 @@
 """Applies a whole job file: apps, jobs and their children; deletes jobs that it no longer names.
 
-What a file changes is found out without a lock, and so are its mistakes; a dry run ends there.
-Then one transaction makes the changes: first what it creates, which nobody else waits for, and last
-what it changes of jobs that may be running, so that their rows are locked only briefly; those with
-the soonest ticks come last of all. It checks again what others may have changed meanwhile, under
-the lock that keeps two saves from making a circle. A job that is as described needs no second look:
-whoever changes it now comes later.
+The changes and mistakes of a file are found without locks, which is where a dry run ends.
+Then one transaction makes the changes: first it creates what nobody else waits for, and last it
+changes jobs that may be running, so that their rows are locked only briefly; those with the soonest
+ticks come last of all. Under the lock that keeps two saves from making a circle, it checks again
+what others may have changed meanwhile. A job that needs no change is not checked again: whoever
+changes it now comes later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ from warren.sql.jobs import child_links, declarations, due_jobs, jobs
 from warren.sql.models import App
 from warren.sql.registry import apps
 
-#: Bytes of a job file at most: some 70,000 jobs.
+#: The most bytes of a job file: some 70,000 jobs.
 JOB_FILE_BYTES = 5_000_000
 
 
@@ -232,7 +232,7 @@ class JobFileCommands:
         job_ids: Mapping[int, int],
         created: set[int],
     ) -> dict[int, Applied]:
-        """Change the jobs that exist; return what was done to all that were to change.
+        """Change the jobs that exist; return the results for all that were to change.
 
         Those with the soonest ticks come last, as a planner passes over jobs that are locked.
         """

@@ -183,7 +183,7 @@ class Preview:
     Attributes:
         app_ids: by name; negative for apps that are to be created.
         changes: in order, unchanged jobs included.
-        applied: what is done to jobs, apart from their children.
+        applied: the changes of jobs, apart from their children.
         new: the jobs that are to be created.
         linked: the jobs whose children change.
         moved: what changes about where jobs are declared.
@@ -255,7 +255,7 @@ class JobFilePreview:
         return Preview(app_ids, changes)
 
     def _jobs(self, session: Session, file: JobFile, preview: Preview) -> list[int]:
-        """Add what is done to jobs, apart from their children; return their ids by number.
+        """Add the changes of jobs, apart from their children; return the jobs' ids by number.
 
         Jobs that are to be created have negative ids.
         """

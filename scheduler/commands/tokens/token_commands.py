@@ -25,7 +25,7 @@ from warren.sql.models import ApiToken, App, Job, User
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
 #: A token's lifetime in days: the default, and the maximum.
 DEFAULT_DAYS, MAX_DAYS = 90, 366
-#: Most jobs that a token may be limited to.
+#: The most jobs that a token may be limited to.
 MAX_JOBS = 50
 
 
