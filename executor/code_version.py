@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-#: Characters of a file that are looked at; lists of packed references may be long.
+#: The most characters of a file that are read; lists of packed references may be long.
 _READ_LIMIT = 10_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 

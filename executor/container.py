@@ -15,9 +15,9 @@ from pathlib import Path
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _NO_LIMIT = "max"
-#: A limit as high as this is none: cgroups of version 1 have no other word for it.
+#: A limit as high as this means no limit: cgroups of version 1 have no other way to say so.
 _NO_LIMIT_BYTES = 2**60
-#: How many processes are looked at for the memory of each.
+#: How many processes are measured for their memory.
 _SAMPLE = 5
 
 

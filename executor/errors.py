@@ -1,4 +1,4 @@
-"""What can go wrong in an executor.
+"""The errors of the executor.
 
 ExecutorError
 ├── StateFolderInUse    another process holds the state folder of this address

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from warren.broker.topology import check_address, check_app
 from warren.executor.gateway.protocol import AddressRefused
 
-#: XXL-JOB's default, so what anybody would try first.
+#: XXL-JOB's default, which anybody would try first.
 DEFAULT_TOKEN = "default_token"  # noqa: S105 - it is refused
 TOKEN_LENGTH = 16
 _KEY = re.compile(r"[!-~]{32,}")

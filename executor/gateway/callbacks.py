@@ -12,9 +12,9 @@ from warren.executor.gateway.remote import Key, Remote
 
 #: How long a callback may wait for the journal.
 RECORD_SECONDS = 5.0
-#: For how long a result is refused that nobody holds, so that it is offered to other gateways.
+#: For how long to refuse a result whose run is unknown, so that other gateways are asked.
 OFFERED_SECONDS = 300.0
-#: Most runs of which it is remembered since when their results are offered.
+#: The most unknown runs of which it is remembered since when their results are offered.
 OFFERED_LIMIT = 100_000
 
 log = structlog.get_logger()
@@ -26,9 +26,9 @@ class Callbacks:
     def __init__(self, remotes: Mapping[Key, Remote], record_seconds: float) -> None:
         self._remotes = remotes
         self._record_seconds = record_seconds
-        #: Runs whose results are on their way into a journal, and whose they are.
+        #: Runs whose results are on their way into a journal, and the executors that have the runs.
         self._recording: dict[int, tuple[Key, asyncio.Future[bool]]] = {}
-        #: Since when (monotonic seconds) results are offered that nobody holds, oldest first.
+        #: Since when (monotonic seconds) results of unknown runs are offered, oldest first.
         self._offered: dict[int, float] = {}
 
     async def record(
@@ -62,7 +62,7 @@ class Callbacks:
         return True
 
     def forget(self, key: Key) -> None:
-        """Wait no longer for the journal of an executor that has ended."""
+        """Stop waiting for the journal of an executor that has ended."""
         for run_id in [run_id for run_id, (whose, _) in self._recording.items() if whose == key]:
             del self._recording[run_id]
 

@@ -34,7 +34,7 @@ PREFIXES = ("/api", "/xxl-job-admin/api")
 REGISTRATION_BYTES = 65_536
 #: A callback may contain long messages of many runs.
 CALLBACK_BYTES = 67_108_864
-#: What an executor of 3.5 may call its app; it is sent back with every call.
+#: The form of the name that an executor of 3.5 gives its app; it is sent back with every call.
 APPNAME_LENGTH = 255
 #: How long a request may take to arrive.
 BODY_SECONDS = 30.0
@@ -51,7 +51,7 @@ _Serve = Callable[["_Caller", bytes], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who calls: the apps of its token, and what it calls its app (3.5 only).
+    """The caller of a request: the apps of its token, and its name for its app (3.5 only).
 
     A call may be passed on by another gateway, with its `signature`.
     """
@@ -95,7 +95,7 @@ class Server:
                 ("registryRemove", self._sign_off, REGISTRATION_BYTES),
                 ("callback", self._call_back, CALLBACK_BYTES),
                 ("handover", self._inherit, HANDOVER_BYTES),
-                # The last, so that it stands for all other calls.
+                # The last one, because it matches all other calls.
                 ("{name}", _refuse_call, REGISTRATION_BYTES),
             ):
                 handler = self._handler(name, serve, most_bytes)
@@ -116,7 +116,7 @@ class Server:
                     "remote_request_refused", call=asked, sender=request.remote, why=str(error)
                 )
                 if isinstance(error, NotRecorded) and request.transport is not None:
-                    # Any answer makes some clients give a result up; without, they send it again.
+                    # Some clients give a result up after any answer, and send it again without one.
                     request.transport.abort()
                 return _response(str(error))
             except (ConnectionError, asyncio.CancelledError):

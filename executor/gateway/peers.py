@@ -1,6 +1,6 @@
 """The other gateways: executors may register at any of them, and each is served by one.
 
-    registration, sign-off ──> served by another? it notes it
+    registration, sign-off ──> served by another? it records it
     callback               ──> does another have the run? it records it
     a gateway that ends    ──> another continues its executors, with their boots and journals
 
@@ -141,7 +141,7 @@ class Peers:
         return bool(self._urls)
 
     async def register(self, app: str, url: str, appname: str) -> bool:
-        """Return whether one of them serves an executor; it notes that it registered."""
+        """Return whether one of them serves an executor; it records the registration."""
         body = registration_of(app, url)
         return True in await self._ask_all("registry", app, body, appname=appname)
 
@@ -150,7 +150,7 @@ class Peers:
         await self._ask_all("registryRemove", app, registration_of(app, url))
 
     async def pass_on(self, app: str, results: Sequence[RemoteResult]) -> list[RemoteResult]:
-        """Offer them results of unknown runs of an app's token; return what none has recorded."""
+        """Offer them results of unknown runs of an app's token; return those that none recorded."""
         if not self._urls or not results:
             return list(results)
         answers = await self._ask_all("callback", app, callback_of(results))
@@ -160,7 +160,7 @@ class Peers:
         return [result for result in results if result.run_id not in taken]
 
     async def find(self) -> str:
-        """Return the URL of one that takes executors over; empty if there is none."""
+        """Return the URL of one that takes over executors; empty if there is none."""
         app = next(iter(self._tokens))
         answers = await self._ask_all("handover", app, b"")
         return next(
@@ -197,7 +197,7 @@ class Peers:
         headers: dict[str, str],
         seconds: float = ANSWER_SECONDS,
     ) -> Any:
-        """Return what it answers; False if it certainly does nothing, None if that is unknown."""
+        """Return the answer; False if the gateway certainly did nothing, None if it may have."""
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         try:

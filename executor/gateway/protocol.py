@@ -54,7 +54,7 @@ OK, FAILED, TIMED_OUT = 200, 500, 502
 #: The largest number that a Java int holds.
 _INT_LIMIT = 2**31 - 1
 _SHOWN_CHARACTERS = 200
-#: Most results in one callback.
+#: The most results in one callback.
 RESULTS_LIMIT = 10_000
 #: What invalid JSON raises, including JSON nested too deep.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -65,7 +65,7 @@ _GLUE = {language: f"GLUE_{language.upper()}" for language in ScriptLanguage}
 
 
 class Registration(msgspec.Struct, frozen=True, rename="camel"):
-    """Says that an executor of an app is up, or is leaving."""
+    """A message that an executor of an app is up, or is leaving."""
 
     registry_group: str
     registry_key: str
@@ -76,7 +76,7 @@ class Registration(msgspec.Struct, frozen=True, rename="camel"):
         """The app's name in Warren: lower case, with a hyphen for every other character.
 
         Raises:
-            BadRequest: it is no valid app name.
+            BadRequest: it is not a valid app name.
 
         """
         app = re.sub(r"[^a-z0-9-]", "-", self.registry_key.strip().lower())

@@ -70,7 +70,7 @@ class Remote:
         self.executor.stop(hurry=hurry)
 
     def register(self, appname: str) -> None:
-        """Note that it registered, as an executor of 3.5 if there is an `appname`.
+        """Record that it registered, as an executor of 3.5 if there is an `appname`.
 
         Raises:
             OSError: its version changed, and that could not be saved.
@@ -86,7 +86,7 @@ class Remote:
         self._slots.post(self._slots.register)
 
     def sign_off(self) -> None:
-        """Note that it signed off."""
+        """Record that it signed off."""
         self._registered_until = 0.0
         self._slots.post(self._slots.sign_off)
 
@@ -114,12 +114,12 @@ class Remote:
 
     @property
     def url(self) -> RemoteUrl:
-        """Where it is."""
+        """Its URL."""
         return self._client.url
 
     @property
     def appname(self) -> str:
-        """What it calls its app, if it is of 3.5."""
+        """Its own name for its app, if it is of 3.5."""
         return self._client.appname
 
     @property
@@ -139,7 +139,7 @@ class Remote:
 
     @property
     def is_done_with(self) -> bool:
-        """Whether nobody is to continue one that is over."""
+        """Whether one that is over needs nobody to continue it."""
         executor = self.executor
         is_gone = self._is_draining or executor.was_drained or executor.was_refused
         return is_gone and not self.has_left_runs
@@ -152,14 +152,14 @@ class Remote:
         return self._note(self._client.appname), self._folder.state.journal_path.read_bytes()
 
     def bequeath(self) -> None:
-        """Leave one that is over to another gateway, whatever the next start finds here.
+        """Leave one that is over to another gateway; the next start here does not continue it.
 
         Two that continue the same boot could start a run twice.
         """
         self._folder.forget()
 
     def take_back(self) -> None:
-        """Continue one at the next start that no other gateway continues."""
+        """Have the next start here continue one that no other gateway continues."""
         self._folder.save(self.bequest[0])
 
     def discard(self) -> None:

@@ -32,10 +32,10 @@ APPNAME_HEADER = "XXL-JOB-APPNAME"
 class RemoteClient:
     """Calls one remote executor from one event loop; `close` ends its connections.
 
-    `appname` is what the executor calls its app, if it is of 3.5; empty before. It may change when
-    the executor registers again.
+    `appname` is the executor's own name for its app, if it is of 3.5; otherwise empty. It may
+    change when the executor registers again.
 
-    Calls share connections. When one is closed before the answer, nobody can tell whether the call
+    Calls share connections. When one is closed before the answer, it is unknown whether the call
     had arrived. So one that starts or stops a run is never repeated, and gets a connection that was
     used at most `fresh_seconds` ago, so that the executor is not just closing it, or a new one.
     Others are repeated once.
@@ -212,7 +212,7 @@ def _may_have_arrived(status: int) -> bool:
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Return an answer, or its beginning with more than so many bytes."""
+    """Return an answer; of one with more than `most_bytes`, only more than those."""
     body = bytearray()
     async for piece in response.content.iter_chunked(65_536):
         body += piece

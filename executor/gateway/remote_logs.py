@@ -1,6 +1,6 @@
 """Copies the logs of a remote executor's runs: while somebody reads them, and after the end.
 
-What the gateway needs to go on after a restart is in a note for each registered executor: how to
+What the gateway needs to continue after a restart is in a note for each registered executor: how to
 call it, and which boot to continue.
 """
 
@@ -90,7 +90,7 @@ class RemoteFolder:
 
 
 def note_drained(state_dir: Path, app: str, address: str, note: Note) -> None:
-    """Save what the next start must know of one that is not served; raises OSError."""
+    """Save what the next start must know about one that is not served; raises OSError."""
     _write(_note_of(state_dir, app, address), note)
 
 
@@ -131,7 +131,7 @@ def _read(path: Path) -> Note | None:
 READER_SECONDS = 1.0
 #: How long the last copies may take when the executor is closed.
 CLOSE_SECONDS = 3.0
-#: Most logs copied at a time.
+#: The most logs that are copied at a time.
 COPIES = 8
 #: Pauses between the attempts to copy the rest of a log, until its executor has given it all.
 RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -214,7 +214,7 @@ class RemoteLogs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _copy_rest(self, run_id: int) -> None:
-        """Copy until the executor says that there is no more; what is missing stands in the log."""
+        """Copy until the executor says that there is no more; the log says what is missing."""
         missing = "the gateway ended"
         try:
             for seconds in (self._end_seconds, *self._retry_seconds):

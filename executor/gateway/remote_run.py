@@ -47,9 +47,9 @@ def lost(url: str) -> tuple[Outcome, Words]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLimits:
-    """What a remote executor gets: `count` runs at a time, one of each job.
+    """The limits of a remote executor: `count` runs at a time, one of each job.
 
-    Scripts in `script_languages` are sent, others are FAILED. A run that was told to stop may call
+    Scripts in `script_languages` are sent, others are FAILED. A run that was asked to stop may call
     back until `stop_margin_seconds` after the grace time. The gateway stops a run itself
     `timeout_margin_seconds` after its timeout and grace time.
     """

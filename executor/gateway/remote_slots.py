@@ -142,14 +142,14 @@ class RemoteSlots(SlotPool):
         return run_id in self._ended
 
     def register(self) -> None:
-        """Note that the remote executor registered."""
+        """Record that the remote executor registered."""
         was_away = self.away is not None
         self._liveness.register()
         if was_away and self.away is None:
             self._events.ready()
 
     def sign_off(self) -> None:
-        """Note that the remote executor signed off."""
+        """Record that the remote executor signed off."""
         self._log.info("remote_signed_off")
         self._liveness.sign_off()
 

@@ -22,7 +22,7 @@ _MIN_AWAY_SECONDS = 0.001
 
 
 class Liveness:
-    """What is known of one remote executor. Used from one thread; `now` gives monotonic seconds."""
+    """The state of one remote executor. Used from one thread; `now` gives monotonic seconds."""
 
     def __init__(self, url: str, now: Callable[[], float]) -> None:
         self._url = url
@@ -51,25 +51,25 @@ class Liveness:
         return max(0.0, self._now() - self._expected_until)
 
     def register(self) -> None:
-        """Note that it registered."""
+        """Record that it registered."""
         self._expected_until = self._now() + REGISTERED_SECONDS
         self._has_signed_off = False
 
     def sign_off(self) -> None:
-        """Note that it signed off."""
+        """Record that it signed off."""
         self._expected_until = min(self._expected_until, self._now() - _MIN_AWAY_SECONDS)
         self._has_signed_off = True
 
     def answered(self) -> None:
-        """Note that it answered."""
+        """Record that it answered."""
         self._misses = 0
 
     def missed(self) -> None:
-        """Note that it did not answer a beat."""
+        """Record that it did not answer a beat."""
         self._misses += 1
 
     def refused(self) -> None:
-        """Note that it refused a connection: it is away until it answers."""
+        """Record that it refused a connection: it is away until it answers."""
         self._misses = max(self._misses, MISSES)
 
 

@@ -30,7 +30,7 @@ from warren.executor.gateway.remote_slots import RemoteSlots
 from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.logs.run_logs import RunLogs
 
-#: Most executors served by one gateway; each has four connections to the broker.
+#: The most executors that one gateway serves; each has four connections to the broker.
 REMOTES_LIMIT = 500
 #: Seconds until one is tried again that another gateway has, or that could not be served; each
 #: time twice as long, up to the second figure. A dead gateway's executors are free after 15 s.
@@ -108,9 +108,9 @@ class Remotes:
                 log.warning("remote_refused", app=app, url=note.url, why=why)
 
     async def register(self, app: str, text: str, appname: str = "") -> None:
-        """Note that an executor registered, and serve it if it is new and no other gateway does.
+        """Record that an executor registered, and serve it if it is new and no other gateway does.
 
-        `appname` is what it calls its app, if it is of 3.5.
+        `appname` is its own name for its app, if it is of 3.5.
 
         Raises:
             BadRequest: it cannot be served now, so it should try another gateway.
@@ -133,7 +133,7 @@ class Remotes:
             await self._serve(app, url, appname)
 
     def note(self, app: str, text: str, appname: str = "") -> bool:
-        """Note that an executor registered at another gateway, which asks whether to leave it.
+        """Record that an executor registered at another gateway, which asks whether to leave it.
 
         Return whether it is served here, is about to be, is being handed over, or was drained here
         and is not to be served.
@@ -148,7 +148,7 @@ class Remotes:
         return is_served or self._is_left_alone(key, url)
 
     async def sign_off(self, app: str, text: str, *, is_passed_on: bool = False) -> None:
-        """Note that an executor signed off, here or at another gateway.
+        """Record that an executor signed off, here or at another gateway.
 
         Raises:
             AddressRefused: its URL may not be registered.
@@ -223,7 +223,7 @@ class Remotes:
         return not self._is_closing
 
     def run_round(self) -> None:
-        """Drop those that have ended, and try those again that could not be served."""
+        """Drop those that have ended, and try again to serve those that could not be served."""
         for key, remote in list(self._remotes.items()):
             if remote.is_over:
                 del self._remotes[key]
@@ -299,7 +299,7 @@ class Remotes:
         return remote is not None
 
     def _want(self, key: Key, url: RemoteUrl, appname: str, why: str) -> None:
-        """Try one again that registers here and cannot be served now."""
+        """Plan another try for one that registers here and cannot be served now."""
         now = time.monotonic()
         last = self._wanted.get(key)
         seconds = min(last.wait_seconds * 2, LONGEST_RETRY_SECONDS) if last else RETRY_SECONDS

@@ -1,4 +1,4 @@
-"""What handlers get and what they may raise. Imports little more than the standard library."""
+"""The context that handlers get, and what they may raise. Imports little more than Python's own."""
 
 import math
 import sys
@@ -65,7 +65,7 @@ Verdict: TypeAlias = JobFailed | JobSkipped
 
 
 class ParamMisfit(JobFailed):
-    """A run's param is no JSON, or does not fit the type of its handler's params."""
+    """A run's param is not JSON, or does not fit the type of its handler's params."""
 
 
 class NotATypeOfParams(Exception):
@@ -90,8 +90,8 @@ class JobContext:
 
     `attempt` counts from 0; `kind` is CRON, MISFIRE, MANUAL, API, RETRY or PARENT; `shard_index`
     is less than `shard_total`; `scheduled_at` is the run's due time in UTC, and `run_date` the date
-    that the run is about: by default, the day of `scheduled_at`. `traceparent` is the
-    trace that the run belongs to, as W3C's Trace Context has it, "" = none.
+    that the run is about: by default, the day of `scheduled_at`. `traceparent` is the trace that
+    the run belongs to, in the format of W3C's Trace Context, "" = none.
     """
 
     job_id: int
@@ -104,7 +104,7 @@ class JobContext:
     scheduled_at: datetime
     traceparent: str = ""
     run_date: date = None  # type: ignore[assignment] # always set, by __post_init__
-    #: Where `progress` goes.
+    #: The function that `progress` calls.
     on_progress: Callable[[float, float | None, str], None] = field(
         default=_ignore, repr=False, compare=False
     )
@@ -132,7 +132,7 @@ class JobContext:
         sys.stdout.write(log_line(time.time(), "INFO", text))
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Show how far the run is; at most once a second, calls in between are left out.
+        """Report how far the run is: once a second at most, calls in between are left out.
 
         Raises:
             ValueError: `done` is below 0, or `total` is not above 0.

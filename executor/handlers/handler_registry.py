@@ -22,7 +22,7 @@ from warren.executor.handlers.declarations import JobFields, Retry, Schedule
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Longest name of a handler, in characters: the width of the column `executor_handler`.
+#: The longest name of a handler, in characters: the width of the column `executor_handler`.
 NAME_LIMIT = 255
 
 
@@ -40,7 +40,7 @@ class Handler:
     """A declared handler; `where` is its `file:line`.
 
     `params` are those of a typed handler, known once the handlers are loaded.
-    `process` is which runs its processes serve unless their job says; None: as the executor says.
+    `process` is which runs a process serves unless the job says so; None = the executor's default.
     `job` has the fields of the job that it declares; without any, it declares none.
     """
 
@@ -83,7 +83,7 @@ class Handlers(Mapping[str, Handler]):
         self.declared += 1
 
     def find_params(self) -> None:
-        """Find out what the params of typed handlers are, when all their types are known.
+        """Set the params of typed handlers, once all their types are known.
 
         Raises:
             HandlersError: a type of params cannot be used.

@@ -40,7 +40,7 @@ def around_run(hook: AnyHook) -> AnyHook:
     raises is written to the run's log, and changes nothing about the run.
 
     Raises:
-        HandlersError: it is no generator function of one argument.
+        HandlersError: it is not a generator function of one argument.
 
     """
     count = len(inspect.signature(hook).parameters) if inspect.isgeneratorfunction(hook) else 0
@@ -90,7 +90,7 @@ class RunHooks:
         self._entered: list[tuple[str, Generator[None, RunEnd, None]]] = []
 
     def enter(self, context: JobContext) -> None:
-        """Go on with each hook up to its `yield`."""
+        """Run each hook up to its `yield`."""
         for hook in self._hooks:
             name = getattr(hook, "__qualname__", repr(hook))
             try:

@@ -104,7 +104,7 @@ def cut(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return plain text: of no subclass, and lone surrogates escaped, as JSON can hold neither."""
+    """Return a plain `str`, lone surrogates escaped: JSON takes no subclasses or surrogates."""
     text = str.__str__(text)
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
