@@ -115,7 +115,7 @@ class TestPages:
 
         assert documentation.broken_calls(PAGES[name], root, makefile) == []
 
-    @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md"])
+    @pytest.mark.parametrize("name", ["README.md", "docs/jobs.md", "docs/scripts.md"])
     def test_job_files_are_right(self, name: str, tmp_path: Path) -> None:
         texts = documentation.blocks(PAGES[name], "yaml")
 
@@ -153,7 +153,7 @@ class TestSettings:
         assert documentation.foreign_variables(PAGES, known) == []
 
     def test_every_variable_that_a_script_finds_is_documented(self) -> None:
-        told = documentation.part(page("jobs"), "Scripts (GLUE)")
+        told = page("scripts")
 
         assert "WARREN_RUN_ID" in FOR_JOBS
         assert [name for name in FOR_JOBS if f"`{name}`" not in told] == []
