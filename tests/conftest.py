@@ -20,7 +20,7 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.restored_logs import restored_logs
-from tests.support.running_order import running_order
+from tests.support.running_order import SHARED, running_order
 from tests.support.schemas import MariaDBSchemas, SQLiteSchema
 from tests.support.shared_services import SharedServices
 
@@ -31,8 +31,6 @@ __all__ = ["restored_logs"]
 
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
-#: Fixtures that several tests share and that use the machine for as long as they live: processes.
-_SHARED = ("_fleet", "_survivors", "_served", "chromium")
 
 
 def pytest_configure() -> None:
@@ -75,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Function | None) -> None:
     """End shared processes after the last test in a row that wants them."""
-    for name in _SHARED:
+    for name in SHARED:
         if name in item.fixturenames and (nextitem is None or name not in nextitem.fixturenames):
             item._fixtureinfo.name2fixturedefs[name][-1].finish(item._request)  # type: ignore[arg-type]
 

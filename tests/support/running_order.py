@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-#: Fixtures that several tests share, in rows; each row begins the share of another worker.
-ROWS = (
-    ("_fleet",),
-    ("chromium",),
-    ("_broken_rabbitmq", "_broken_mariadb"),
-    ("_survivors",),
-    ("_served",),
-)
+#: Fixtures of processes that several tests share; they use the machine for as long as they live.
+SHARED = ("_fleet", "chromium", "_survivors", "_served")
+#: Those of servers for tests that harm them: dear to start, and cheap to keep.
+_HARMED = ("_broken_rabbitmq", "_broken_mariadb")
+#: What the tests in a row have in common; each row begins the share of another worker.
+_ROWS = (*((name,) for name in SHARED), _HARMED)
 #: Folders of tests that start programs and wait for them.
 _LONG = ("acceptance", "faults", "interop")
 
@@ -23,7 +21,7 @@ def running_order(items: Sequence[pytest.Function], workers: int) -> list[pytest
     early the end of another's. So a share begins with a row of tests that want the same processes,
     goes on with a part of the other long ones, and ends with short ones, which are easily moved.
     """
-    rows: list[list[pytest.Function]] = [[] for _ in ROWS]
+    rows: list[list[pytest.Function]] = [[] for _ in _ROWS]
     long: list[pytest.Function] = []
     short: list[pytest.Function] = []
     for item in items:
@@ -51,7 +49,7 @@ def running_order(items: Sequence[pytest.Function], workers: int) -> list[pytest
 
 def _row_of(item: pytest.Function) -> int | None:
     names = set(item.fixturenames)
-    return next((number for number, row in enumerate(ROWS) if names & set(row)), None)
+    return next((number for number, row in enumerate(_ROWS) if names & set(row)), None)
 
 
 def _part(items: Sequence[pytest.Function], number: int, parts: int) -> Sequence[pytest.Function]:
