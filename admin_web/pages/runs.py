@@ -130,11 +130,13 @@ class RunPages:
         """Give a run that was triggered for later another due time."""
         form = MoveForm(request.form, zone=self._times.zone())
         at_ms = form.at_ms
+        known = visitor()
         if at_ms is None:
+            self._services.database.read(lambda s: recent.run(s, run_id, known.app_ids))
             flash(NO_TIME, "error")
             return redirect(url_for("runs.show", run_id=run_id), 303)
         try:
-            self._services.commands(visitor().actor).runs.move(run_id, When(at_ms=at_ms))
+            self._services.commands(known.actor).runs.move(run_id, When(at_ms=at_ms))
         except Problem as problem:
             if problem.code is Code.NO_RUN:
                 raise

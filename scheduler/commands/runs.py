@@ -24,7 +24,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.jobs.new_run import app_names_for, date_of
-from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import Clearing, clear_all
 from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
@@ -186,7 +186,11 @@ class RunCommands:
         self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)
 
     def _zone_of(self, session: Session, job: JobToTrigger | Job) -> str:
-        return job.timezone or cluster_zone(session, self._context.timezone)
+        if job.timezone:
+            return job.timezone
+        if isinstance(job, JobToTrigger):  # read with the job, as it is asked for often
+            return zone_in(job.scheduler_load) or self._context.timezone
+        return cluster_zone(session, self._context.timezone)
 
     def move(self, run_id: int, when: When) -> int:
         """Give a planned run that somebody triggered another due time; return it.

@@ -13,7 +13,6 @@ from warren.broker.keys import NO_APP
 from warren.broker.messages.to_scheduler import Canary
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Batch, Confirm, Publisher
-from warren.scheduler.membership.registration import stored_load
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.sql.engine import Database
@@ -66,11 +65,19 @@ def schedulers_zone(session: Session) -> str | None:
     return zone
 
 
+def zone_in(load: str | None) -> str | None:
+    """Return the zone that a scheduler says in its registration's load; None if it says none."""
+    try:
+        zone = json.loads(load or "{}").get(ZONE_KEY)
+    except (ValueError, AttributeError):
+        return None
+    return zone if isinstance(zone, str) and zone else None
+
+
 def _read(session: Session) -> str | None:
     schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
     last = max(schedulers, key=lambda scheduler: scheduler.beat_at, default=None)
-    zone = stored_load(last).get(ZONE_KEY) if last is not None else None
-    return zone if isinstance(zone, str) and zone else None
+    return zone_in(last.load) if last is not None else None
 
 
 #: How often a scheduler renews its registration.

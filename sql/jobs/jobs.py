@@ -13,8 +13,9 @@ from warren.sql.batch import chunks
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import ids_in_app
-from warren.sql.models import App, Job
+from warren.sql.models import App, Job, Registration
 from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.registry import presence
 from warren.sql.rows import fetch, fetch_plain, query
 
 
@@ -39,7 +40,10 @@ class JobToRun(NamedTuple):
 
 
 class JobToTrigger(NamedTuple):
-    """The columns of a job needed to plan a run of it that somebody asked for."""
+    """The columns of a job needed to plan a run of it that somebody asked for.
+
+    `scheduler_load` is what the scheduler that was heard last says of itself; None = there is none.
+    """
 
     id: int
     app_id: int
@@ -54,6 +58,7 @@ class JobToTrigger(NamedTuple):
     retries: int
     route: str
     script_version: int | None
+    scheduler_load: str | None
 
 
 def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
@@ -114,8 +119,15 @@ def app_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
 
 
 #: Built once, because each trigger of the API executes it.
+_LAST_SCHEDULER = (
+    select(Registration.load)
+    .where(Registration.kind == presence.ADMIN, Registration.app == presence.SCHEDULER)
+    .order_by(Registration.beat_at.desc())
+    .limit(1)
+    .scalar_subquery()
+)
 _TO_TRIGGER = (
-    query(JobToTrigger, Job, app=App.name)
+    query(JobToTrigger, Job, app=App.name, scheduler_load=_LAST_SCHEDULER)
     .join(App, App.id == Job.app_id)
     .where(Job.id == bindparam("its_id"))
 )

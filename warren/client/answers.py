@@ -28,7 +28,7 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     status: str
     scheduled_at: datetime
     due_at: datetime
-    run_date: date | None
+    run_date: date | None = None
     started_at: datetime | None
     finished_at: datetime | None
     address: str | None

@@ -301,6 +301,7 @@ class TestSurroundings:
             "WARREN_SHARD_INDEX": "1",
             "WARREN_SHARD_TOTAL": "3",
             "WARREN_SCHEDULED_AT": "2023-11-14T22:13:20.500+00:00",
+            "WARREN_RUN_DATE": "2023-11-14",
             # What is left of a crashed executor's runs is found by it.
             MARK: ours.get(MARK),
         }

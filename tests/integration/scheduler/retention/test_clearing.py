@@ -23,7 +23,7 @@ from warren.scheduler.retention.clearing_criteria import (
     months_before,
 )
 from warren.scheduler.retention.lease_holder import LEASE_MS
-from warren.sql.models import DayReport, Purge
+from warren.sql.models import DayReport, Purge, Run
 from warren.sql.registry import presence
 from warren.sql.run_status import OPEN, Kind, RunStatus
 
@@ -212,7 +212,8 @@ def test_many_go_in_chunks_and_the_progress_is_told(cluster: Cluster) -> None:
         )
         count = clear_all(clearing, NOW, on_progress=told.append)
 
-    deleted = [values for words, values in sent if words.startswith("DELETE")]
+    runs = f"DELETE FROM {Run.__tablename__} "
+    deleted = [values for words, values in sent if words.startswith(runs)]
     assert (count, told) == (50, [20, 40, 50])
     assert [len(values) for values in deleted] == [15, 5, 15, 5, 10]
     assert left(cluster) == []
