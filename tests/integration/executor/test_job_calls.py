@@ -178,9 +178,11 @@ def test_orders_that_come_while_a_run_waits_are_not_lost(
 ) -> None:
     harness.run("waits")
     harness.then_kept = False
-    run_ids = harness.start_batch("waits", ["mail", "", ""])
+    head, *followers = harness.start_batch("waits", ["mail", "", ""])
     harness.turn(lambda: harness.called)
 
     harness.keep_all()
 
-    assert [harness.wait(run_id).message for run_id in run_ids] == ["mail", "", ""]
+    assert harness.wait(head).message == "mail"
+    # Whatever the process no longer begins, as its first run took long, goes back to its lane.
+    harness.turn(lambda: {*harness.finished, *harness.returned} >= {*followers})
