@@ -107,8 +107,8 @@ class ParamField:
         notes = [f"{self.id}-error"] if self.errors else []
         if self.hint or self.look in (Look.LINES, Look.JSON):
             notes.append(f"{self.id}-hint")
-        found = {"aria-describedby": " ".join(notes)} if notes else {}
-        return found | {"aria-invalid": "true"} if self.errors else found
+        attributes = {"aria-describedby": " ".join(notes)} if notes else {}
+        return attributes | {"aria-invalid": "true"} if self.errors else attributes
 
     def fill(self, value: Any) -> None:
         """Show a value."""
@@ -156,17 +156,17 @@ def field_of(schema: Schema, name: str, part: Any, *, is_required: bool) -> Para
     outer = dict(resolved(schema, part))
     kinds, is_nullable = _without_null(schema, outer)
     inner = kinds[0] if len(kinds) == 1 else {}
-    told = inner | outer
+    described = inner | outer
     look, kind, choices = _look(schema, inner, is_nullable=is_nullable)
     return ParamField(
         name=name,
         look=look,
         kind=kind,
         format=str(inner.get("format", "")),
-        hint=text_of(told.get("description")),
+        hint=text_of(described.get("description")),
         is_required=is_required,
         is_nullable=is_nullable,
-        default=told.get("default", MISSING),
+        default=described.get("default", MISSING),
         choices=choices,
     )
 

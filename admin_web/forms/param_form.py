@@ -67,12 +67,12 @@ class ParamInput:
         """Return what was sent with a form."""
         asked, text = sent.get(SHOW_AS, ""), sent.get("param", "").replace("\r\n", "\n")
         if sent.get(SENT_AS) != AS_FIELDS:
-            found = cls.stored(schemas, text)
-            is_fitting, found.as_fields = found.as_fields, asked == AS_FIELDS and found.as_fields
-            if asked == AS_FIELDS and found.form is None:
-                found.fault = gettext("No online executor tells which params this handler has.")
+            shown = cls.stored(schemas, text)
+            is_fitting, shown.as_fields = shown.as_fields, asked == AS_FIELDS and shown.as_fields
+            if asked == AS_FIELDS and shown.form is None:
+                shown.fault = gettext("No online executor tells which params this handler has.")
             elif asked == AS_FIELDS and not is_fitting:
-                found.fault = gettext("This text cannot be shown as fields.")
+                shown.fault = gettext("This text cannot be shown as fields.")
         else:
             posted = {name for name in sent if name.startswith(PREFIX)}
             forms = _forms(schemas)
@@ -80,9 +80,9 @@ class ParamInput:
             if form is not None:
                 form.read(sent)
             text = _guess(sent, posted) if form is None else form.param
-            found = cls(form=form, text=text, as_fields=form is not None and asked != AS_TEXT)
-        found.is_switch = asked in (AS_FIELDS, AS_TEXT)
-        return found
+            shown = cls(form=form, text=text, as_fields=form is not None and asked != AS_TEXT)
+        shown.is_switch = asked in (AS_FIELDS, AS_TEXT)
+        return shown
 
     def show(self, problems: Iterable[Problem]) -> list[Problem]:
         """Show each problem beside its field; return those that belong to none."""
@@ -174,8 +174,8 @@ class ParamForm:
         return {each.id for each in self.fields}
 
     def _values(self) -> dict[str, Any]:
-        found = {each.name: each.value() for each in self.fields}
-        return {name: value for name, value in found.items() if value is not MISSING}
+        values = {each.name: each.value() for each in self.fields}
+        return {name: value for name, value in values.items() if value is not MISSING}
 
 
 def _words(problem: Problem) -> str:

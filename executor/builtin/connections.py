@@ -82,13 +82,13 @@ class _CheckedBackend(httpcore.NetworkBackend):
     def _addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host that may be called; raises HostRefused if none may."""
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             words = getattr(error, "strerror", None) or "its name is invalid"
             raise httpcore.ConnectError(f"cannot find {host[:100]}: {words}") from None
         allowed: list[str] = []
         refusal: HostRefused | None = None
-        for address in dict.fromkeys(str(info[4][0]) for info in found):
+        for address in dict.fromkeys(str(info[4][0]) for info in answers):
             try:
                 self._rules.check(host, address)
             except HostRefused as error:

@@ -203,11 +203,9 @@ class _Exchange:
             if value is _MISSING:
                 quoted = " ".join(text[:_QUOTED].split())
                 raise JobFailed(f"expected the answer to be JSON, got: {quoted!r}")
-            found = _at(value, pointer)
-            if found != expected_value or isinstance(found, bool) != isinstance(
-                expected_value, bool
-            ):
-                got = "nothing" if found is _MISSING else _shown(found)
+            part = _at(value, pointer)
+            if part != expected_value or isinstance(part, bool) != isinstance(expected_value, bool):
+                got = "nothing" if part is _MISSING else _shown(part)
                 raise JobFailed(f"expected {pointer} to be {_shown(expected_value)}, got: {got}")
         words = f"{status} {response.reason_phrase}, {len(body):,} bytes in {seconds:.3f} s"
         return Answer(words, {"status": status, **_kept(value, text)})

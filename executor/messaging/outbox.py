@@ -202,8 +202,8 @@ class Outbox:
 
     def _remove_confirmed(self, callbacks: list[_PendingCallback]) -> None:
         reports = [report for callback in callbacks for report in callback.reports]
-        finals = [one.run_id for one in reports if isinstance(one, Finished | NotStarted)]
-        calls = [(one.run_id, one.number) for one in reports if isinstance(one, Called)]
+        finals = [report.run_id for report in reports if isinstance(report, Finished | NotStarted)]
+        calls = [(report.run_id, report.number) for report in reports if isinstance(report, Called)]
         with self._changed:
             for callback in callbacks:
                 for size in callback.sizes:

@@ -116,7 +116,7 @@ class CallPlanner:
             message=str(why)[:MESSAGE_LENGTH],
         )
         tick = f"{caller.job_id}:{caller.scheduled_at}:{caller.origin_id}"
-        told = alarms_to(
+        new_alarms = alarms_to(
             job_targets(owner, self._alarm_defaults),
             news,
             f"call:{tick}:{caller.shard_index}:{call.number}",
@@ -125,7 +125,7 @@ class CallPlanner:
             job_id=caller.job_id,
             run_id=caller.id,
         )
-        alarms.add(session, told)
+        alarms.add(session, new_alarms)
 
     def _plan(
         self, session: Session, wanted: Sequence[tuple[Called, Caller, CallableJob]]
@@ -179,12 +179,12 @@ def _problems(param: str, job: CallableJob, params: TypedParams) -> list[Problem
 
 def _noted(before: calls.TriggerText, refusal: Reason) -> Words:
     """Return the trigger message with one more note; what is no reason stays as it is."""
-    told = from_json(before.trigger_why) or before.trigger_message or ""
-    if isinstance(told, Reason) and told.code is Why.NOTED:
-        notes = told.facts["notes"]
+    words = from_json(before.trigger_why) or before.trigger_message or ""
+    if isinstance(words, Reason) and words.code is Why.NOTED:
+        notes = words.facts["notes"]
         assert isinstance(notes, tuple)
-        return Why.NOTED(words=told.facts["words"], notes=(*notes, refusal))
-    return Why.NOTED(words=told, notes=(refusal,)) if told else refusal
+        return Why.NOTED(words=words.facts["words"], notes=(*notes, refusal))
+    return Why.NOTED(words=words, notes=(refusal,)) if words else refusal
 
 
 def _run(

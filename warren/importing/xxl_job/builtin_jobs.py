@@ -90,10 +90,10 @@ def _values(param: str) -> Mapping[str, Any]:
 
 
 def _mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = values.get(name) or {}
-    if not isinstance(found, Mapping):
+    mapping = values.get(name) or {}
+    if not isinstance(mapping, Mapping):
         raise ValueError(f"its {name} are no object")  # noqa: TRY004 - the value of a param
-    return found
+    return mapping
 
 
 def _seconds(milliseconds: Any) -> float:
