@@ -1,7 +1,8 @@
 """What the console and the API need from outside."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from warren.broker.rpc import Requester
 from warren.scheduler.actor import Actor
@@ -9,6 +10,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.metrics.recorder import METRICS_JOBS
+from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
@@ -46,18 +48,20 @@ class WebServices:
         """The cluster's time zone at this moment."""
         return self.cluster_zone()
 
+    def context(self, actor: Actor) -> CommandContext:
+        """Return what the commands of an actor share, limited to their apps and jobs."""
+        return CommandContext(
+            database=self.database,
+            now_ms=self.now_ms,
+            actor=actor,
+            timezone=self.timezone,
+            added_routes=self.added_routes,
+            run_ids=self.run_ids,
+        )
+
     def commands(self, actor: Actor) -> Commands:
         """Return the commands of an actor, limited to their apps and jobs."""
-        return Commands(
-            CommandContext(
-                database=self.database,
-                now_ms=self.now_ms,
-                actor=actor,
-                timezone=self.timezone,
-                added_routes=self.added_routes,
-                run_ids=self.run_ids,
-            )
-        )
+        return Commands(self.context(actor))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +162,47 @@ class JobFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """An errand of a command line elsewhere: what short commands such as `warren jobs list` do.
+
+    Attributes:
+        errand: its name.
+        options: what the errand takes.
+        timezone: that of the times in the options and in the output; empty = the API's.
+        context: in whose name it is done.
+        may_write: whether the caller may see the secrets of jobs.
+        once: makes it trigger its runs once, however often it is sent.
+
+    """
+
+    errand: str
+    options: Mapping[str, Any]
+    timezone: str
+    context: CommandContext
+    may_write: bool
+    once: IdempotentRequest | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errands:
+    """What does the errands of command lines elsewhere.
+
+    `scopes` are the scopes of the errands by name. `do` returns an output that msgspec can encode;
+    it raises Refusal if the options are not those of the errand.
+    """
+
+    scopes: Mapping[str, str]
+    do: Callable[[CommandLine], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices(WebServices):
     """What endpoints need in addition.
 
     Attributes:
         run_ids: reserves ids of triggered runs in blocks.
         job_files: the reader and writer of job files.
+        errands: what does the errands of command lines.
         limits: of this process.
         version: of Warren.
 
@@ -171,5 +210,6 @@ class ApiServices(WebServices):
 
     run_ids: RunIds
     job_files: JobFiles
+    errands: Errands
     limits: ApiLimits = field(default_factory=ApiLimits)
     version: str = ""

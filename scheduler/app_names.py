@@ -4,7 +4,7 @@ Console, command line and API accept names; commands take only ids.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from warren.sql.accounts import tokens, users
 from warren.sql.engine import Database
@@ -14,23 +14,29 @@ from warren.sql.registry import apps, presence
 
 
 class Resolver:
-    """Finds ids by name; raises NotFound for an unknown name, Ambiguous if several rows have it."""
+    """Finds ids by name; raises NotFound for an unknown name, Ambiguous if several rows have it.
 
-    def __init__(self, database: Database) -> None:
+    Jobs, apps and executors of other apps than `app_ids` do not exist; None = all apps do.
+    """
+
+    def __init__(self, database: Database, app_ids: Collection[int] | None = None) -> None:
         self._read = database.read
+        self._app_ids = app_ids
 
     def job(self, name: str) -> int:
         """Return the id of a job, given as NAME, or as APP/NAME if two apps share the name."""
-        return self._read(lambda session: job_names.find(session, name).id)
+        return self._read(lambda session: job_names.find(session, name, self._app_ids).id)
 
     def app(self, name: str) -> int:
         """Return the id of an app."""
-        return self._read(lambda session: apps.find(session, name).id)
+        return self._read(lambda session: apps.find(session, name, self._app_ids).id)
 
     def executor(self, name: str) -> int:
         """Return the id of an executor, given as ADDRESS, or APP/ADDRESS if two apps share it."""
         app, _, address = name.rpartition("/")
-        return self._read(lambda session: presence.executor_id(session, address, app or None))
+        return self._read(
+            lambda session: presence.executor_id(session, address, app or None, self._app_ids)
+        )
 
     def user(self, name: str) -> int:
         """Return the id of a user."""

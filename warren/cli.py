@@ -35,7 +35,7 @@ COMMANDS = {
         "import_group",
         "Import jobs from XXL-JOB, cron or Celery.",
     ),
-    "runs": ("warren.commands.runs", "runs", "List, show, kill and clear runs; read logs."),
+    "runs": ("warren.commands.runs", "runs", "List, show, move, kill and clear runs; read logs."),
     "executors": ("warren.commands.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
@@ -54,6 +54,8 @@ COMMANDS = {
         "resume",
         "Resume dispatching runs, for all apps or for one.",
     ),
+    "login": ("warren.commands.login", "login", "Let commands use an API."),
+    "logout": ("warren.commands.login", "logout", "Forget what `warren login` has stored."),
     "secrets": ("warren.commands.secrets", "secrets", "Print apps' keys."),
     "db": ("warren.commands.db", "db", "Create or upgrade the tables."),
     "check": ("warren.commands.check", "check", "Check settings, database, broker and folders."),
@@ -129,7 +131,9 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - the top: every error becomes a line
-        sys.exit(_report(error))
+        status = _report(error)
+        # With this flag, 2 means that something differs.
+        sys.exit(min(status, 1) if "--exit-code" in sys.argv else status)
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -1,6 +1,6 @@
 """Opens the database for short commands."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -32,7 +32,7 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
             version.check(database)
         yield database
     except NotFound as error:
-        if near := _nearest(database, error):
+        if near := nearest_name(database, error):
             raise CommandError(f"{lookup_problem(error)}, did you mean {near!r}?") from error
         raise
     except Exception as error:
@@ -43,13 +43,18 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
         database.close()
 
 
-def _nearest(database: Database, error: NotFound) -> str:
-    """Return the job or app that was probably meant; empty if none has a similar name."""
+def nearest_name(
+    database: Database, error: NotFound, app_ids: Collection[int] | None = None
+) -> str:
+    """Return the job or app that was probably meant; empty if none has a similar name.
+
+    Those of other apps than `app_ids` are not named; None = all apps are.
+    """
     said = str(error.facts.get("name", ""))
     if error.code is LookupFailure.NO_APP_NAMED:
-        known = list(database.read(apps.ids_by_name))
+        known = list(database.read(lambda session: apps.ids_by_name(session, app_ids)))
     elif error.code is LookupFailure.NO_JOB_NAMED:
-        names = database.read(lambda session: job_names.some(session, limit=COMPARED))
+        names = database.read(lambda session: job_names.some(session, app_ids, limit=COMPARED))
         known = [f"{app}/{name}" if "/" in said else name for app, name in names]
     else:
         return ""

@@ -7,6 +7,7 @@ WarrenError
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class WarrenError(Exception):
@@ -28,14 +29,35 @@ class SettingsError(WarrenError):
     """Invalid settings; one line for each problem."""
 
 
+class Line(int):
+    """The number of a line, and the name of its file; 0 = the whole file, or an option."""
+
+    file: str
+
+    def __new__(cls, number: int, file: str) -> Self:
+        """Return a line; it counts and compares as its number."""
+        line = super().__new__(cls, number)
+        line.file = file
+        return line
+
+    @property
+    def place(self) -> str:
+        """Return where it is, for a message."""
+        return f"{self.file}:{self}" if self else self.file
+
+
 class InvalidEntry(Exception):
     """A problem in a job file, with its line, and the name of the rule that it breaks, if any."""
 
-    def __init__(self, line: int, text: str, rule: str = "") -> None:
+    def __init__(self, line: Line, text: str, rule: str = "") -> None:
         super().__init__(text)
         self.line = line
         self.text = text
         self.rule = rule
+
+    def __str__(self) -> str:
+        """Return the problem after its place."""
+        return f"{self.line.place}: {self.text}"
 
 
 class JobFileError(WarrenError):

@@ -258,15 +258,18 @@ def load_jobs(
 
     """
     # Executors install the base only, and that is all that `run` needs.
-    from warren.jobfile.check import check_files  # noqa: PLC0415 - see above
+    from warren.jobfile.check import check  # noqa: PLC0415 - see above
     from warren.jobfile.declared import declared_in  # noqa: PLC0415 - see above
+    from warren.jobfile.sources import read_sources  # noqa: PLC0415 - see above
     from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
 
-    declared = None if handlers is None else declared_in([handlers], app=app)
-    known = None if declared is None else declared.handlers
-    checked_files = check_files(
-        [Path(file) for file in files], timezone=timezone, handlers=known, declared=declared
-    )
+    sources = read_sources([Path(file) for file in files])
+    known = None
+    if handlers is not None:
+        declared = declared_in([handlers], app=app)
+        known = declared.handlers
+        sources += [declared.job_file()] if declared.jobs else []
+    checked_files = check(sources, timezone=timezone, handlers=known)
     schedules = {
         f"{spec.app}/{spec.name}": (
             spec.schedule_kind,

@@ -17,7 +17,7 @@ from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
 from warren.admin_web.api.rate_limits import ConcurrencyLimits
 from warren.admin_web.api.runs.long_polling import ApiRequest, HeldRequest, LongPolling
 from warren.admin_web.api.runs.run_answers import Wait
-from warren.admin_web.services import ApiServices, JobFiles
+from warren.admin_web.services import ApiServices, Errands, JobFiles
 from warren.admin_web.url_routes import IdConverter
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
@@ -89,6 +89,7 @@ def api_description() -> dict[str, Any]:
             run_ids=RunIds(database),
             cluster_zone=lambda: "UTC",
             job_files=none,
+            errands=Errands(scopes={}, do=lambda _line: None),
             is_broker_up=lambda: False,
         )
         return document(create_api(services).extensions["warren_views"])

@@ -19,7 +19,7 @@ from warren.admin_web.services import ApiServices, ConsoleServices, WebServices
 from warren.admin_web.serving.http_connections import ConnectionLimits
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.scheduler.actor import Actor
-from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
 from warren.scheduler.commands.runs import KEY_MS
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop

@@ -307,10 +307,7 @@ class RunCommands:
             planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
             new_ids = list(range(first, first + len(runs)))
             after: dict[str, Any] = {"runs": [run.id for run in runs], "planned": new_ids}
-            if options.current:
-                after["current"] = True
-            if options.children is not None:
-                after["children"] = options.children
+            after |= dict(sorted(asdict(options).items() - asdict(_AS_THEY_WERE).items()))
             name = f"{len(runs)} runs" if len(runs) > 1 else f"{runs[0].id}"
             self._context.note(session, Action.RUN_AGAIN, name, 0, now_ms, after=after)
             return new_ids

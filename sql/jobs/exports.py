@@ -20,11 +20,16 @@ def apps(session: Session, app_ids: Collection[int] | None = None) -> Sequence[A
 
 
 def jobs(
-    session: Session, *, app: str | None = None, names: Sequence[str] = ()
+    session: Session,
+    *,
+    app: str | None = None,
+    names: Sequence[str] = (),
+    app_ids: Collection[int] | None = None,
 ) -> list[tuple[Job, str]]:
     """Return jobs with the names of their apps, sorted by app and name.
 
-    `app` limits them to one app, `names` (NAME or APP/NAME) to these jobs.
+    `app` limits them to one app, `names` (NAME or APP/NAME) to these jobs; other apps than
+    `app_ids` do not exist, None = all do.
 
     Raises:
         NotFound: there is no such app or job.
@@ -32,12 +37,14 @@ def jobs(
 
     """
     statement = _jobs()
-    app_id = None if app is None else apps_table.find(session, app).id
+    if app_ids is not None:
+        statement = statement.where(Job.app_id.in_(app_ids))
+    app_id = None if app is None else apps_table.find(session, app, app_ids).id
     if app_id is not None:
         statement = statement.where(Job.app_id == app_id)
     if names:
         wanted = [
-            job_names.find(session, f"{app}/{name}" if app and "/" not in name else name)
+            job_names.find(session, f"{app}/{name}" if app and "/" not in name else name, app_ids)
             for name in names
         ]
         for name, job in zip(names, wanted, strict=True):

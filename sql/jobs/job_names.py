@@ -16,8 +16,8 @@ from warren.sql.registry.apps import ids_by_name
 from warren.sql.rows import contains, fetch, query
 
 
-def find(session: Session, name: str) -> Job:
-    """Return a job, given as NAME, or as APP/NAME if two apps share the name.
+def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> Job:
+    """Return a job of some apps, None = of all: as NAME, or as APP/NAME if two share the name.
 
     Raises:
         NotFound: there is no such job.
@@ -28,6 +28,8 @@ def find(session: Session, name: str) -> Job:
     statement = select(Job).join(App, App.id == Job.app_id).where(Job.name == short)
     if app:
         statement = statement.where(App.name == app)
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
     jobs = session.execute(statement.limit(2)).scalars().all()
     if not jobs:
         raise NotFound(LookupFailure.NO_JOB_NAMED, name=name)
@@ -141,7 +143,11 @@ def _with(session: Session, text: str, known: Mapping[str, int], limit: int) -> 
     return fetch(session, _NamedJob, statement)
 
 
-def some(session: Session, *, limit: int) -> list[tuple[str, str]]:
-    """Return app and name of the jobs, up to `limit` of them."""
+def some(
+    session: Session, app_ids: Collection[int] | None = None, *, limit: int
+) -> list[tuple[str, str]]:
+    """Return app and name of the jobs of some apps, None = of all, up to `limit` of them."""
     wanted = select(App.name, Job.name).join(App, App.id == Job.app_id).limit(limit)
+    if app_ids is not None:
+        wanted = wanted.where(App.id.in_(app_ids))
     return [(app, name) for app, name in session.execute(wanted)]

@@ -109,12 +109,14 @@ class DetailedRun(NamedTuple):
 class RunFilter:
     """Which runs to return; None = all.
 
-    `app` is an app's name, `job` is NAME or APP/NAME, `tick_of` any run of a tick, which does not
-    go with `unresolved`: failures whose shard of the due time is failed now. Due times are from
-    `since_ms` on and before `until_ms`; `run_date` is the date that runs are about.
+    `app` is an app's name, `app_ids` are the only apps that exist, `job` is NAME or APP/NAME.
+    `tick_of` is any run of a tick; it does not go with `unresolved`: failures whose shard of the
+    due time is failed now. Due times are from `since_ms` on and before `until_ms`; `run_date` is
+    the date that runs are about.
     """
 
     app: str | None = None
+    app_ids: Collection[int] | None = None
     job: str | None = None
     status: str | None = None
     since_ms: int | None = None
@@ -125,23 +127,34 @@ class RunFilter:
     limit: int = 50
 
 
-def jobs(session: Session, *, now_ms: int, app: str | None = None) -> list[ListedJob]:
-    """Return jobs sorted by app and name."""
+def jobs(
+    session: Session,
+    *,
+    now_ms: int,
+    app: str | None = None,
+    app_ids: Collection[int] | None = None,
+    limit: int | None = None,
+) -> list[ListedJob]:
+    """Return jobs sorted by app and name, of one app by its name, and of some by their ids."""
     statement = listed_jobs(now_ms).order_by(App.name, Job.name)
     if app is not None:
         statement = statement.where(App.name == app)
-    return fetch(session, ListedJob, statement)
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
+    return fetch(session, ListedJob, statement.limit(limit))
 
 
-def job(session: Session, name: str, *, now_ms: int) -> ListedJob:
-    """Return one job by NAME or APP/NAME.
+def job(
+    session: Session, name: str, *, now_ms: int, app_ids: Collection[int] | None = None
+) -> ListedJob:
+    """Return one job of some apps by NAME or APP/NAME; None = of all apps.
 
     Raises:
         NotFound: there is no such job.
         Ambiguous: several apps have a job of that name.
 
     """
-    job_id = job_names.find(session, name).id
+    job_id = job_names.find(session, name, app_ids).id
     return fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id == job_id))[0]
 
 
@@ -154,8 +167,10 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
 
     """
     search = RunSearch(
-        app_ids=None if wanted.app is None else (apps.find(session, wanted.app).id,),
-        job_id=None if wanted.job is None else job_names.find(session, wanted.job).id,
+        app_ids=_app_ids(session, wanted),
+        job_id=None
+        if wanted.job is None
+        else job_names.find(session, wanted.job, wanted.app_ids).id,
         statuses=_statuses(wanted),
         unresolved=wanted.unresolved,
         since_ms=wanted.since_ms,
@@ -163,7 +178,8 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
         run_date=wanted.run_date,
     )
     if wanted.tick_of is not None:
-        matching = [run for run in tick(session, wanted.tick_of) if _is_wanted(run, wanted, search)]
+        shown = tick(session, wanted.tick_of, wanted.app_ids)
+        matching = [run for run in shown if _is_wanted(run, wanted, search)]
     else:
         swept = run_search.sweep(session, search, most=wanted.limit, looked_at=sys.maxsize)
         matching = [
@@ -172,6 +188,12 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
             for run in fetch(session, DetailedRun, _runs().where(Run.id.in_(part)))
         ]
     return sorted(matching, key=lambda run: (run.due_at, run.id), reverse=True)[: wanted.limit]
+
+
+def _app_ids(session: Session, wanted: RunFilter) -> Collection[int] | None:
+    if wanted.app is None:
+        return wanted.app_ids
+    return (apps.find(session, wanted.app, wanted.app_ids).id,)
 
 
 def _statuses(wanted: RunFilter) -> frozenset[RunStatus]:
@@ -225,9 +247,16 @@ def count_in_flight(session: Session) -> int:
     ).scalar_one()
 
 
-def tick(session: Session, run_id: int) -> list[DetailedRun]:
-    """Return all shards and attempts of a run's tick, re-runs included, in order."""
-    statement = _runs().where(*_same_tick(run(session, run_id)))
+def tick(
+    session: Session, run_id: int, app_ids: Collection[int] | None = None
+) -> list[DetailedRun]:
+    """Return all shards and attempts of a run's tick, re-runs included, in order.
+
+    Raises:
+        NotFound: there is no such run, or it belongs to another app than these.
+
+    """
+    statement = _runs().where(*_same_tick(run(session, run_id, app_ids)))
     in_order = statement.order_by(Run.shard_index, Run.origin_id, Run.attempt)
     return fetch(session, DetailedRun, in_order)
 

@@ -70,15 +70,15 @@ def split(address_list: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if part))
 
 
-def find(session: Session, name: str) -> App:
-    """Return an app by name.
+def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> App:
+    """Return one of these apps by name; None = of all.
 
     Raises:
         NotFound: there is no such app.
 
     """
     app = session.execute(select(App).where(App.name == name)).scalar_one_or_none()
-    if app is None:
+    if app is None or not (app_ids is None or app.id in app_ids):
         raise NotFound(LookupFailure.NO_APP_NAMED, name=name)
     return app
 

@@ -18,7 +18,7 @@ from warren.sql.batch import modify
 from warren.sql.dialects.supported import of
 from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.instants import AHEAD_MS, at
-from warren.sql.models import Registration
+from warren.sql.models import App, Registration
 from warren.sql.rows import fetch, query
 
 _HOST = 48
@@ -187,8 +187,13 @@ def catalogues_online(
     return [(row.app, row.catalogue) for row in session.execute(statement.distinct())]
 
 
-def executor_id(session: Session, address: str, app: str | None = None) -> int:
-    """Return the id of an executor's registration.
+def executor_id(
+    session: Session,
+    address: str,
+    app: str | None = None,
+    app_ids: Collection[int] | None = None,
+) -> int:
+    """Return the id of an executor's registration, in some apps; None = in all.
 
     Raises:
         NotFound: no executor with this address has registered.
@@ -200,6 +205,10 @@ def executor_id(session: Session, address: str, app: str | None = None) -> int:
     )
     if app is not None:
         statement = statement.where(Registration.app == app)
+    if app_ids is not None:
+        statement = statement.where(
+            Registration.app.in_(select(App.name).where(App.id.in_(app_ids)))
+        )
     rows = session.execute(statement).all()
     if not rows:
         raise NotFound(LookupFailure.NO_EXECUTOR_AT, address=address)

@@ -212,7 +212,7 @@ def test_trigger_plans_a_run_and_prints_its_id(applied: Desk) -> None:
         (("jobs", "trigger", "manual", "--address", "warren.dead"), "'warren.dead'"),
         (("jobs", "trigger", "manual", "--param", "x" * 65_537), "up to 65536 bytes"),
         (("jobs", "apply", "nowhere.yaml"), "cannot read nowhere.yaml: No such file"),
-        (("jobs", "apply", "."), "cannot read .: Is a directory"),
+        (("jobs", "apply", "/proc/self/fd"), "no job file like NAME.yaml is in it"),
         (("runs", "kill", "77"), "77"),
         (("runs", "list", "--job", "nix"), "no job named 'nix'"),
         (("audit", "--job", ""), "no job named ''"),

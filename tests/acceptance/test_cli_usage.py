@@ -250,7 +250,7 @@ class TestCheck:
         done = run_warren("check", folder=tmp_path, env=env)
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 9
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["ok"] * 10
         assert "plain text" not in done.stdout
 
     def test_plain_text_that_is_allowed_is_told(

@@ -9,6 +9,7 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock
 from warren.admin_web.api.application import create_api
 from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
+from warren.errands.in_api import api_errands
 from warren.jobfile.export import job_file
 from warren.jobfile.reader import read_upload
 from warren.scheduler.app_names import Resolver
@@ -32,6 +33,7 @@ def make_api(database: Database, clock: Clock, **services: Any) -> Flask:
         "run_ids": RunIds(database),
         "cluster_zone": lambda: "UTC",
         "job_files": JobFiles(read=read_upload, write=job_file),
+        "errands": api_errands(),
         "is_broker_up": lambda: True,
         "limits": MANY,
         "version": "0.0",

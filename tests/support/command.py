@@ -46,6 +46,8 @@ SHORT = {
         "import",
         "incidents",
         "jobs",
+        "login",
+        "logout",
         "pause",
     ),
     *("report", "resume", "runs", "schedulers", "secrets", "tokens", "users"),

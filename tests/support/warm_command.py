@@ -31,6 +31,10 @@ _IMPORTED_LATER = (
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.sqlite",
     "warren.error_output",
+    "warren.errands.by_api",
+    "warren.errands.on_database",
+    *(f"warren.errands.doing.{name}" for name in ("alarms", "incidents", "job_files", "job_runs")),
+    *(f"warren.errands.doing.{name}" for name in ("jobs", "nodes", "reports", "runs")),
 )
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)

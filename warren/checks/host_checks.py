@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from warren.errands.by_api import ApiSender
+from warren.errands.ways import way_in_words, way_of
 from warren.errors import CommandError
 from warren.executor.life_signs import STALE_SECONDS, Signs, running
 from warren.settings.secret_files import BROKER, in_plain_text
@@ -35,6 +37,17 @@ def check_broker(settings: Settings, *, inside_up: bool = True) -> str:
     finally:
         transport.close()
     return "reachable, login accepted" + in_plain_text(settings, BROKER)
+
+
+def check_commands(settings: Settings) -> str:
+    """Return where short commands go and why, or raise that they cannot go anywhere."""
+    way = way_of(settings)
+    if way.api is None:
+        settings.needed_database_url()
+        return way_in_words(way)
+    with ApiSender(way.api, settings.timezone) as sender:
+        names = sender.who_am_i()
+    return f"{way_in_words(way)}, with the token {names.token} of {names.owner}"
 
 
 def check_secret(settings: Settings) -> str:

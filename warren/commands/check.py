@@ -14,7 +14,7 @@ from warren.sql.errors import SqlError
 from warren.views.terminal import visible
 
 FOUND_PROBLEMS = 1
-EXECUTOR, API, GATEWAY = "executor", "api", "gateway"
+EXECUTOR, API, GATEWAY, COMMANDS = "executor", "api", "gateway", "commands"
 
 #: The checks for each kind of process.
 NEEDED = {
@@ -26,13 +26,14 @@ NEEDED = {
     "console": ("settings", "database", "broker", "secret"),
     API: ("settings", "database", "broker", "secret"),
     GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder"),
+    COMMANDS: ("settings", COMMANDS),
 }
 #: Kinds that may be installed without SQLAlchemy.
-_WITHOUT_DATABASE = {EXECUTOR, GATEWAY}
+_WITHOUT_DATABASE = {EXECUTOR, GATEWAY, COMMANDS}
 #: The checks without `--for`.
 EVERYTHING = (
     *("settings", "database", "broker", "secret", "mail server", "routes"),
-    *("log folder", "state folder", "job user"),
+    *("log folder", "state folder", "job user", COMMANDS),
 )
 
 Checks = dict[str, Callable[[], str]]
@@ -43,7 +44,7 @@ Checks = dict[str, Callable[[], str]]
     "--for",
     "kind",
     type=click.Choice(list(NEEDED)),
-    help="Check only what this kind of process needs.",
+    help="Check only what this kind of process needs, or where short commands go.",
 )
 @click.option(
     "--alive",
@@ -53,7 +54,7 @@ Checks = dict[str, Callable[[], str]]
 @takes_settings("database_url", "broker_url", "log_dir", "state_dir")
 def check(settings: Settings, kind: str | None, alive: bool) -> int:
     """Check settings, database, broker, routes, folders and secret; exit with 1 on a problem."""
-    if alive and kind == GATEWAY:
+    if alive and kind in (GATEWAY, COMMANDS):
         raise click.UsageError(
             f"expected --alive for scheduler, executor, console or api, got: {kind}"
         )
@@ -78,6 +79,7 @@ def _of_host(settings: Settings, *, inside_up: bool) -> Checks:
         "state folder": lambda: host_checks.check_folder(settings.state_dir),
         "job user": lambda: host_checks.check_job_user(settings),
         EXECUTOR: lambda: host_checks.check_executors(settings, must_run=False),
+        COMMANDS: lambda: host_checks.check_commands(settings),
     }
 
 

@@ -1,55 +1,46 @@
 """`warren jobs …` and `warren apps …`: job files, single jobs, and apps."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import click
 
-from warren.actions.trigger import open_client, trigger_job
 from warren.command_options import as_json, examples, param_values, takes_settings
-from warren.database_access import now_ms, open_database
-from warren.errors import JobFileError
-from warren.jobfile.apply import (
-    How,
-    apply_declared,
-    apply_declared_by_api,
-    apply_file,
-    apply_file_by_api,
-)
-from warren.jobfile.check import check_files
+from warren.errands.sending import open_sender, send
 from warren.jobfile.declared import DeclaredJobs, declared_in
-from warren.jobfile.export import export_jobs, job_file
-from warren.scheduler.commands.bulk.triggers import Trigger, When
-from warren.scheduler.commands.jobs import JobCommands
-from warren.scheduler.jobs.spec import AppSpec
-from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.schedules import registry
-from warren.scheduler.schedules.registry import next_fires
-from warren.scheduler.views import blockers
-from warren.scheduler.views.blockers import blocker_json
-from warren.scheduler.views.job_view import JobView, job_json, job_view
-from warren.scheduler.views.job_warnings import warning_lines
-from warren.settings.settings import Settings
-from warren.sql.engine import Database
-from warren.sql.instants import iso
-from warren.sql.jobs import child_links, skips
-from warren.sql.listings import recent
-from warren.sql.listings.recent import ListedJob
-from warren.sql.registry import apps
-from warren.views.instants import local, read_moment
-from warren.views.jobs import HEADERS, job_facts, job_line, waits
-from warren.views.runs import HEADERS as RUN_HEADERS
-from warren.views.runs import print_skips, run_line, skip_json
-from warren.views.terminal import print_facts, print_json, print_table, relative, warn
+from warren.jobfile.sources import read_sources, read_values
+from warren.settings.settings import Settings, with_api
+from warren.views.output import print_output
+from warren.views.terminal import warn
 
-#: How many runs and skips `jobs show` lists.
-_LAST_RUNS = 10
-_LAST_SKIPS = 5
 _name = click.argument("name")
 _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
+_files = click.argument("files", metavar="[FILE]…", type=click.Path(path_type=Path), nargs=-1)
+#: Jobs that are declared in code.
+_from = click.option(
+    "--from", "module", metavar="MODULE", help="Take the jobs that the handlers there declare."
+)
+_app_of_jobs = click.option("--app", help="With --from: the app of the jobs that name none.")
+_values = click.option(
+    "--values",
+    "value_files",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Take the values of ${NAME} from this YAML file; may be repeated, later ones win.",
+)
+_set = click.option(
+    "--set",
+    "values",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set the value of ${NAME}; may be repeated, and wins over --values.",
+)
+#: The exit status of `--exit-code` if anything would change.
+DIFFERS = 2
 
 
 @click.group()
@@ -57,67 +48,75 @@ def jobs() -> None:
     """Check, apply, list, start, stop and trigger jobs. A job is named NAME, or APP/NAME."""
 
 
-#: Jobs that are declared in code.
-_from = click.option(
-    "--from", "module", metavar="MODULE", help="Take the jobs that the handlers there declare."
-)
-_app_of_jobs = click.option("--app", help="With --from: the app of the jobs that name none.")
-
-
 @jobs.command(
     epilog=examples(
         "warren jobs apply jobs.yaml --dry-run",
         "warren jobs apply jobs.yaml",
+        "warren jobs apply jobs/ jobs.prod.yaml --values prod.yaml",
+        "warren jobs apply jobs.yaml --exit-code",
         "warren jobs apply --from acme_jobs.handlers --app reports",
     )
 )
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@_files
 @_from
 @_app_of_jobs
+@_values
+@_set
 @click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Like --dry-run, and exit with 2 if anything would change, with 1 on any error.",
+)
 @click.option(
     "--prune",
     is_flag=True,
-    help="Delete jobs of FILE's apps that are not in FILE; with --from, those that MODULE "
+    help="Delete jobs of the FILEs' apps that are in no FILE; with --from, those that MODULE "
     "declared before.",
 )
 @click.option("--take-over", is_flag=True, help="Move jobs here that are declared elsewhere.")
 @click.option("--api", "url", help="Use the API at this URL, with WARREN_API_TOKEN.")
 @as_json
 @takes_settings("database_url")
-def apply(  # noqa: PLR0917 - click passes its parameters by name
+def apply(
     settings: Settings,
-    file: Path | None,
+    *,
+    files: tuple[Path, ...],
     module: str | None,
     app: str | None,
+    value_files: tuple[Path, ...],
+    values: tuple[str, ...],
     dry_run: bool,
-    prune: bool,
-    take_over: bool,
+    exit_code: bool,
     url: str | None,
-    as_json: bool,
-) -> None:
-    """Make the jobs match FILE, or what MODULE declares. Applying it again changes nothing.
+    **how: Any,
+) -> int:
+    """Make the jobs match the FILEs, or what MODULE declares. Repeating it changes nothing.
 
-    FILE - is standard input.
+    A folder stands for its YAML files. Fields of a job in a later FILE replace those of an earlier
+    one. FILE - is standard input.
     """
-    how = How(dry_run=dry_run, prune=prune, take_over=take_over, as_json=as_json)
-    if module is None:
-        if file is None:
-            raise click.UsageError("expected a job FILE, or --from MODULE")
-        if app is not None:
-            raise click.UsageError("--app goes with --from; a job file names its apps")
-        if url is None:
-            apply_file(settings, file, how)
-        else:
-            apply_file_by_api(settings, file, url, how)
-        return
-    if file is not None:
+    if module is None and not files:
+        raise click.UsageError("expected a job FILE, or --from MODULE")
+    if module is None and app is not None:
+        raise click.UsageError("--app goes with --from; a job file names its apps")
+    if module is not None and files:
         raise click.UsageError("expected a job FILE or --from MODULE, got both")
-    declared = _declared(module, app)
-    if url is None:
-        apply_declared(settings, declared, how)
+    if module is None:
+        origin: dict[str, Any] = {"files": read_sources(files)}
     else:
-        apply_declared_by_api(settings, declared, url, how)
+        declared = _declared(module, app)
+        origin = {"files": [declared.job_file()], "module": declared.source, "app": declared.app}
+    with open_sender(settings if url is None else with_api(settings, url)) as sender:
+        output = sender.send(
+            "jobs.apply",
+            values=read_values(value_files, values),
+            dry_run=dry_run or exit_code,
+            **origin,
+            **how,
+        )
+    print_output(output)
+    return DIFFERS if exit_code and output.facts["changes"] else 0
 
 
 def _declared(module: str, app: str | None) -> DeclaredJobs:
@@ -131,12 +130,15 @@ def _declared(module: str, app: str | None) -> DeclaredJobs:
     epilog=examples(
         "warren jobs check jobs.yaml",
         "warren jobs check jobs/*.yaml --handlers acme_jobs.handlers",
+        "warren jobs check jobs.yaml jobs.prod.yaml --values prod.yaml",
         "warren jobs check --from acme_jobs.handlers --app reports",
     )
 )
-@click.argument("files", metavar="[FILE]…", type=click.Path(path_type=Path), nargs=-1)
+@_files
 @_from
 @_app_of_jobs
+@_values
+@_set
 @click.option(
     "--handlers",
     "sources",
@@ -147,24 +149,28 @@ def _declared(module: str, app: str | None) -> DeclaredJobs:
 @takes_settings("timezone")
 def check(
     settings: Settings,
+    *,
     files: tuple[Path, ...],
     module: str | None,
     app: str | None,
+    value_files: tuple[Path, ...],
+    values: tuple[str, ...],
     sources: tuple[str, ...],
-) -> None:
+) -> int:
     """Check FILEs and what MODULE declares as if they were applied, without a database."""
     if not (files or module):
         raise click.UsageError("expected job FILEs, or --from MODULE")
-    declared = _declared(module, app) if module else None
-    known = declared_in(sources).handlers if sources else None
-    checked_files = check_files(
-        files, timezone=settings.timezone, handlers=known, declared=declared
+    checked = read_sources(files)
+    if module:
+        declared = _declared(module, app)
+        checked += [declared.job_file()] if declared.jobs else []
+    return send(
+        settings,
+        "jobs.check",
+        files=checked,
+        values=read_values(value_files, values),
+        handlers=list(declared_in(sources).handlers) if sources else None,
     )
-    for line in warning_lines(checked_files.warnings):
-        warn(line)
-    if checked_files.problems:
-        raise JobFileError(checked_files.problems)
-    print(f"{len(checked_files.specs)} jobs, no problems")
 
 
 @jobs.command(
@@ -178,17 +184,28 @@ def check(
 @click.option("--app", help="Only the jobs of this app; with --from: of jobs that name none.")
 @_from
 @takes_settings("database_url")
-def export(settings: Settings, names: tuple[str, ...], app: str | None, module: str | None) -> None:
+def export(settings: Settings, names: tuple[str, ...], app: str | None, module: str | None) -> int:
     """Print jobs as a job file. Applying it unchanged changes nothing.
 
     With --from, these are the jobs that MODULE declares, and no database is needed.
     """
     if module is None:
-        export_jobs(settings, app=app, names=names)
-        return
+        return send(settings, "jobs.export", names=names, app=app)
     if names:
         raise click.UsageError("expected names or --from MODULE, got both")
-    for line in job_file([], _declared(module, app).read().specs):
+    _print_declared(_declared(module, app))
+    return 0
+
+
+def _print_declared(declared: DeclaredJobs) -> None:
+    # The base installation, which is enough for an API, has no YAML.
+    from warren.jobfile.export import job_file  # noqa: PLC0415 - see above
+    from warren.jobfile.reader import read_job_files  # noqa: PLC0415 - see above
+    from warren.route_plugins import route_names  # noqa: PLC0415 - see above
+
+    now_ms = time.time_ns() // 1_000_000
+    file = read_job_files([declared.job_file()], now_ms=now_ms, added_routes=route_names())
+    for line in job_file([], file.specs):
         print(line)
 
 
@@ -196,20 +213,9 @@ def export(settings: Settings, names: tuple[str, ...], app: str | None, module: 
 @click.option("--app", help="Only the jobs of this app.")
 @as_json
 @takes_settings("database_url")
-def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
+def list_jobs(settings: Settings, **wanted: Any) -> int:
     """Show the jobs: when each fires next and how its last run went."""
-    with open_database(settings) as database:
-        now = now_ms(database)
-        if app is not None:
-            database.read(lambda session: apps.find(session, app))
-        rows = database.read(lambda session: recent.jobs(session, now_ms=now, app=app))
-        views = _views(settings, database, rows, now)
-    if as_json:
-        for view in views:
-            print_json(job_json(view))
-        return
-    lines = [job_line(view, now_ms=now) for view in views]
-    print_table(HEADERS, lines, nothing="no jobs yet; try: warren jobs apply FILE.yaml")
+    return send(settings, "jobs.list", **wanted)
 
 
 @jobs.command(
@@ -218,30 +224,9 @@ def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
 @_name
 @as_json
 @takes_settings("database_url")
-def show(settings: Settings, name: str, as_json: bool) -> None:
+def show(settings: Settings, **wanted: Any) -> int:
     """Show everything about a job, its last runs and skips."""
-    with open_database(settings) as database:
-        now = now_ms(database)
-        job = database.read(lambda session: recent.job(session, name, now_ms=now))
-        last = recent.RunFilter(job=name, limit=_LAST_RUNS)
-        runs = database.read(lambda session: recent.runs(session, last))
-        [view] = _views(settings, database, [job], now)
-        missed = skips.SkipFilter(job_id=job.id, limit=_LAST_SKIPS)
-        skipped = database.read(lambda session: skips.lines(session, missed))
-        app_ids = [job.app_id]
-        job_blockers = database.read(lambda session: blockers.read(session, app_ids, now_ms=now))
-    why = job_blockers.of_job(job.app, blockers.need_of(view.spec))
-    if as_json:
-        extra = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
-        print_json(job_json(view) | extra)
-        return
-    facts = job_facts(view, now_ms=now, zone=settings.zone, waits=waits(job))
-    print_facts(facts | {"no new runs": "; ".join(map(str, why))})
-    print()
-    print_table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], nothing="no runs yet")
-    if skipped:
-        print("\nDue times that were skipped:")
-        print_skips(skipped, settings.zone, nothing="")
+    return send(settings, "jobs.show", **wanted)
 
 
 @jobs.command("next", epilog=examples("warren jobs next nightly-report --count 10"))
@@ -255,51 +240,33 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
 )
 @as_json
 @takes_settings("database_url", "timezone")
-def next_command(settings: Settings, name: str, count: int, as_json: bool) -> None:
+def next_command(settings: Settings, **wanted: Any) -> int:
     """Show when a job fires next."""
-    with open_database(settings) as database:
-        now = now_ms(database)
-        job = database.read(lambda session: recent.job(session, name, now_ms=now))
-        zone_of_jobs = _zone_of_jobs(settings, database)
-    fires = next_fires(job, now_ms=now, count=count, timezone=zone_of_jobs)
-    if not job.is_enabled:
-        warn(f"job {name!r} is stopped; these are its times if you start it now")
-    if hint := registry.hint(job.schedule_kind, job.schedule_value):
-        warn(hint)
-    if as_json:
-        for fire in fires:
-            print_json({"job": job.name, "app": job.app, "fires_at": iso(fire)})
-        return
-    zone = ZoneInfo(job.timezone or zone_of_jobs)
-    lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
-    nothing = waits(job) or "it never fires on its own"
-    print_table(("fires at", "from now"), lines, nothing=nothing)
+    return send(settings, "jobs.next", **wanted)
 
 
 @jobs.command(epilog=examples("warren jobs start nightly-report mails/hourly"))
 @_names
 @takes_settings("database_url", "timezone")
-def start(settings: Settings, names: tuple[str, ...]) -> None:
+def start(settings: Settings, names: tuple[str, ...]) -> int:
     """Start the schedules of jobs."""
-    _switch(settings, names, JobCommands.start, "started")
+    return send(settings, "jobs.start", names=names)
 
 
 @jobs.command(epilog=examples("warren jobs stop nightly-report mails/hourly"))
 @_names
 @takes_settings("database_url", "timezone")
-def stop(settings: Settings, names: tuple[str, ...]) -> None:
+def stop(settings: Settings, names: tuple[str, ...]) -> int:
     """Stop the schedules of jobs. Runs in progress continue."""
-    _switch(settings, names, JobCommands.stop, "stopped")
+    return send(settings, "jobs.stop", names=names)
 
 
 @jobs.command(epilog=examples("warren jobs delete nightly-report"))
 @_name
 @takes_settings("database_url", "timezone")
-def delete(settings: Settings, name: str) -> None:
+def delete(settings: Settings, name: str) -> int:
     """Delete a job. Its runs stay in the log table."""
-    with open_client(settings) as client:
-        client.commands.jobs.delete([client.ids.job(name)])
-    print(f"{name} deleted")
+    return send(settings, "jobs.delete", name=name)
 
 
 @jobs.command(
@@ -308,6 +275,7 @@ def delete(settings: Settings, name: str) -> None:
         "warren jobs trigger nightly-report --param 2026-12-01 --address worker-1",
         "warren jobs trigger remind --param 4711 --at 2026-12-01T08:00",
         "warren jobs trigger remind --param 4711 --in 90m",
+        "warren jobs trigger nightly-report --run-date 2026-11-30",
         "warren jobs trigger load-orders --set day=2026-12-01 --set parts=3",
     )
 )
@@ -320,60 +288,38 @@ def delete(settings: Settings, name: str) -> None:
 @click.option("--at", metavar="T", help="Run it at T: ISO 8601, by default in WARREN_TIMEZONE.")
 @click.option("--in", "after", metavar="D", help="Run it after D: 90s, 5m, 2d12h.")
 @click.option("--late", is_flag=True, help="If T has passed, run it now.")
+@click.option(
+    "--run-date", metavar="DATE", help="The date that it is about. Default: by the job's rule."
+)
 @click.option("--wait", is_flag=True, help="Wait until it ends; exit with 0 if it succeeded.")
 @as_json
 @takes_settings("database_url", "timezone")
-def trigger(  # noqa: PLR0917 - click passes its parameters by name
+def trigger(
     settings: Settings,
-    name: str,
+    *,
     param: str | None,
     values: Mapping[str, Any],
-    addresses: tuple[str, ...],
-    at: str | None,
-    after: str | None,
-    late: bool,
     wait: bool,
     as_json: bool,
+    **wanted: Any,
 ) -> int:
     """Run a job now or at a given time, whether it is started or stopped."""
     if values:
         if param is not None:
             raise click.UsageError("give either --param or --set")
         param = json.dumps(values, ensure_ascii=False)
-    at_ms = None if at is None else read_moment(at, "--at", zone=settings.zone)
-    asked = Trigger(
-        param=param, addresses=addresses, when=When(at_ms=at_ms, after=after, late=late)
-    )
-    return trigger_job(settings, name, asked, wait=wait, as_json=as_json)
-
-
-def _switch(
-    settings: Settings,
-    names: Sequence[str],
-    switch: Callable[[JobCommands, int], bool],
-    state: str,
-) -> None:
-    """Start or stop jobs; if one does not exist, none of them."""
-    with open_client(settings) as client:
-        for name, job_id in [(name, client.ids.job(name)) for name in names]:
-            changed = switch(client.commands.jobs, job_id)
-            print(f"{name} {state}" if changed else f"{name} is already {state}")
-
-
-def _views(
-    settings: Settings, database: Database, rows: Sequence[ListedJob], now_ms: int
-) -> list[JobView]:
-    ids = [row.id for row in rows]
-    kin = database.read(lambda session: child_links.children_names(session, ids))
-    zone = _zone_of_jobs(settings, database)
-    return [
-        job_view(row, now_ms=now_ms, timezone=zone, children=kin.get(row.id, ())) for row in rows
-    ]
-
-
-def _zone_of_jobs(settings: Settings, database: Database) -> str:
-    """Return the zone of jobs that name none."""
-    return database.read(lambda session: cluster_zone(session, settings.timezone))
+    with open_sender(settings) as sender:
+        planned = sender.send(
+            "jobs.trigger", param=param, is_awaited=wait, as_json=as_json, **wanted
+        )
+        print_output(planned)
+        if not wait:
+            return 0
+        run_id = planned.facts["run_id"]
+        sender.await_end(run_id)
+        ended = sender.send("runs.outcome", run_id=run_id, as_json=as_json)
+    print_output(ended)
+    return ended.status
 
 
 @click.group("apps")
@@ -387,8 +333,6 @@ def apps_group() -> None:
 @click.argument("name")
 @click.option("--title", help="Its display name. Default: its name.")
 @takes_settings("database_url")
-def add(settings: Settings, name: str, title: str | None) -> None:
+def add(settings: Settings, **wanted: Any) -> int:
     """Add an app. Job files and the console can do this too."""
-    with open_client(settings) as client:
-        client.commands.apps.add(AppSpec(name=name, title=title))
-    print(f"added app {name}; the key of its executors: warren secrets app {name}")
+    return send(settings, "apps.add", **wanted)

@@ -5,7 +5,7 @@ import sys
 import click
 from sqlalchemy.orm import Session
 
-from warren.actions.trigger import open_client
+from warren.actions.local_client import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.scheduler.commands.tokens.scopes import Scope

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from warren.actions.trigger import open_client
+from warren.actions.local_client import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import open_database
 from warren.errors import CommandError

@@ -18,7 +18,7 @@ from pathlib import Path
 from warren.errors import CommandError
 from warren.jobfile.export import jobs_of_app
 from warren.jobfile.five_fields import FIELDS, SHORTCUTS, expressions, values_of
-from warren.jobfile.yaml_reader import read_whole
+from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.channels.mail_server import is_email
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems

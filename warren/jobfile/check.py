@@ -1,6 +1,6 @@
 """Checks job files without a database: `warren jobs check`, `warren.testing`.
 
-It applies them to an empty database in memory, which is then thrown away.
+It applies them to an empty database, which is then thrown away.
 """
 
 import difflib
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warren.errors import JobFileError
-from warren.jobfile.declared import DeclaredJobs
-from warren.jobfile.reader import JobFile, read_job_file
+from warren.jobfile.reader import JobFile, read_job_files
+from warren.jobfile.sources import GivenValues, Source
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
-from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.views.job_warnings import own_warnings
 from warren.sql.dialects.url_forms import file_url
@@ -34,12 +34,12 @@ class CheckedFiles:
     warnings: Sequence[tuple[str, str]]
 
 
-def check_files(
-    paths: Sequence[Path],
+def check(
+    sources: Sequence[Source],
+    values: GivenValues = GivenValues(),  # noqa: B008 - it never changes
     *,
     timezone: str,
     handlers: Collection[str] | None = None,
-    declared: DeclaredJobs | None = None,
 ) -> CheckedFiles:
     """Return what applying these files together to an empty database would report.
 
@@ -48,41 +48,20 @@ def check_files(
     jobs. `handlers` are all that the jobs may name; None = any. `timezone`: of jobs that name none.
     """
     now_ms, added = time.time_ns() // 1_000_000, route_names()
-    files: list[JobFile] = []
-    problems: list[str] = []
-    for path in paths:
-        try:
-            files.append(read_job_file(path, now_ms=now_ms, added_routes=added))
-        except JobFileError as error:
-            problems += error.lines
-    if declared is not None and declared.jobs:
-        try:
-            files.append(declared.read())
-        except JobFileError as error:
-            problems += error.lines
-    problems += _duplicates(files)
-    specs = [spec for file in files for spec in file.specs]
-    whole, elsewhere = _without_strangers(specs)
-    if not problems:
-        problems += _refusals(files, whole, timezone, added)
+    try:
+        file = read_job_files(sources, values, now_ms=now_ms, added_routes=added)
+    except JobFileError as error:
+        return CheckedFiles((), error.lines, ())
+    whole, elsewhere = _without_strangers(file.specs)
+    problems = list(_refusals(file, whole, timezone, added))
     if handlers is not None:
-        problems += _unknown_handlers(files, handlers)
+        problems += _unknown_handlers(file, handlers)
     warnings = [
-        (f"{spec.app}/{spec.name}", words) for spec in specs for words in own_warnings(spec, now_ms)
+        (f"{spec.app}/{spec.name}", words)
+        for spec in file.specs
+        for words in own_warnings(spec, now_ms)
     ]
-    return CheckedFiles(specs, problems, [*warnings, *elsewhere])
-
-
-def _duplicates(files: Sequence[JobFile]) -> Iterator[str]:
-    """Yield a line for each job and app that two files have."""
-    first_places: dict[tuple[str, ...], Path] = {}
-    for file in files:
-        jobs = [(spec.app, spec.name) for spec in file.specs]
-        for name in [*((app.name,) for app in file.apps), *jobs]:
-            first = first_places.setdefault(name, file.path)
-            if first != file.path:
-                kind = "app" if len(name) == 1 else "job"
-                yield f"{file.path}: {kind} {'/'.join(name)!r} is in {first} too"
+    return CheckedFiles(file.specs, problems, [*warnings, *elsewhere])
 
 
 def _without_strangers(
@@ -105,10 +84,9 @@ def _without_strangers(
 
 
 def _refusals(
-    files: Sequence[JobFile], specs: Sequence[JobSpec], timezone: str, added: Sequence[str]
-) -> list[str]:
+    file: JobFile, specs: Sequence[JobSpec], timezone: str, added: Sequence[str]
+) -> Sequence[str]:
     """Return what the scheduler's rules for whole files say about valid ones."""
-    apps: dict[str, AppSpec] = {app.name: app for file in files for app in file.apps}
     with tempfile.TemporaryDirectory(prefix="warren-check-") as folder:
         database = Database(file_url(Path(folder) / "warren.db"))
         try:
@@ -120,33 +98,20 @@ def _refusals(
                 timezone=timezone,
                 added_routes=added,
             )
-            JobFileCommands(context).apply(list(apps.values()), specs, dry_run=True, prune=False)
+            JobFileCommands(context).apply(file.apps, specs, dry_run=True, prune=False)
         except Problem as problem:
-            return list(_placed(files, problem))
+            is_placed = problem.field.startswith("jobs/")
+            return file.refused([problem]).lines if is_placed else [str(problem)]
         finally:
             database.close()
     return []
 
 
-def _placed(files: Sequence[JobFile], problem: Problem) -> Sequence[str]:
-    """Return a problem with its file and line; the index of its job counts through all files."""
-    if not problem.field.startswith("jobs/"):
-        return [str(problem)]
-    _, position, field = [*problem.field.split("/", 2), ""][:3]
-    number = int(position)
-    for file in files:
-        if number < len(file.specs):
-            return file.refused([problem.at(f"jobs/{number}/{field}")]).lines
-        number -= len(file.specs)
-    return [str(problem)]
-
-
-def _unknown_handlers(files: Sequence[JobFile], handlers: Collection[str]) -> Iterator[str]:
-    for file in files:
-        for spec, lines in zip(file.specs, file.job_lines, strict=True):
-            if not spec.handler or spec.handler in handlers:
-                continue
-            near = difflib.get_close_matches(spec.handler, sorted(handlers), 1)
-            hint = f", did you mean {near[0]!r}?" if near else ""
-            line = lines.get("handler", lines["name"])
-            yield f"{file.at(line)}: unknown handler {spec.handler[:100]!r}{hint}"
+def _unknown_handlers(file: JobFile, handlers: Collection[str]) -> Iterator[str]:
+    for spec, lines in zip(file.specs, file.job_lines, strict=True):
+        if not spec.handler or spec.handler in handlers:
+            continue
+        near = difflib.get_close_matches(spec.handler, sorted(handlers), 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        line = lines.get("handler", lines["name"])
+        yield f"{file.at(line)}: unknown handler {spec.handler[:100]!r}{hint}"

@@ -1,13 +1,13 @@
 """Reads the jobs that handlers declare in code: as a job file with one job a line.
 
-The handlers are imported by a process of their own, which gets no settings.
+The handlers are imported by a process of their own, which gets no settings. Nothing here
+understands YAML, so that the base installation can send declared jobs to an API.
 """
 
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,13 @@ from typing import Any
 
 from warren.errors import CommandError, JobFileError
 from warren.executor.handlers.handler_registry import HandlersError
-from warren.jobfile.export import escaped
-from warren.jobfile.reader import JobFile, read_job_text
-from warren.route_plugins import route_names
+from warren.jobfile.escapes import escape_places, escape_unseen
+from warren.jobfile.sources import Source
 from warren.scheduler.jobs.places import Origin, in_code
 from warren.settings.reading import environment_without_settings
 
 #: The first line of a job file of declared jobs, and the last one.
 _HEAD, _FOOT = '{"jobs": [', "]}"
-#: The line of the first job.
-_FIRST = 2
 _PROGRAM = "warren.executor.handlers.declared_jobs"
 
 
@@ -49,53 +46,40 @@ class DeclaredJobs:
     jobs: Sequence[DeclaredJob]
     app: str = ""
 
-    def text(self) -> bytes:
-        """Return a job file: the first job is in its second line."""
-        lines = [_line({"app": self.app} | dict(declared.job)) for declared in self.jobs]
-        commas = [f"{line}," for line in lines[:-1]] + lines[-1:]
-        return "\n".join([_HEAD, *commas, _FOOT]).encode(errors="surrogatepass")
-
-    def at(self, line: int) -> str:
-        """Return which handler is meant by a line of the text."""
-        if not 0 <= line - _FIRST < len(self.jobs):
-            return self.source
-        declared = self.jobs[line - _FIRST]
-        return f"{_near(declared.where)}: handler {declared.handler!r}"
-
     def origin(self, *, take_over: bool = False) -> Origin:
         """Return where these jobs are declared, for applying them."""
         return Origin(place=in_code(self.source), take_over=take_over, app=self.app)
 
-    def read(self) -> JobFile:
-        """Return the jobs as a job file that has been read.
+    def job_file(self) -> Source:
+        """Return the jobs as a job file, whose lines are called after their handlers.
 
         Raises:
-            JobFileError: with a line for each problem, which names the handler and the field.
+            JobFileError: a job has no app, or is declared twice; a line for each names the handler.
 
         """
         if wrong := [*self._without_app(), *self._twice()]:
             raise JobFileError(wrong)
-        return read_job_text(
-            self.text(),
-            Path(self.source),
-            now_ms=time.time_ns() // 1_000_000,
-            added_routes=route_names(),
-            at=self.at,
+        lines = [_line({"app": self.app} | dict(declared.job)) for declared in self.jobs]
+        commas = [f"{line}," for line in lines[:-1]] + lines[-1:]
+        return Source(
+            name=self.source,
+            text="\n".join([_HEAD, *commas, _FOOT]),
+            places=[self.source, *map(_place, self.jobs), self.source],
         )
 
     def _without_app(self) -> Iterator[str]:
-        for line, declared in enumerate(self.jobs, _FIRST):
+        for declared in self.jobs:
             if not (self.app or declared.job.get("app")):
-                yield f"{self.at(line)}: missing field 'app'; or give --app"
+                yield f"{_place(declared)}: missing field 'app'; or give --app"
 
     def _twice(self) -> Iterator[str]:
         first: dict[tuple[Any, Any], DeclaredJob] = {}
-        for line, declared in enumerate(self.jobs, _FIRST):
+        for declared in self.jobs:
             name = declared.job["name"]
             other = first.setdefault((declared.job.get("app", self.app), name), declared)
             if other is not declared:
                 words = f"is declared twice, first by handler {other.handler!r}"
-                yield f"{self.at(line)}: its job {name!r} {words}"
+                yield f"{_place(declared)}: its job {name!r} {words}"
 
 
 def declared_in(sources: Sequence[str], *, app: str = "") -> DeclaredJobs:
@@ -131,7 +115,11 @@ def declared_in(sources: Sequence[str], *, app: str = "") -> DeclaredJobs:
 
 
 def _line(job: Mapping[str, Any]) -> str:
-    return escaped(json.dumps(job, ensure_ascii=False))
+    return escape_unseen(escape_places(json.dumps(job, ensure_ascii=False)))
+
+
+def _place(declared: DeclaredJob) -> str:
+    return f"{_near(declared.where)}: handler {declared.handler!r}"
 
 
 def _near(where: str) -> str:

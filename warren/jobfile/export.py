@@ -1,30 +1,21 @@
-"""`warren jobs export`: writes jobs as a job file; applying it changes nothing.
+"""Writes jobs as a job file; applying it changes nothing.
 
 Texts become readable YAML that is read back as exactly the same text.
 """
 
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import yaml
-from sqlalchemy.orm import Session
 
-from warren.database_access import now_ms, open_database
-from warren.route_plugins import route_names
+from warren.jobfile.escapes import escape_places, escape_unseen, is_unseen
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
-from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
 from warren.scheduler.expectations.expectations import Expectations
-from warren.scheduler.jobs.past_spec import app_spec, job_spec
-from warren.scheduler.jobs.rules import sound_specs
 from warren.scheduler.jobs.spec import FIELDS, SHORT_RETRY, AppSpec, Field, JobSpec, in_group
 from warren.scheduler.schedules.registry import shown_as
-from warren.settings.settings import Settings
-from warren.sql.jobs import child_links, exports
-from warren.views.terminal import warn
 
 INDENT = 2
 
@@ -42,19 +33,17 @@ _PLACES = {field.name: "retry" for field in _RETRY.values()} | {
 }
 
 
-def scalar(text: str) -> str:
+def scalar(text: str, *, has_places: bool = True) -> str:
     """Return a text on one line, quoted if necessary.
 
-    `on`, `1.0` and `null` need quotes: YAML reads them as other types.
+    `on`, `1.0` and `null` need quotes: YAML reads them as other types. Without `has_places`,
+    `${NAME}` stands for itself.
     """
+    if has_places:
+        text = escape_places(text)
     if _PLAIN.fullmatch(text) and _is_text(text):
         return text
-    return escaped(json.dumps(text, ensure_ascii=False))
-
-
-def escaped(quoted: str) -> str:
-    """Return JSON as YAML reads it: what is invisible or forbidden there is escaped."""
-    return "".join(_escaped(c) if _is_unseen(c) else c for c in quoted)
+    return escape_unseen(json.dumps(text, ensure_ascii=False))
 
 
 def inline(value: Inline) -> str:
@@ -73,17 +62,19 @@ def braces(values: Mapping[str, Inline]) -> str:
     return f"{{{', '.join(f'{name}: {inline(value)}' for name, value in values.items())}}}"
 
 
-def text_field(name: str, text: str, indent: int) -> Iterable[str]:
+def text_field(name: str, text: str, indent: int, *, has_places: bool = True) -> Iterable[str]:
     """Return the lines of a field; a text of several lines becomes a block if possible."""
     margin = " " * indent
-    if "\n" in text and not any(_is_unseen(c) for c in text if c not in "\n\t"):
+    if has_places:
+        text = escape_places(text)
+    if "\n" in text and not any(is_unseen(c) for c in text if c not in "\n\t"):
         header, *lines = _block(text)
         if _read_back([header, *lines]) == text:
             return [
                 f"{margin}{name}: {header}",
                 *(f"{margin}{line}" if line else "" for line in lines),
             ]
-    return [f"{margin}{name}: {scalar(text)}"]
+    return [f"{margin}{name}: {scalar(text, has_places=False)}"]
 
 
 def _block(text: str) -> list[str]:
@@ -107,50 +98,6 @@ def _read_back(block: Sequence[str]) -> str | None:
 
 def _is_text(plain: str) -> bool:
     return bool(_RESOLVER.resolve(yaml.ScalarNode, plain, (True, False)) == _STR_TAG)
-
-
-def _is_unseen(character: str) -> bool:
-    """Whether a character is invisible, forbidden in YAML, or a line break to YAML."""
-    return character != " " and unicodedata.category(character)[0] in "CZ"
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - four digits
-
-
-def export_jobs(settings: Settings, *, app: str | None, names: Sequence[str]) -> None:
-    """Print a job file; warn on standard error about what is left out."""
-    with open_database(settings) as database:
-        exported = database.read(lambda session: read_specs(session, app=app, names=names))
-        now = now_ms(database)
-    specs, left_out = sound_specs(exported[1], now_ms=now, added_routes=route_names())
-    text = "".join(f"{line}\n" for line in job_file(exported[0], specs))
-    print(text, end="")
-    if len(text.encode()) > JOB_FILE_BYTES:
-        left_out.append(
-            f"this is over the {JOB_FILE_BYTES} bytes of a job file; export each --app alone"
-        )
-    for words in left_out:
-        warn(words)
-
-
-def read_specs(
-    session: Session, *, app: str | None, names: Sequence[str]
-) -> tuple[list[AppSpec], list[JobSpec]]:
-    """Return the apps and jobs to export: all, those of one app, or the named ones.
-
-    Raises:
-        NotFound: there is no such app or job.
-
-    """
-    rows = exports.jobs(session, app=app, names=names)
-    children = child_links.children_names(session, [job.id for job, _ in rows])
-    specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
-    wanted = {owner for _, owner in rows} | ({app} if app else set())
-    apps = exports.apps(session)
-    shown = [item for item in apps if item.name in wanted or not (app or names)]
-    return [app_spec(item) for item in shown], specs
 
 
 def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
@@ -241,7 +188,7 @@ def _script_lines(spec: JobSpec) -> Iterator[str]:
     yield f"{' ' * deeper}language: {scalar(spec.script_language)}"
     if spec.script_remark:
         yield f"{' ' * deeper}remark: {scalar(spec.script_remark)}"
-    yield from text_field("source", spec.script_source, deeper)
+    yield from text_field("source", spec.script_source, deeper, has_places=False)
 
 
 def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) -> Iterator[str]:

@@ -6,7 +6,7 @@ from zoneinfo import available_timezones
 
 import yaml
 
-from warren.errors import InvalidEntry
+from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import meant
 from warren.jobfile.yaml_reader import (
     Entry,
@@ -18,13 +18,13 @@ from warren.jobfile.yaml_reader import (
     instant,
     is_null,
     items,
-    line_of,
     seconds,
     share,
     shown,
     text,
     whole_number,
 )
+from warren.jobfile.yaml_tree import line_of
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.jobs import retry_rules, rules
@@ -112,29 +112,30 @@ class JobReader:
         self._now_ms = now_ms
         self._added_routes = added_routes
 
-    def read(self, node: yaml.Node) -> tuple[JobSpec, Mapping[str, int]] | None:
-        """Return a job and the line of each of its fields; None if the node is no mapping."""
-        entries = self._reader.fields(node, "a job", _KNOWN)
-        if not isinstance(node, yaml.MappingNode):
-            return None
-        self._check_required(node, entries)
-        values = _values(self._reader, entries, _VALUES)
-        values |= self._process(values.get("process", ""), entries.get(_FRESH_PROCESS))
-        values |= self._schedule(entries.get("schedule"))
-        values |= self._retry(values, entries.get("retry"))
-        for group in ("run_date", "alarm", "webhook"):
-            values |= read_targets(self._reader, entries.get(group), group)
-        values |= self._script(entries.get("script"))
-        spec = JobSpec(**({"name": "", "app": ""} | values))
-        self._check(spec, entries, values)
-        return spec, {name: entry.line for name, entry in entries.items()}
+    def fields(self, node: yaml.Node, what: str) -> dict[str, Entry]:
+        """Return the fields of a job, or of what many jobs have, by name."""
+        return self._reader.fields(node, what, _KNOWN)
 
-    def _check_required(self, node: yaml.Node, entries: Mapping[str, Entry]) -> None:
+    def read(self, line: Line, fields: Mapping[str, Entry]) -> tuple[JobSpec, Mapping[str, Line]]:
+        """Return the job that begins at a line and has these fields, and the line of each."""
+        self._check_required(line, fields)
+        values = _values(self._reader, fields, _VALUES)
+        values |= self._process(values.get("process", ""), fields.get(_FRESH_PROCESS))
+        values |= self._schedule(fields.get("schedule"))
+        values |= self._retry(values, fields.get("retry"))
+        for group in ("run_date", "alarm", "webhook"):
+            values |= read_targets(self._reader, fields.get(group), group)
+        values |= self._script(fields.get("script"))
+        spec = JobSpec(**({"name": "", "app": ""} | values))
+        self._check(spec, fields, values)
+        return spec, {name: entry.line for name, entry in fields.items()}
+
+    def _check_required(self, line: Line, fields: Mapping[str, Entry]) -> None:
         for name in _NEEDED:
-            if name not in entries:
-                self._reader.add_problem(line_of(node), f"missing field {name!r}")
-        if "handler" not in entries and "script" not in entries:
-            self._reader.add_problem(line_of(node), "missing field 'handler' or 'script'")
+            if name not in fields:
+                self._reader.add_problem(line, f"missing field {name!r}")
+        if "handler" not in fields and "script" not in fields:
+            self._reader.add_problem(line, "missing field 'handler' or 'script'")
 
     def _check(
         self, spec: JobSpec, entries: Mapping[str, Entry], values: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Reads a job file into values, with every problem and its line.
+"""Reads job files into values, with every problem and its line.
 
 This module knows the grammar only. `warren.scheduler.jobs.rules` checks the values, and
 `warren.scheduler.commands.job_files.job_file` applies them.
@@ -8,24 +8,19 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
 from warren.admin_web.api.problem_answers import Refusal
-from warren.errors import InvalidEntry, JobFileError
+from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.grammar import JobReader, read_targets, texts
-from warren.jobfile.yaml_reader import (
-    Entry,
-    YamlReader,
-    did_you_mean,
-    is_null,
-    line_of,
-    read_tree,
-    text,
-    tree_of,
-)
+from warren.jobfile.sources import GivenValues, Source, decoded, read_sources
+from warren.jobfile.values import Values
+from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text
+from warren.jobfile.yaml_tree import line_of, tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
@@ -36,37 +31,47 @@ from warren.scheduler.problems import Problem
 #: The most problems that are reported; a file with more is probably no job file.
 MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
+_TOP = ("apps", "jobs", "defaults")
+#: What a field that is said later, or by the job itself, takes the place of besides itself.
+_REPLACED = {
+    "handler": ("script",),
+    "script": ("handler",),
+    "retry": ("retries", "retry_delay"),
+    "process": ("fresh_process",),
+    "fresh_process": ("process",),
+}
+_NO_VALUES = GivenValues()
+#: What the body of a request is called in messages.
+_UPLOAD = "job file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A valid job file.
+    """What valid job files say together.
 
     `app_lines` are the lines where jobs name their apps, `job_lines` those of each job's fields;
     `at` puts a line into words.
     """
 
-    path: Path
-    at: Callable[[int], str]
+    at: Callable[[Line], str]
     apps: tuple[AppSpec, ...]
     specs: tuple[JobSpec, ...]
-    app_lines: Mapping[str, int]
-    job_lines: tuple[Mapping[str, int], ...]
+    app_lines: Mapping[str, Line]
+    job_lines: tuple[Mapping[str, Line], ...]
 
     def check_apps(self, existing: Iterable[str], *, hint: str = "; name it under 'apps'") -> None:
-        """Raise JobFileError if a job's app is neither in the file nor in `existing`.
+        """Raise JobFileError if a job's app is neither in the files nor in `existing`.
 
         `hint` says what to do, if no known app has a similar name.
         """
         known = {app.name for app in self.apps} | set(existing)
         _raise(
-            self.path,
-            self.at,
             [
                 InvalidEntry(line, f"unknown app {name!r}{did_you_mean(name, known) or hint}")
                 for name, line in self.app_lines.items()
                 if name not in known
             ],
+            self.at,
         )
 
     def refused(self, problems: Iterable[Problem]) -> JobFileError:
@@ -75,65 +80,57 @@ class JobFile:
             [f"{self.at(self._line_of(problem))}: {problem}" for problem in problems]
         )
 
-    def _line_of(self, problem: Problem) -> int:
+    def _line_of(self, problem: Problem) -> Line:
         _, number, field = [*problem.field.split("/"), ""][:3]
         lines = self.job_lines[int(number)]
         return lines.get(field, lines["name"])
 
 
 def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) -> JobFile:
-    """Return a job file; a cron schedule must still fire after `now_ms`.
+    """Return a job file, or those of a folder, as `read_job_files` does."""
+    return read_job_files(read_sources([path]), now_ms=now_ms, added_routes=added_routes)
 
-    `added_routes` are the installed routes that are not built in.
+
+def read_job_files(
+    sources: Sequence[Source],
+    given: GivenValues = _NO_VALUES,
+    *,
+    now_ms: int,
+    added_routes: Sequence[str] = (),
+) -> JobFile:
+    """Return what job files say together; a cron schedule must still fire after `now_ms`.
+
+    Fields of an app or a job in a later file replace those in an earlier one. `added_routes` are
+    the installed routes that are not built in.
 
     Raises:
         JobFileError: with a line `file:line: problem` for each problem.
 
     """
-    return _read(path, lambda: read_tree(path), now_ms, added_routes)
-
-
-def read_job_text(
-    data: bytes,
-    path: Path,
-    *,
-    now_ms: int,
-    added_routes: Sequence[str] = (),
-    at: Callable[[int], str] | None = None,
-) -> JobFile:
-    """Parse the bytes of a job file, as `read_job_file` does; `at` puts a line into words."""
-    return _read(path, lambda: tree_of(data), now_ms, added_routes, at)
-
-
-def _read(
-    path: Path,
-    read: Callable[[], yaml.Node],
-    now_ms: int,
-    added_routes: Sequence[str],
-    at: Callable[[int], str] | None = None,
-) -> JobFile:
-    at = at or (lambda line: f"{path}:{line}")
+    at = _places_of(sources)
     with _without_garbage_collection():
         walk = _FileReader(now_ms, added_routes)
-        walk.file(_read_tree(path, at, read))
-    _raise(path, at, walk.reader.wrong)
+        for source in sources:
+            walk.order.setdefault(source.name, len(walk.order))
+            if source.places:
+                walk.declared.add(source.name)
+        try:
+            values = Values(given)
+            for source in sources:
+                walk.note(values.fill(tree_of(source.text, source.name)))
+            walk.read_all()
+        except InvalidEntry as wrong:
+            walk.reader.wrong.append(wrong)
+        else:
+            walk.reader.wrong += [*values.problems, *values.unused()]
+    _raise(walk.reader.wrong, at, walk.order)
     return JobFile(
-        path=path,
         at=at,
         apps=tuple(walk.apps.values()),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
         job_lines=tuple(walk.job_lines),
     )
-
-
-def _read_tree(path: Path, at: Callable[[int], str], read: Callable[[], yaml.Node]) -> yaml.Node:
-    try:
-        return read()
-    except InvalidEntry as wrong:
-        raise _refused(path, at, [wrong]) from wrong
-    except OSError as error:
-        raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
 
 
 @contextmanager
@@ -152,54 +149,141 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(slots=True, kw_only=True)
+class _Noted:
+    """An app or a job as files have said so far.
+
+    `line` is where the last of them names it, `defaults` are the fields that it has from its files'
+    defaults.
+    """
+
+    line: Line
+    fields: dict[str, Entry]
+    defaults: dict[str, Entry] = field(default_factory=dict)
+
+    def add(self, fields: Mapping[str, Entry], defaults: Mapping[str, Entry], line: Line) -> None:
+        """Add what a later file says."""
+        _put(self.fields, fields)
+        _put(self.defaults, defaults)
+        self.line = line
+
+    def all(self) -> dict[str, Entry]:
+        """Return all fields; those of the defaults are there if nothing else is said."""
+        fields = dict(self.defaults)
+        _put(fields, self.fields)
+        return fields
+
+
+def _put(fields: dict[str, Entry], later: Mapping[str, Entry]) -> None:
+    for name, entry in later.items():
+        for replaced in _REPLACED.get(name, ()):
+            if replaced not in later:
+                fields.pop(replaced, None)
+        fields[name] = entry
+
+
 class _FileReader:
-    """Walks through the tree once."""
+    """Walks through the trees once, and then reads what they say together."""
 
     def __init__(self, now_ms: int, added_routes: Sequence[str]) -> None:
         self.reader = YamlReader()
         self._added_routes = added_routes
+        self.order: dict[str, int] = {}
+        #: The names of what is declared in code.
+        self.declared: set[str] = set()
         self.apps: dict[str, AppSpec] = {}
         self.specs: list[JobSpec] = []
-        self.app_lines: dict[str, int] = {}
-        self.job_lines: list[Mapping[str, int]] = []
+        self.app_lines: dict[str, Line] = {}
+        self.job_lines: list[Mapping[str, Line]] = []
         self._job_reader = JobReader(self.reader, now_ms=now_ms, added_routes=added_routes)
-        self._name_lines: dict[tuple[str, str], int] = {}
+        self._noted_apps: dict[object, _Noted] = {}
+        self._noted_jobs: dict[object, _Noted] = {}
 
-    def file(self, root: yaml.Node) -> None:
-        """Read the whole file."""
-        entries = self.reader.fields(root, "the file", ("apps", "jobs"), extensions=True)
-        if not entries and not self.reader.wrong:
+    def note(self, root: yaml.Node) -> None:
+        """Note what a whole file says."""
+        parts = self.reader.fields(root, "the file", _TOP, extensions=True)
+        if not {"apps", "jobs"} & set(parts) and not self.reader.wrong:
             self.reader.add_problem(line_of(root), "expected 'apps' or 'jobs', got neither")
-        for node in self._list(entries.get("apps")):
-            self._app(node)
-        for node in self._list(entries.get("jobs")):
-            self._job(node)
+        defaults = self._defaults(parts.get("defaults"))
+        for node in self._list(parts.get("apps")):
+            self._note_app(node)
+        for node in self._list(parts.get("jobs")):
+            self._note_job(node, defaults)
+
+    def read_all(self) -> None:
+        """Read the apps and jobs that were noted."""
+        for noted in self._noted_apps.values():
+            self._app(noted.line, noted.fields)
+        for noted in self._noted_jobs.values():
+            self._job(noted.line, noted.all())
 
     def _list(self, entry: Entry | None) -> list[yaml.Node]:
         if entry is None or is_null(entry.node):
             return []
         return self.reader.items(entry)
 
-    def _app(self, node: yaml.Node) -> None:
-        entries = self.reader.fields(node, "an app", _APP)
-        if isinstance(node, yaml.MappingNode) and "name" not in entries:
-            self.reader.add_problem(line_of(node), "missing field 'name'")
-        name = self.reader.value(text, entries.get("name"))
-        title = self.reader.value(text, entries.get("title"))
+    def _defaults(self, entry: Entry | None) -> dict[str, Entry]:
+        if entry is None or is_null(entry.node):
+            return {}
+        fields = self._job_reader.fields(entry.node, "defaults")
+        if name := fields.pop("name", None):
+            self.reader.add_problem(name.line, "expected defaults without 'name'")
+        return fields
+
+    def _note_app(self, node: yaml.Node) -> None:
+        fields = self.reader.fields(node, "an app", _APP)
+        if not isinstance(node, yaml.MappingNode):
+            return
+        name = _scalar(fields.get("name"))
+        line = fields["name"].line if "name" in fields else line_of(node)
+        before = self._noted_apps.get(name or node)
+        if before is None:
+            self._noted_apps[name or node] = _Noted(line=line, fields=fields)
+        elif before.line.file == line.file:
+            self.reader.add_problem(line, f"duplicate app {str(name)[:100]!r}")
+        else:
+            before.add(fields, {}, line)
+
+    def _note_job(self, node: yaml.Node, defaults: Mapping[str, Entry]) -> None:
+        fields = self._job_reader.fields(node, "a job")
+        if not isinstance(node, yaml.MappingNode):
+            return
+        app, name = _scalar(fields.get("app") or defaults.get("app")), _scalar(fields.get("name"))
+        key = (app, name) if app and name else node
+        line = line_of(node)
+        before = self._noted_jobs.get(key)
+        if before is None:
+            noted = _Noted(line=line, fields=fields, defaults=dict(defaults))
+            self._noted_jobs[key] = noted
+        elif before.line.file == line.file:
+            words = f"{str(name)[:100]!r} in app {str(app)[:100]!r}"
+            first = before.fields["name"].line
+            self.reader.add_problem(
+                fields["name"].line, f"duplicate job {words}, first in line {first}"
+            )
+        elif self.declared & {before.line.file, line.file}:
+            words = f"job {app}/{name} is in {before.line.file} too; declare it in one place"
+            self.reader.add_problem(fields["name"].line, words)
+        else:
+            before.add(fields, defaults, line)
+
+    def _app(self, line: Line, fields: Mapping[str, Entry]) -> None:
+        if "name" not in fields:
+            self.reader.add_problem(line, "missing field 'name'")
+        name = self.reader.value(text, fields.get("name"))
+        title = self.reader.value(text, fields.get("title"))
         if name is None:
             return
-        if name in self.apps:
-            self.reader.add_problem(entries["name"].line, f"duplicate app {name[:100]!r}")
-        self.reader.check(entries["name"].line, lambda: job_rules.check_app_name(name))
+        self.reader.check(fields["name"].line, lambda: job_rules.check_app_name(name))
         if title is not None:
-            self.reader.check(entries["title"].line, lambda: job_rules.check_title(title))
+            self.reader.check(fields["title"].line, lambda: job_rules.check_title(title))
         self.apps[name] = AppSpec(
             name=name,
             title=title,
-            addresses=self._addresses(entries.get("addresses")),
-            route=self._route(entries.get("route")),
-            alarm=self._alarm(entries.get("alarm")),
-            webhook=self._webhook(entries.get("webhook")),
+            addresses=self._addresses(fields.get("addresses")),
+            route=self._route(fields.get("route")),
+            alarm=self._alarm(fields.get("alarm")),
+            webhook=self._webhook(fields.get("webhook")),
         )
 
     def _addresses(self, entry: Entry | None) -> tuple[str, ...]:
@@ -229,42 +313,47 @@ class _FileReader:
         return webhook
 
     def _add_problems(self, entry: Entry | None, problems: Iterable[Problem]) -> None:
-        for problem in problems:
-            self.reader.add_broken_rule(line_of(entry.node) if entry else 0, problem)
+        if entry is not None:
+            for problem in problems:
+                self.reader.add_broken_rule(line_of(entry.node), problem)
 
-    def _job(self, node: yaml.Node) -> None:
-        read = self._job_reader.read(node)
-        if read is None:
-            return
-        spec, lines = read
+    def _job(self, line: Line, fields: Mapping[str, Entry]) -> None:
+        spec, lines = self._job_reader.read(line, fields)
         self.specs.append(spec)
         self.job_lines.append(lines)
         if spec.app:
             self.app_lines.setdefault(spec.app, lines["app"])
-        if spec.app and spec.name:
-            self._note_name(spec, lines["name"])
-
-    def _note_name(self, spec: JobSpec, line: int) -> None:
-        key = (spec.app, spec.name)
-        if key in self._name_lines:
-            name = f"{spec.name[:100]!r} in app {spec.app[:100]!r}"
-            self.reader.add_problem(
-                line, f"duplicate job {name}, first in line {self._name_lines[key]}"
-            )
-        self._name_lines.setdefault(key, line)
 
 
-def _raise(path: Path, at: Callable[[int], str], wrong: list[InvalidEntry]) -> None:
-    if wrong:
-        raise _refused(path, at, wrong)
+def _scalar(entry: Entry | None) -> str | None:
+    return str(entry.node.value) if entry and isinstance(entry.node, yaml.ScalarNode) else None
 
 
-def _refused(path: Path, at: Callable[[int], str], wrong: list[InvalidEntry]) -> JobFileError:
-    ordered = sorted(wrong, key=lambda problem: problem.line)
+def _places_of(sources: Sequence[Source]) -> Callable[[Line], str]:
+    """Return what puts a line of these files, or of the values for them, into words."""
+    by_name = {source.name: source for source in sources}
+
+    def at(line: Line) -> str:
+        source = by_name.get(line.file)
+        return source.at(line) if source else line.place
+
+    return at
+
+
+def _raise(
+    wrong: Sequence[InvalidEntry],
+    at: Callable[[Line], str],
+    order: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    if not wrong:
+        return
+    ordered = sorted(
+        wrong, key=lambda problem: (order.get(problem.line.file, len(order)), problem.line)
+    )
     lines = [f"{at(problem.line)}: {problem.text}" for problem in ordered[:MAX_PROBLEMS]]
     if len(ordered) > MAX_PROBLEMS:
-        lines.append(f"{path}: and {len(ordered) - MAX_PROBLEMS} more problems")
-    return JobFileError(lines, ordered)
+        lines.append(f"{ordered[0].line.file}: and {len(ordered) - MAX_PROBLEMS} more problems")
+    raise JobFileError(lines, ordered)
 
 
 def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
@@ -276,7 +365,8 @@ def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
     """
     now_ms = time.time_ns() // 1_000_000
     try:
-        file = read_job_text(data, Path("job file"), now_ms=now_ms, added_routes=route_names())
+        source = Source(_UPLOAD, decoded(data, _UPLOAD))
+        file = read_job_files([source], now_ms=now_ms, added_routes=route_names())
     except JobFileError as error:
         raise _refusal(error) from error
     return file.apps, file.specs
@@ -288,8 +378,8 @@ def _refusal(error: JobFileError) -> Refusal:
     if count > len(shown):
         detail += f"; these are the first {len(shown)}"
     errors = [
-        {"line": change.line, "detail": change.text}
-        | ({"code": change.rule} if change.rule else {})
-        for change in shown
+        {"line": int(problem.line), "detail": problem.text}
+        | ({"code": problem.rule} if problem.rule else {})
+        for problem in shown
     ]
     return Refusal(422, detail, errors=errors)

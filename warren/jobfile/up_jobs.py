@@ -10,11 +10,12 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from warren.actions.trigger import client_on
+from warren.actions.local_client import context_on
 from warren.errors import CommandError, JobFileError
-from warren.jobfile.apply import apply, print_changes, warnings_about
+from warren.jobfile.apply import apply, change_parts, warnings_about
 from warren.jobfile.declared import declared_in
-from warren.jobfile.reader import JobFile, read_job_file
+from warren.jobfile.reader import JobFile, read_job_files
+from warren.jobfile.sources import Source, read_sources
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_files.preview import Change
@@ -26,6 +27,7 @@ from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.engine import Database
 from warren.sql.jobs import jobs
 from warren.sql.registry import apps
+from warren.views.output import Output, print_output
 from warren.views.terminal import visible
 
 #: The app if neither the job file nor the handlers nor the database have one.
@@ -53,7 +55,7 @@ class UpJobs:
             raise CommandError("expected one of --apply and --seed, got both")
         self._path = file or seed
         self._is_seed = seed is not None
-        self._wanted = _read(self._path) if self._path else None
+        self._wanted = _read(*read_sources([self._path])) if self._path else None
         self._declared = declared_in(sources) if sources else None
         #: What is to be applied, each with where it is declared.
         self._parts: list[tuple[JobFile, Origin]] = []
@@ -90,7 +92,7 @@ class UpJobs:
             self._parts.append((self._wanted, _OF_FILE))
         if self._declared and self._declared.jobs:
             declared = replace(self._declared, app=app)
-            in_code = declared.read()
+            in_code = _read(declared.job_file())
             self._refuse_both(in_code)
             self._parts.append((in_code, declared.origin(take_over=True)))
             names += in_code.app_lines
@@ -114,7 +116,7 @@ class UpJobs:
             for file, _origin in self._parts
             for warning in warnings_about(database, file, self._changes)
         ]
-        print_changes(self._changes, warnings, dry_run=False, as_json=False)
+        print_output(Output(parts=change_parts(self._changes, warnings)))
 
     def _refuse_both(self, in_code: JobFile) -> None:
         """Raise JobFileError if the job file has jobs that are declared in code too."""
@@ -129,8 +131,8 @@ class UpJobs:
             raise JobFileError(both)
 
 
-def _read(path: Path) -> JobFile:
-    return read_job_file(path, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+def _read(*sources: Source) -> JobFile:
+    return read_job_files(sources, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
 
 
 def _is_untouched(session: Session) -> bool:
@@ -146,5 +148,5 @@ def _apply(
     *,
     dry_run: bool = False,
 ) -> list[Change]:
-    client = client_on(database, settings)
-    return apply(client, wanted, dry_run=dry_run, prune=False, origin=origin)
+    context = context_on(database, settings)
+    return apply(context, wanted, dry_run=dry_run, prune=False, origin=origin)

@@ -1,29 +1,18 @@
-"""Reads YAML safely and strictly: first a tree with line numbers, then the fields of its mappings.
-
-It collects all problems instead of stopping at the first. A file that is too large for a job file
-is not read.
-"""
+"""Reads the fields of YAML's mappings strictly; collects all problems."""
 
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import yaml
 
 from warren.broker.durations import DURATION, seconds_of
-from warren.errors import CommandError, InvalidEntry
-from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.errors import InvalidEntry, Line
+from warren.jobfile.yaml_tree import Filled, line_of
 from warren.scheduler.problems import Problem
 
-#: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.
-DEPTH = 20
-#: The most aliases in a file, and the most values that they stand for in total.
-ALIASES = 10_000
-ALIASED_VALUES = 100_000
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
 _DECIMAL = re.compile(r"[-+]?\d{1,9}(\.\d{1,9})?")
 _TAG = "tag:yaml.org,2002:"
@@ -35,64 +24,8 @@ class Entry:
     """A key of a mapping with its value and the key's line."""
 
     name: str
-    line: int
+    line: Line
     node: yaml.Node
-
-
-def read_tree(path: Path) -> yaml.Node:
-    """Return the single document of a file.
-
-    Raises:
-        InvalidEntry: it is too large, too deep, has too many aliases, is not UTF-8, not YAML,
-            empty, or has several documents.
-        OSError: it cannot be read.
-
-    """
-    with path.open("rb") as file:
-        return tree_of(file.read(JOB_FILE_BYTES + 1))
-
-
-def tree_of(data: bytes) -> yaml.Node:
-    """Return the single document of a file's bytes; raises `InvalidEntry` as `read_tree` does."""
-    if len(data) > JOB_FILE_BYTES:
-        raise InvalidEntry(1, f"expected a file of up to {JOB_FILE_BYTES} bytes, got a larger one")
-    text = _decoded(data)
-    try:
-        _check_events(text)
-        node = yaml.compose(text, Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        raise _of_mark(error) from error
-    except yaml.YAMLError as error:
-        raise _of_reader(error, text) from error
-    if node is None:
-        raise InvalidEntry(1, "the file is empty")
-    return node
-
-
-def line_of(node: yaml.Node) -> int:
-    """Return the line where a node begins, from 1."""
-    return int(node.start_mark.line) + 1
-
-
-def line_at(root: yaml.Node, pointer: str) -> int:
-    """Return the line of the value at a JSON pointer, or of the last existing value on the way."""
-    node, line = root, line_of(root)
-    for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        entry = next((child for child in _children(node) if child.name == name), None)
-        if entry is None:
-            break
-        node, line = entry.node, entry.line
-    return line
-
-
-def _children(node: yaml.Node) -> Iterator[Entry]:
-    if isinstance(node, yaml.SequenceNode):
-        for number, item in enumerate(node.value):
-            yield Entry(str(number), line_of(item), item)
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield Entry(str(key.value), line_of(key), value)
 
 
 def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
@@ -229,101 +162,9 @@ def shown(node: yaml.Node) -> str:
 
 
 def _is(node: yaml.Node, kind: str) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == _TAG + kind
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InvalidEntry(
-            line, f"expected UTF-8, got the byte 0x{data[error.start]:02x}"
-        ) from error
-
-
-def _check_events(text: str) -> None:
-    gauge = _SizeGuard()
-    for event in yaml.parse(text, Loader=_LOADER):
-        gauge.take(event)
-
-
-class _SizeGuard:
-    """Measures a file's events, and raises InvalidEntry when there are too many."""
-
-    def __init__(self) -> None:
-        self._values = 0
-        #: The open collections: their anchors, and how many values came before them.
-        self._open: list[tuple[str | None, int]] = []
-        self._sizes: dict[str, int] = {}
-        self._aliases = 0
-        self._aliased = 0
-
-    def take(self, event: yaml.Event) -> None:
-        if isinstance(event, yaml.ScalarEvent):
-            self._values += 1
-            self._note_size(event.anchor, self._values - 1)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._open.append((event.anchor, self._values))
-            self._values += 1
-            if len(self._open) > DEPTH:
-                raise InvalidEntry(
-                    _line(event.start_mark), f"expected up to {DEPTH} levels of nesting"
-                )
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._note_size(*self._open.pop())
-        elif isinstance(event, yaml.AliasEvent):
-            self._take_alias(event)
-
-    def _take_alias(self, event: yaml.AliasEvent) -> None:
-        # An alias inside its own anchor counts once: readers go no deeper than the grammar.
-        size = self._sizes.get(event.anchor or "", 1)
-        self._values += size
-        self._aliases += 1
-        self._aliased += size
-        for count, most, what in (
-            (self._aliases, ALIASES, "aliases"),
-            (self._aliased, ALIASED_VALUES, "values behind aliases"),
-        ):
-            if count > most:
-                raise InvalidEntry(
-                    _line(event.start_mark), f"expected up to {most} {what}, got more"
-                )
-
-    def _note_size(self, anchor: str | None, began: int) -> None:
-        if anchor is not None:
-            self._sizes[anchor] = self._values - began
-
-
-def _of_mark(error: yaml.MarkedYAMLError) -> InvalidEntry:
-    line = _line(error.problem_mark or error.context_mark)
-    return InvalidEntry(line, f"not YAML: {error.problem or error.context}")
-
-
-def _of_reader(error: yaml.YAMLError, text: str) -> InvalidEntry:
-    position = getattr(error, "position", 0) or 0
-    return InvalidEntry(
-        text.count("\n", 0, position) + 1, "not YAML: a character that YAML forbids"
-    )
-
-
-def _line(mark: Any) -> int:
-    return int(mark.line) + 1 if mark else 1
-
-
-def read_whole(file: BinaryIO, name: str) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        CommandError: it is larger than a job file may be.
-
-    """
-    data = file.read(JOB_FILE_BYTES + 1)
-    if len(data) > JOB_FILE_BYTES:
-        raise CommandError(
-            f"{name}: expected a file of up to {JOB_FILE_BYTES} bytes, got a larger one"
-        )
-    return data
+    if not isinstance(node, yaml.ScalarNode):
+        return False
+    return node.tag == _TAG + kind or (kind == "str" and isinstance(node, Filled))
 
 
 Read = Callable[[yaml.Node, str], Any]
@@ -335,11 +176,11 @@ class YamlReader:
     def __init__(self) -> None:
         self.wrong: list[InvalidEntry] = []
 
-    def add_problem(self, line: int, words: str) -> None:
+    def add_problem(self, line: Line, words: str) -> None:
         """Add a problem of the file's form."""
         self.wrong.append(InvalidEntry(line, words))
 
-    def add_broken_rule(self, line: int, problem: Problem) -> None:
+    def add_broken_rule(self, line: Line, problem: Problem) -> None:
         """Add a value that breaks a rule."""
         self.wrong.append(InvalidEntry(line, str(problem), problem.code.name.lower()))
 
@@ -381,7 +222,7 @@ class YamlReader:
         """Return the items of a list field; empty if it is invalid."""
         return self.value(items, entry) or []
 
-    def check(self, line: int, rule: Callable[[], None]) -> None:
+    def check(self, line: Line, rule: Callable[[], None]) -> None:
         """Add the problem that a rule raises."""
         try:
             rule()

@@ -9,6 +9,7 @@ import difflib
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from warren.errors import SettingsError
@@ -46,7 +47,7 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     values_, faults = _read_all(values, lambda name: _origin(name, given, files))
     if faults:
         raise SettingsError(problems + faults)
-    settings = Settings(**values_, was_set=frozenset(values_))
+    settings = Settings(**values_, was_set=frozenset(values_), by_flag=frozenset(given))
     origins = {
         DATABASE: _origin("database_url", given, files),
         BROKER: _origin("broker_url", given, files),
@@ -69,6 +70,12 @@ def _read_all(
         except ValueError as error:
             faults.append(_words(name, values[name], str(error), origin(name)))
     return values_, faults
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's configuration files (the XDG base directories)."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(named) if named.startswith("/") else Path.home() / ".config"
 
 
 def colour_is_unwanted() -> bool:

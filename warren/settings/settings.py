@@ -5,7 +5,7 @@ Secrets are never shown. The keys that a process needs are derived from the sett
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import NoReturn
 from zoneinfo import ZoneInfo
@@ -91,7 +91,8 @@ JOB_LOG_LEVELS = ("debug", "info", "warning", "error")
 class Settings:
     """All settings; each field has its reader and the words for what is expected.
 
-    `was_set` are the names of the settings that a flag, a variable or warren.toml sets.
+    `was_set` are the names of the settings that a flag, a variable or warren.toml sets, `by_flag`
+    of those that a flag sets.
     """
 
     database_url: str | None = setting(
@@ -234,6 +235,7 @@ class Settings:
         one_of(("debug", "info", "warning", "error")), "debug, info, warning or error", "info"
     )
     was_set: frozenset[str] = frozenset()
+    by_flag: frozenset[str] = frozenset()
 
     @property
     def zone(self) -> ZoneInfo:
@@ -257,9 +259,13 @@ class Settings:
         if self.database_url:
             return self.database_url
         if not DATABASE_FILE.exists():
+            if self.api_url:
+                raise CommandError(
+                    "this cannot be done by the API: it needs the database, WARREN_DATABASE_URL"
+                )
             raise CommandError(
                 f"no database: set WARREN_DATABASE_URL, or run `warren up` in this folder "
-                f"(there is no {DATABASE_FILE} here)"
+                f"(there is no {DATABASE_FILE} here); for an API: warren login URL"
             )
         return f"sqlite:///{DATABASE_FILE.absolute()}"
 
@@ -353,6 +359,11 @@ def app_keys(settings: Settings, app: str) -> AppKeys:
     if settings.app_secret is not None:
         return AppKeys(app, settings.app_secret, settings.app_secret_previous)
     return AppKeys.derived(app, needed_secret(settings), settings.secret_previous)
+
+
+def with_api(settings: Settings, url: str) -> Settings:
+    """Return the settings for commands that use the API at this URL, whatever else is set."""
+    return replace(settings, api_url=url, by_flag=settings.by_flag - {"database_url"})
 
 
 def api_access(settings: Settings) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Runs and skips on a terminal: as rows of a table, and a run in detail."""
 
-from collections.abc import Iterable
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,7 +9,7 @@ from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_messages import RunLine
 from warren.views.instants import local
-from warren.views.terminal import duration, print_table, relative
+from warren.views.terminal import duration, relative
 
 HEADERS = (
     "id",
@@ -107,18 +106,14 @@ def lasted(run: DetailedRun, now_ms: int) -> str:
 SKIP_HEADERS = ("job", "app", "first due", "last due", "skipped", "reason")
 
 
-def print_skips(skips: Iterable[SkipLine], zone: ZoneInfo, *, nothing: str) -> None:
-    """Print a table of skips."""
-    print_table(SKIP_HEADERS, [_skip_line(skip, zone) for skip in skips], nothing=nothing)
-
-
 def skip_json(skip: SkipLine) -> dict[str, Any]:
     """Return a skip as a JSON object; a deleted job's has no `job`."""
     values = to_json(skip, without=("timezone", "why", "number", "reason"))
     return values | {"count": skip.number, "reason": skip.reason}
 
 
-def _skip_line(skip: SkipLine, zone: ZoneInfo) -> tuple[str, ...]:
+def skip_line(skip: SkipLine, zone: ZoneInfo) -> tuple[str, ...]:
+    """Return skipped due times as a row of a table with `SKIP_HEADERS`."""
     return (
         skip.job or f"(deleted job {skip.job_id})",
         skip.app or "",

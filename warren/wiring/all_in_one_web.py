@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from warren.actions.trigger import client_on
+from warren.actions.local_client import client_on
 from warren.admin_web.serving.web_process import WebProcess
 from warren.broker.keys import ClusterKeys
 from warren.broker.transport import Transport

@@ -16,20 +16,21 @@ from typing import Self
 
 import structlog
 
-from warren.actions.trigger import client_on
+from warren.actions.local_client import client_on
 from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.memory.transport import MemoryBroker
 from warren.client import Client, Run, RunFailed
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor
 from warren.jobfile.declared import declared_in
-from warren.jobfile.reader import read_job_file
+from warren.jobfile.reader import JobFile, read_job_files
+from warren.jobfile.sources import Source, read_sources
 from warren.jobfile.up_jobs import DEFAULT_APP
 from warren.logs import BoundedFile, configure_events
 from warren.route_plugins import route_names
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
-from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.jobs.spec import JobSpec
 from warren.settings.settings import Settings
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.dialects.url_forms import file_url
@@ -171,19 +172,16 @@ class Stack:
 
     def _apply(self, database: Database) -> list[str]:
         """Apply the job files; return the names of all apps."""
-        now_ms, added = time.time_ns() // 1_000_000, route_names()
-        files = [read_job_file(file, now_ms=now_ms, added_routes=added) for file in self._files]
-        wanted: dict[str, AppSpec] = {app.name: app for file in files for app in file.apps}
-        specs: list[JobSpec] = [
-            replace(spec, enabled=False) for file in files for spec in file.specs
-        ]
-        names = list(dict.fromkeys([*wanted, *(spec.app for spec in specs)]))
-        declared = self._declared(names[0] if names else DEFAULT_APP)
-        names = list(dict.fromkeys([*names, *(spec.app for spec in declared)])) or [DEFAULT_APP]
+        file = _read(*read_sources(self._files))
+        specs = [replace(spec, enabled=False) for spec in file.specs]
+        named = [*(app.name for app in file.apps), *(spec.app for spec in specs)]
+        declared = self._declared(named[0] if named else DEFAULT_APP)
+        named += [spec.app for spec in declared]
+        names = list(dict.fromkeys(named)) or [DEFAULT_APP]
         for name in names:
             database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
         files_of = client_on(database, self._settings).commands.job_files
-        files_of.apply(list(wanted.values()), [*specs, *declared], dry_run=False, prune=False)
+        files_of.apply(file.apps, [*specs, *declared], dry_run=False, prune=False)
         return names
 
     def _declared(self, app: str) -> list[JobSpec]:
@@ -191,7 +189,7 @@ class Stack:
         declared = declared_in(self._sources, app=app) if self._sources else None
         if declared is None or not declared.jobs:
             return []
-        return [replace(spec, enabled=False) for spec in declared.read().specs]
+        return [replace(spec, enabled=False) for spec in _read(declared.job_file()).specs]
 
     def _start_executor(self, app: str) -> None:
         settings = replace(self._settings, state_dir=self._settings.state_dir / app)
@@ -247,3 +245,7 @@ class Stack:
             if time.monotonic() > deadline:
                 raise CommandError(f"expected executors to be ready within {READY_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
+
+
+def _read(*sources: Source) -> JobFile:
+    return read_job_files(sources, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())

@@ -11,6 +11,7 @@ from warren.admin_web.serving.web_process import API_THREADS, Api, Console
 from warren.broker.boot import boot_seconds
 from warren.broker.keys import ClusterKeys
 from warren.broker.transport import Transport
+from warren.errands.in_api import api_errands
 from warren.jobfile.export import job_file
 from warren.jobfile.reader import read_upload
 from warren.route_plugins import route_names
@@ -138,6 +139,7 @@ def make_api(parts: WebParts, port: int) -> Api:
         trusted_proxies=settings.trusted_proxies,
         run_ids=RunIds(parts.database),
         job_files=JobFiles(read=read_upload, write=job_file),
+        errands=api_errands(),
         limits=ApiLimits(
             requests=rate,
             requests_at_once=rate * _BURST,

@@ -10,6 +10,7 @@ from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
 from warren.admin_web.api.endpoints.meta import MetaEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints
+from warren.admin_web.api.endpoints.terminal import TerminalEndpoints
 from warren.admin_web.api.endpoints.triggers import TriggerEndpoints
 from warren.admin_web.services import ApiServices
 
@@ -28,4 +29,5 @@ def groups(services: ApiServices) -> list[Group]:
         LedgerEndpoints(services),
         ActivityEndpoints(services),
         IncidentEndpoints(services),
+        TerminalEndpoints(services),
     ]

@@ -16,7 +16,7 @@ from warren.admin_web.api.problem_answers import Refusal, error_detail
 from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.commands.job_changes import ChangeAction
-from warren.scheduler.commands.job_files.job_file import JOB_FILE_BYTES
+from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import app_spec, job_spec

@@ -50,9 +50,6 @@ from warren.sql.jobs import child_links, declarations, due_jobs, jobs
 from warren.sql.models import App
 from warren.sql.registry import apps
 
-#: The most bytes of a job file: some 70,000 jobs.
-JOB_FILE_BYTES = 5_000_000
-
 
 class JobFileCommands:
     """Applies job files on behalf of one actor."""

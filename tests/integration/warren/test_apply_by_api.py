@@ -11,7 +11,7 @@ from tests.support.console import Clock, add_user
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.cli import root
-from warren.errors import CommandError, JobFileError
+from warren.errors import JobFileError, WarrenError
 from warren.sql.accounts.users import Role
 
 JOBS = """\
@@ -43,7 +43,7 @@ def apply(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 def test_a_file_larger_than_a_job_file_may_be_is_not_sent(apply: Callable[[Path], Result]) -> None:
     refused = apply(Path("/dev/zero")).exception
 
-    assert isinstance(refused, CommandError)
+    assert isinstance(refused, JobFileError)
     assert str(refused).startswith("/dev/zero: expected a file of up to 5000000 bytes")
 
 
@@ -53,7 +53,7 @@ def test_a_file_larger_than_a_job_file_may_be_is_not_sent(apply: Callable[[Path]
         ("reports", "retries: three", "6: expected retries to be a whole number, got: 'three'"),
         ("reports", "children: [nobody]", "6: cannot save job b: unknown child 'nobody'"),
         ("reports", "enabled: true", "3: cannot start job b: it has no schedule"),
-        ("nowhere", "retries: 3", "4: unknown app 'nowhere'"),
+        ("nowhere", "retries: 3", "4: unknown app 'nowhere'; name it under 'apps'"),
     ],
 )
 def test_a_refusal_names_the_file_and_the_line(
@@ -64,7 +64,7 @@ def test_a_refusal_names_the_file_and_the_line(
 
     refused = apply(file).exception
 
-    assert isinstance(refused, JobFileError)
+    assert isinstance(refused, WarrenError)
     assert refused.lines == (f"{file}:{words}",)
 
 

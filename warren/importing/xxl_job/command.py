@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.actions.trigger import context_on
+from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.foreign import is_url, open_foreign

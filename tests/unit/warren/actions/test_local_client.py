@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from warren.actions.trigger import operator
+from warren.actions.local_client import operator
 from warren.scheduler.actor import LONGEST_NAME
 
 

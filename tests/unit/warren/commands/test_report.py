@@ -4,22 +4,18 @@ from datetime import date, datetime
 
 import pytest
 
-from warren.commands.report import day_json, lines, share
-from warren.sql.models import DayReport
+from warren.errands.doing.reports import Day, day_json, lines, share
+from warren.sql.instants import epoch_ms
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.day_reports import Counts, of_statuses
 
 FRIDAY = date(2026, 11, 20)
 
 
-def row(**columns: object) -> DayReport:
-    return DayReport(**({"running": 1, "succeeded": 3, "failed": 1, "skipped": 2} | columns))
-
-
 def test_a_day_is_one_json_object() -> None:
-    counted_at = datetime.fromisoformat("2026-11-20T15:00:00")
+    counted_at = epoch_ms(datetime.fromisoformat("2026-11-20T15:00:00"))
 
-    assert day_json(FRIDAY, row(update_time=counted_at), "Asia/Shanghai") == {
+    assert day_json(FRIDAY, Day(Counts(1, 3, 1, 2), counted_at), "Asia/Shanghai") == {
         "day": "2026-11-20",
         "timezone": "Asia/Shanghai",
         "total": 7,
@@ -33,7 +29,7 @@ def test_a_day_is_one_json_object() -> None:
 
 
 def test_a_day_without_a_report_has_zeros_and_no_share() -> None:
-    shown = day_json(FRIDAY, None, "UTC")
+    shown = day_json(FRIDAY, Day(Counts(), None), "UTC")
 
     assert (shown["total"], shown["success_share"], shown["counted_at"]) == (0, None, None)
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from warren.cli import root
-from warren.errors import CommandError
+from warren.errors import CommandError, JobFileError
 from warren.importing.crontab import Crontab, print_crontab, read_crontab
 from warren.jobfile.reader import read_job_file
 from warren.scheduler.jobs.spec import JobSpec
@@ -187,7 +187,7 @@ def test_what_is_no_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
 def test_crontab_larger_than_a_job_file_may_be_is_refused() -> None:
     endless = Path("/dev/zero")
 
-    with pytest.raises(CommandError, match=r"^/dev/zero: expected a file of up to 5000000 bytes"):
+    with pytest.raises(JobFileError, match=r"^/dev/zero: expected a file of up to 5000000 bytes"):
         print_crontab(endless, app="nightly", timezone="")
 
 

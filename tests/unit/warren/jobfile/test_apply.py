@@ -5,9 +5,8 @@ import pytest
 from warren.jobfile.apply import change_line, change_lines
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change
-from warren.views.terminal import Screen
+from warren.views.output import Line
 
-PLAIN, COLOURED = Screen(None, has_colour=False), Screen(80, has_colour=True)
 EDIT = Change(
     action=ChangeAction.UPDATE,
     what="job",
@@ -18,14 +17,14 @@ EDIT = Change(
 
 
 def test_an_edit_has_a_line_for_each_field_and_the_scripts_difference() -> None:
-    assert change_lines(EDIT, dry_run=True, screen=PLAIN) == [
+    assert [line.text for line in change_lines(EDIT, dry_run=True)] == [
         "~ would update job reports/nightly",
         "    param: 'a' -> 'b'",
         "    script: shell, 1 bytes -> shell, 1 bytes",
         "      --- stored",
         "      +++ new",
         "      @@ -1 +1 @@",
-        "      -a [2J",
+        "      -a\x1b[2J",
         "      +b",
     ]
 
@@ -33,23 +32,21 @@ def test_an_edit_has_a_line_for_each_field_and_the_scripts_difference() -> None:
 @pytest.mark.parametrize(
     ("action", "line"),
     [
-        ("create", "+ created job x"),
-        ("delete", "- deleted job x"),
-        ("stop", "~ stopped job x"),
+        ("create", Line("+ created job x", "+")),
+        ("delete", Line("- deleted job x", "-")),
+        ("stop", Line("~ stopped job x", "~")),
     ],
 )
-def test_each_change_has_its_sign(action: str, line: str) -> None:
+def test_each_change_has_its_sign(action: str, line: Line) -> None:
     change = Change(action=action, what="job", name="x")
 
-    assert change_lines(change, dry_run=False, screen=PLAIN) == [line]
+    assert list(change_lines(change, dry_run=False)) == [line]
 
 
-def test_only_a_terminal_gets_colours() -> None:
-    lines = change_lines(EDIT, dry_run=False, screen=COLOURED)
+def test_the_lines_of_a_difference_have_their_signs() -> None:
+    signs = [line.sign for line in change_lines(EDIT, dry_run=False)]
 
-    assert lines[0].startswith("\x1b[33m~ updated")
-    assert lines[-1].startswith("\x1b[32m      +b")
-    assert lines[1] == "    param: 'a' -> 'b'"
+    assert signs == ["~", "", "", "-", "+", "@", "-", "+"]
 
 
 def test_one_line_holds_all_of_a_change_but_its_diff() -> None:

@@ -55,8 +55,8 @@ def test_files_without_problems_say_so_and_need_no_database() -> None:
             ],
         ),
         (
-            {"one": job("x"), "two": job("x")},
-            ["two.yaml: job 'reports/x' is in one.yaml too"],
+            {"one": job("x"), "two": job("x", ", timeout: -1")},
+            ["two.yaml:2: expected timeout to be an integer from 0 to 9999999, got: -1"],
         ),
         (
             {"one": job("x", ", children: [nobody]")},

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from warren.errors import JobFileError
 from warren.jobfile.export import job_file, scalar, text_field
 from warren.jobfile.reader import JobFile, read_job_file
-from warren.jobfile.yaml_reader import read_tree, text
+from warren.jobfile.yaml_reader import text
+from warren.jobfile.yaml_tree import tree_of
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.jobs import rules
@@ -202,7 +203,7 @@ def test_each_exotic_text_survives(tmp_path: Path, indent: int) -> None:
         file = tmp_path / "x.yaml"
         lines = ["a:"] * bool(indent) + list(text_field("x", exotic, indent))
         file.write_bytes("".join(f"{line}\n" for line in lines).encode())
-        node: Any = read_tree(file)
+        node: Any = tree_of(file.read_text(), "x.yaml")
         while isinstance(node, yaml.MappingNode):
             node = node.value[0][1]
         found[exotic] = text(node, "x")

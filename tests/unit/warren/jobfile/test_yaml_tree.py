@@ -1,13 +1,10 @@
 """YAML as nodes that know their lines."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from warren.errors import InvalidEntry
 from warren.jobfile.yaml_reader import (
-    DEPTH,
     Entry,
     YamlReader,
     boolean,
@@ -16,12 +13,11 @@ from warren.jobfile.yaml_reader import (
     instant,
     is_null,
     items,
-    line_of,
-    read_tree,
     shown,
     text,
     whole_number,
 )
+from warren.jobfile.yaml_tree import DEPTH, line_of, tree_of
 from warren.scheduler.problems import Code, Problem
 
 
@@ -107,19 +103,15 @@ def test_items_know_their_lines() -> None:
 
 
 @pytest.mark.parametrize("depth", [DEPTH - 1, DEPTH])
-def test_nesting_up_to_the_limit_is_read(tmp_path: Path, depth: int) -> None:
-    (tmp_path / "x.yaml").write_text("[" * depth + "]" * depth)
-
-    assert read_tree(tmp_path / "x.yaml") is not None
+def test_nesting_up_to_the_limit_is_read(depth: int) -> None:
+    assert tree_of("[" * depth + "]" * depth, "x.yaml") is not None
 
 
-def test_nesting_beyond_the_limit_is_refused_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("\n" + "[" * (DEPTH + 1) + "]" * (DEPTH + 1))
-
+def test_nesting_beyond_the_limit_is_refused_with_its_line() -> None:
     with pytest.raises(InvalidEntry) as refused:
-        read_tree(tmp_path / "x.yaml")
+        tree_of("\n" + "[" * (DEPTH + 1) + "]" * (DEPTH + 1), "x.yaml")
 
-    assert refused.value.line == 2
+    assert refused.value.line.place == "x.yaml:2"
 
 
 class TestReader:

@@ -1,0 +1,271 @@
+"""Short commands print the same, whether a database or an API answers them."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+from sqlalchemy import update
+
+from tests.integration.warren.by_api.conftest import Desk
+from tests.support.api import make_token
+from tests.support.console import add_user
+from tests.support.eventually import eventually
+from tests.support.stored_rows import Rows
+from warren.errands.table import ERRANDS
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.sql.accounts.users import Role
+from warren.sql.models import Job, Run
+
+#: What is typed, in order; what stands in braces are ids of the sample. Each is an errand, or what
+#: is refused: the exit status is compared too.
+COMMANDS = [
+    "jobs list",
+    "jobs list --app reports --json",
+    "jobs list --app report",
+    "jobs show job",
+    "jobs show reports/job --json",
+    "jobs show script",
+    "jobs show jbo",
+    "jobs next job --count 3",
+    "jobs next odd",
+    "jobs next child --json",
+    "jobs export",
+    "jobs export --app reports job",
+    "jobs export nothing",
+    "jobs check jobs.yaml --set PARAM=1",
+    "jobs check jobs.yaml",
+    "jobs check jobs.yaml jobs.prod.yaml --set PARAM=1 --set PRAM=2 --handlers handlers.py",
+    "jobs check",
+    "jobs check --from declared.py",
+    "jobs check jobs.yaml --from declared.py --app reports --set PARAM=1",
+    "jobs check jobs.yaml --from declared.py --app mails --set PARAM=1 --handlers declared.py",
+    "jobs apply jobs.yaml --set PARAM=1 --exit-code",
+    "jobs apply jobs.yaml jobs.prod.yaml --values values.yaml --dry-run --json",
+    "jobs apply jobs.yaml --values values.yaml",
+    "jobs apply jobs.yaml --values values.yaml --exit-code",
+    "jobs apply jobs.yaml jobs.prod.yaml --values values.yaml --exit-code",
+    "jobs apply gone.yaml",
+    "jobs apply wrong.yaml",
+    "jobs apply",
+    "jobs apply jobs.yaml --app reports",
+    "jobs apply jobs.yaml --from declared.py",
+    "jobs apply --from declared.py",
+    "jobs apply --from declared.py --app nothing",
+    "jobs apply --from declared.py --app reports",
+    "jobs apply --from misdeclared.py --app reports",
+    "jobs apply --from declared.py --app reports --take-over --exit-code",
+    "jobs apply --from declared.py --app reports --take-over --json",
+    "jobs apply --from declared.py --app reports --exit-code",
+    "jobs apply jobs.yaml --values values.yaml",
+    "jobs apply jobs.yaml --values values.yaml --take-over",
+    "jobs apply --from handlers.py --prune",
+    "jobs show declared",
+    "jobs export --from declared.py --app reports",
+    "jobs export new --from declared.py --app reports",
+    "jobs start new other",
+    "jobs start new nothing",
+    "jobs stop new",
+    "jobs stop new",
+    "jobs trigger new --in 90m",
+    "jobs trigger new --param 1 --json",
+    "jobs trigger new --at 2020-01-01",
+    "jobs trigger new --run-date 2026-11-30",
+    "jobs trigger new --run-date yesterday",
+    "jobs trigger new --address nowhere",
+    "jobs trigger nothing",
+    "jobs delete other",
+    "runs list",
+    "runs list --json --status FAILED",
+    "runs list --tick {run_id}",
+    "runs list --since 5d --app reports --job job",
+    "runs list --since soon",
+    "runs list --job nothing",
+    "runs list --run-date 2026-11-30",
+    "runs list --run-date 2026-11-30 --tick {run_id}",
+    "runs list --run-date 2026-11-29 --json",
+    "runs list --run-date 20261130",
+    "runs list --skips --run-date 2026-11-30",
+    "runs list --skips",
+    "runs list --skips --job job --json",
+    "runs list --unresolved",
+    "runs show {run_id}",
+    "runs show {run_id} --json",
+    "runs show 999999",
+    "runs rerun {run_id} --no-children",
+    "runs rerun 999999",
+    "runs move {run_id} --in 5m",
+    "runs cancel {run_id}",
+    "runs kill {run_id}",
+    "runs clear --older-than 30d --dry-run",
+    "runs clear --older-than 30d",
+    "executors list",
+    "executors list --json",
+    "executors show executor",
+    "executors show reports/executor --json",
+    "executors show nowhere",
+    "executors drain executor",
+    "schedulers list",
+    "schedulers list --json",
+    "pause --app reports --reason upgrade --for 2h",
+    "pause --app reprots",
+    "pause --no-until",
+    "resume --app reports",
+    "resume",
+    "report --since 50d",
+    "report --json",
+    "alarms list --all",
+    "alarms list --json",
+    "alarms test",
+    "alarms test --job job --email nobody",
+    "alarms resend --job job",
+    "alarms dismiss",
+    "incidents list",
+    "incidents list --all --json",
+    "incidents show {incident_id}",
+    "incidents show 99",
+    "incidents ack {incident_id} --note seen --for 4h",
+    "apps add mails",
+    "apps add mails",
+]
+
+
+def test_every_command_prints_the_same_on_a_database_and_by_an_api(desk: Desk) -> None:
+    for command in COMMANDS:
+        assert desk.there(command) == desk.here(command), command
+
+
+def test_every_errand_is_among_the_compared_commands() -> None:
+    asked = {".".join(command.split()[:2]) for command in COMMANDS}
+    by_other_names = {
+        *("runs.skips", "runs.outcome", "alarms.tested", "report"),
+        *("apps.pause", "apps.resume", "cluster.pause", "cluster.resume"),
+    }
+
+    assert set(ERRANDS) - by_other_names <= asked
+
+
+def test_problems_of_declared_jobs_name_their_handlers(desk: Desk) -> None:
+    for way in (desk.here, desk.there):
+        [line] = way("jobs apply --from misdeclared.py --app reports").errors
+
+        assert line.startswith("misdeclared.py:6: handler 'never': ")
+
+
+def test_a_job_in_a_file_and_in_code_is_refused_by_a_check(desk: Desk) -> None:
+    for way in (desk.here, desk.there):
+        [line] = way("jobs check jobs.yaml --from declared.py --app reports --set PARAM=1").errors
+
+        words = "job reports/new is in jobs.yaml too; declare it in one place"
+        assert line == f"declared.py:2: handler 'new': {words}"
+
+
+def test_a_declared_text_stands_for_itself(desk: Desk) -> None:
+    for way in (desk.here, desk.there):
+        way("jobs apply --from declared.py --app reports")
+
+        assert json.loads(way("jobs show new --json").out)["param"] == "${PARAM}"
+
+
+def test_a_run_of_a_date_is_triggered_and_listed_by_it(desk: Desk) -> None:
+    for way in (desk.here, desk.there):
+        way("jobs apply jobs.yaml --values values.yaml")
+        way("jobs trigger new --run-date 2026-11-30")
+        way("jobs trigger new --run-date 2026-11-29")
+
+        listed = way("runs list --run-date 2026-11-30 --json").out.splitlines()
+
+        assert [json.loads(line)["run_date"] for line in listed] == ["2026-11-30"]
+        assert "run date        2026-11-30" in way("runs show 4").out
+
+
+def test_a_run_is_waited_for_and_its_end_is_told(desk: Desk) -> None:
+    for way, rows in ((desk.here, desk.rows), (desk.there, desk.by_api)):
+        way("jobs apply jobs.yaml --values values.yaml")
+        ended = threading.Thread(target=_end, args=(rows,))
+        ended.start()
+
+        done = way("jobs trigger new --wait")
+
+        ended.join()
+        assert (done.status, done.out) == (1, "run 4 FAILED: out of paper\n")
+
+
+def _end(rows: Rows) -> None:
+    """End the run that is triggered, as soon as it is."""
+    eventually(lambda: rows.database.read(lambda session: session.get(Run, 4)) is not None)
+    rows.set_run(4, status="FAILED", message="out of paper", finished_at=1)
+
+
+def test_the_end_of_a_log_is_printed_without_any_executor(desk: Desk) -> None:
+    assert desk.here("runs log {run_id}").out == desk.there("runs log {run_id}").out == "log-tail\n"
+    assert desk.there("runs log 999").errors == (
+        f"{desk.env['WARREN_API_URL']}: no run with id 999",
+    )
+
+
+def test_other_apps_do_not_exist_for_a_token(desk: Desk) -> None:
+    desk.by_api.run(desk.by_api.job("hidden", app="mails"), 1, app="mails")
+    add_user(desk.by_api.database, "olga", Role.OPERATOR, "reports")
+    token = make_token(desk.by_api.database, desk.clock, "olga")
+
+    for command in ("jobs list", "jobs export", "runs list", "executors list", "runs list --skips"):
+        done = desk.there(command, WARREN_API_TOKEN=token)
+        assert done.status == 0, done
+        assert "hidden" not in done.out
+    refused = {
+        command: desk.there(command, WARREN_API_TOKEN=token).errors
+        for command in ("jobs show hidden", "jobs stop mails/hidden", "jobs list --app mails")
+    }
+    assert refused == {
+        "jobs show hidden": ("no job named 'hidden'",),
+        "jobs stop mails/hidden": ("no job named 'mails/hidden'",),
+        "jobs list --app mails": ("no app named 'mails'",),
+    }
+    [line] = desk.there("apps add other", WARREN_API_TOKEN=token).errors
+    assert line.endswith("the token has no scope admin")
+
+
+def test_secrets_are_shown_to_those_who_may_change_them(desk: Desk) -> None:
+    url = "https://hooks.example.com/secret"
+    desk.by_api.database.write(
+        lambda session: session.execute(
+            update(Job).where(Job.id == desk.ids["job_id"]).values(alarm_webhook=url)
+        )
+    )
+    reader = make_token(desk.by_api.database, desk.clock, scopes=[Scope.READ])
+
+    assert url in desk.there("jobs show job --json").out
+    done = desk.there("jobs show job --json", WARREN_API_TOKEN=reader).out
+    assert "hooks.example.com" in done
+    assert "secret" not in done
+
+
+def test_the_base_installation_is_enough(desk: Desk) -> None:
+    code = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name.partition('.')[0] in {'sqlalchemy', 'flask', 'yaml', 'croniter'}:\n"
+        "            raise ModuleNotFoundError(name, name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "from warren.cli import main\n"
+        "main()\n"
+    )
+    for command in (
+        "jobs list",
+        "jobs check jobs.yaml --set PARAM=1",
+        "jobs apply --from declared.py --app reports",
+        "runs list",
+        "pause",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command.split()],
+            env=os.environ | desk.env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout

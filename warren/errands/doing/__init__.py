@@ -1,0 +1,1 @@
+"""The errands themselves; they load everything that the server has."""

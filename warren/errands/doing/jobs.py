@@ -1,0 +1,131 @@
+"""What is known of jobs; starting, stopping and deleting them."""
+
+from collections.abc import Callable, Sequence
+from zoneinfo import ZoneInfo
+
+from warren.errands.desk import Desk
+from warren.errands.doing.visible import visible_children, visible_spec
+from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.schedules import registry
+from warren.scheduler.schedules.registry import next_fires
+from warren.scheduler.views import blockers
+from warren.scheduler.views.blockers import blocker_json
+from warren.scheduler.views.job_view import JobView, job_json, job_view
+from warren.sql.instants import iso
+from warren.sql.jobs import skips
+from warren.sql.listings import recent
+from warren.sql.listings.recent import ListedJob
+from warren.views.instants import local
+from warren.views.jobs import HEADERS, job_facts, job_line, waits
+from warren.views.runs import HEADERS as RUN_HEADERS
+from warren.views.runs import SKIP_HEADERS, run_line, skip_json, skip_line
+from warren.views.terminal import relative
+
+#: Runs and skips that are shown with a job.
+_LAST_RUNS = 10
+_LAST_SKIPS = 5
+
+
+def list_jobs(desk: Desk, *, app: str | None = None, as_json: bool = False) -> None:
+    """List jobs: when each fires next and how its last run went."""
+    now, database, app_ids = desk.now_ms(), desk.database, desk.actor.app_ids
+    if app is not None:
+        desk.ids.app(app)
+    most = desk.max_lines
+    limit = None if most is None else most + 1
+    rows = database.read(
+        lambda session: recent.jobs(session, now_ms=now, app=app, app_ids=app_ids, limit=limit)
+    )
+    if most is not None and len(rows) > most:
+        rows = rows[:most]
+        desk.warn(f"there are more than {most} jobs; --app lists those of one app")
+    views = _views(desk, rows, now)
+    if as_json:
+        for view in views:
+            desk.record(job_json(view))
+        return
+    lines = [job_line(view, now_ms=now) for view in views]
+    desk.table(HEADERS, lines, "no jobs yet; try: warren jobs apply FILE.yaml")
+
+
+def show_job(desk: Desk, *, name: str, as_json: bool = False) -> None:
+    """Show everything about a job, its last runs and skips."""
+    now, database = desk.now_ms(), desk.database
+    job = _job(desk, name, now)
+    last = recent.RunFilter(job=f"{job.app}/{job.name}", limit=_LAST_RUNS)
+    runs = database.read(lambda session: recent.runs(session, last))
+    [view] = _views(desk, [job], now)
+    missed = skips.SkipFilter(job_id=job.id, limit=_LAST_SKIPS)
+    skipped = database.read(lambda session: skips.lines(session, missed))
+    all_blockers = database.read(lambda session: blockers.read(session, [job.app_id], now_ms=now))
+    why = all_blockers.of_job(job.app, blockers.need_of(view.spec))
+    if as_json:
+        more = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
+        desk.record(job_json(view) | more)
+        return
+    facts = job_facts(view, now_ms=now, zone=desk.zone, waits=waits(job))
+    desk.facts(facts | {"no new runs": "; ".join(map(str, why))})
+    desk.line()
+    desk.table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], "no runs yet")
+    if skipped:
+        desk.line()
+        desk.line("Due times that were skipped:")
+        desk.table(SKIP_HEADERS, [skip_line(skip, desk.zone) for skip in skipped], "")
+
+
+def next_fires_of(desk: Desk, *, name: str, count: int = 5, as_json: bool = False) -> None:
+    """Show when a job fires next."""
+    now = desk.now_ms()
+    job, zone_of_jobs = _job(desk, name, now), desk.zone_of_jobs()
+    fires = next_fires(job, now_ms=now, count=count, timezone=zone_of_jobs)
+    if not job.is_enabled:
+        desk.warn(f"job {name!r} is stopped; these are its times if you start it now")
+    if hint := registry.hint(job.schedule_kind, job.schedule_value):
+        desk.warn(hint)
+    if as_json:
+        for fire in fires:
+            desk.record({"job": job.name, "app": job.app, "fires_at": iso(fire)})
+        return
+    zone = ZoneInfo(job.timezone or zone_of_jobs)
+    lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
+    desk.table(("fires at", "from now"), lines, waits(job) or "it never fires on its own")
+
+
+def start_jobs(desk: Desk, *, names: list[str]) -> None:
+    """Start the schedules of jobs."""
+    _switch(desk, names, JobCommands.start, "started")
+
+
+def stop_jobs(desk: Desk, *, names: list[str]) -> None:
+    """Stop the schedules of jobs."""
+    _switch(desk, names, JobCommands.stop, "stopped")
+
+
+def delete_job(desk: Desk, *, name: str) -> None:
+    """Delete a job."""
+    desk.commands.jobs.delete([desk.ids.job(name)])
+    desk.line(f"{name} deleted")
+
+
+def _switch(
+    desk: Desk, names: Sequence[str], switch: Callable[[JobCommands, int], bool], state: str
+) -> None:
+    """Start or stop jobs; none of them if one does not exist."""
+    for name, job_id in [(name, desk.ids.job(name)) for name in names]:
+        changed = switch(desk.commands.jobs, job_id)
+        desk.line(f"{name} {state}" if changed else f"{name} is already {state}")
+
+
+def _job(desk: Desk, name: str, now: int) -> ListedJob:
+    app_ids = desk.actor.app_ids
+    return desk.database.read(
+        lambda session: recent.job(session, name, now_ms=now, app_ids=app_ids)
+    )
+
+
+def _views(desk: Desk, rows: Sequence[ListedJob], now: int) -> list[JobView]:
+    ids = [row.id for row in rows]
+    kin = desk.database.read(lambda session: visible_children(desk, session, ids))
+    zone = desk.zone_of_jobs()
+    views = [job_view(row, now_ms=now, timezone=zone, children=kin.get(row.id, ())) for row in rows]
+    return [view._replace(spec=visible_spec(desk, view.spec)) for view in views]

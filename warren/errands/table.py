@@ -1,0 +1,57 @@
+"""The table of errands; nothing here loads what does them."""
+
+from typing import NamedTuple
+
+
+class Errand(NamedTuple):
+    """An errand: the scope that a token needs for it, and the function that does it.
+
+    `place` is `MODULE:FUNCTION` below `warren.errands.doing`.
+    """
+
+    scope: str
+    place: str
+
+
+READ, TRIGGER, OPERATE, WRITE, ADMIN = "read", "trigger", "operate", "write", "admin"
+
+#: The errands by name: the command that sends it, or what it does for one.
+ERRANDS = {
+    "jobs.list": Errand(READ, "jobs:list_jobs"),
+    "jobs.show": Errand(READ, "jobs:show_job"),
+    "jobs.next": Errand(READ, "jobs:next_fires_of"),
+    "jobs.start": Errand(OPERATE, "jobs:start_jobs"),
+    "jobs.stop": Errand(OPERATE, "jobs:stop_jobs"),
+    "jobs.delete": Errand(WRITE, "jobs:delete_job"),
+    "jobs.trigger": Errand(TRIGGER, "job_runs:trigger_job"),
+    "jobs.apply": Errand(WRITE, "job_files:apply_files"),
+    "jobs.check": Errand(WRITE, "job_files:check_files"),
+    "jobs.export": Errand(WRITE, "job_files:export_jobs"),
+    "runs.list": Errand(READ, "runs:list_runs"),
+    "runs.skips": Errand(READ, "runs:list_skips"),
+    "runs.show": Errand(READ, "runs:show_run"),
+    "runs.outcome": Errand(READ, "job_runs:show_outcome"),
+    "runs.rerun": Errand(TRIGGER, "job_runs:rerun_runs"),
+    "runs.kill": Errand(OPERATE, "job_runs:kill_run"),
+    "runs.move": Errand(TRIGGER, "job_runs:move_run"),
+    "runs.cancel": Errand(TRIGGER, "job_runs:cancel_runs"),
+    "runs.clear": Errand(OPERATE, "runs:clear_runs"),
+    "executors.list": Errand(READ, "nodes:list_executors"),
+    "executors.show": Errand(READ, "nodes:show_executor"),
+    "executors.drain": Errand(OPERATE, "nodes:drain_executor"),
+    "schedulers.list": Errand(READ, "nodes:list_schedulers"),
+    "apps.add": Errand(ADMIN, "nodes:add_app"),
+    "apps.pause": Errand(OPERATE, "nodes:pause_app"),
+    "apps.resume": Errand(OPERATE, "nodes:resume_app"),
+    "cluster.pause": Errand(ADMIN, "nodes:pause_all"),
+    "cluster.resume": Errand(ADMIN, "nodes:resume_all"),
+    "alarms.list": Errand(READ, "alarms:list_alarms"),
+    "alarms.test": Errand(OPERATE, "alarms:send_tests"),
+    "alarms.tested": Errand(READ, "alarms:show_tests"),
+    "alarms.resend": Errand(OPERATE, "alarms:resend_alarms"),
+    "alarms.dismiss": Errand(OPERATE, "alarms:dismiss_alarms"),
+    "incidents.list": Errand(READ, "incidents:list_incidents"),
+    "incidents.show": Errand(READ, "incidents:show_incident"),
+    "incidents.ack": Errand(OPERATE, "incidents:acknowledge"),
+    "report": Errand(READ, "reports:report_days"),
+}

@@ -1,0 +1,128 @@
+"""Job files and files of values as they are given: their names and texts, in order.
+
+Nothing here understands YAML, so that the base installation can send them to an API.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from warren.errors import InvalidEntry, JobFileError, Line
+from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
+
+_STANDARD_INPUT = "-"
+_SUFFIXES = (".yaml", ".yml")
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file: its name in messages, and its text.
+
+    `places` are what its lines are called instead of NAME:LINE; empty = they are not.
+    """
+
+    name: str
+    text: str
+    places: Sequence[str] = ()
+
+    def at(self, line: Line) -> str:
+        """Return what one of its lines is called in messages."""
+        if not self.places:
+            return line.place
+        return self.places[line - 1] if 0 < line <= len(self.places) else self.name
+
+
+class GivenValues(msgspec.Struct, frozen=True):
+    """Where the values of `${NAME}` come from: YAML files, and then texts like `NAME=VALUE`."""
+
+    files: Sequence[Source] = ()
+    texts: Sequence[str] = ()
+
+
+def read_sources(paths: Sequence[Path]) -> list[Source]:
+    """Return the job files at these paths, in order; `-` is standard input.
+
+    A folder stands for its files `NAME.yaml` and `NAME.yml` by name. Those with another dot in
+    their names, such as `jobs.prod.yaml`, are for one environment, so they have to be named.
+
+    Raises:
+        JobFileError: one cannot be read, is no UTF-8, or they are larger than job files may be.
+
+    """
+    sources = [_read(path) for path in _files(paths)]
+    if sum(len(source.text) for source in sources) > JOB_FILE_BYTES:
+        words = f"expected files of up to {JOB_FILE_BYTES} bytes together, got more"
+        raise JobFileError([f"{sources[-1].name}: {words}"])
+    return sources
+
+
+def read_values(paths: Sequence[Path], texts: Sequence[str]) -> GivenValues:
+    """Return the files of values at these paths, and texts like `NAME=VALUE`.
+
+    Raises:
+        JobFileError: a file cannot be read.
+
+    """
+    return GivenValues(files=[_read(path) for path in paths], texts=list(texts))
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        JobFileError: it is no UTF-8.
+
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        words = f"expected UTF-8, got the byte 0x{data[error.start]:02x}"
+        raise _wrong(Line(line, name), words) from error
+
+
+def read_whole(file: BinaryIO, name: str) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        JobFileError: it is larger than a job file may be.
+
+    """
+    data = file.read(JOB_FILE_BYTES + 1)
+    if len(data) > JOB_FILE_BYTES:
+        words = f"expected a file of up to {JOB_FILE_BYTES} bytes, got a larger one"
+        raise _wrong(Line(0, name), words)
+    return data
+
+
+def _wrong(line: Line, words: str) -> JobFileError:
+    problem = InvalidEntry(line, words)
+    return JobFileError([str(problem)], [problem])
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        files = sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix in _SUFFIXES and "." not in file.stem and file.is_file()
+        )
+        if not files:
+            raise JobFileError([f"cannot read {path}: no job file like NAME.yaml is in it"])
+        yield from files
+
+
+def _read(path: Path) -> Source:
+    if str(path) == _STANDARD_INPUT:
+        name = "standard input"
+        return Source(name, decoded(read_whole(sys.stdin.buffer, name), name))
+    try:
+        with path.open("rb") as file:
+            return Source(str(path), decoded(read_whole(file, str(path)), str(path)))
+    except OSError as error:
+        raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
