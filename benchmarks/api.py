@@ -38,14 +38,16 @@ from warren.sql.run_status import Kind
 
 CLIENTS = 8
 JOB, OWNER = "by-api", "bench"
+#: A job of a typed handler, whose param is checked at each trigger.
+TYPED, PARAM = "typed", '{"day": "2026-12-01", "parts": 3}'
 READS_GOAL, TRIGGERS_GOAL, P99_GOAL_MS = 1_000, 300, 100
 #: High enough that no client is rate-limited.
 RATES = {"WARREN_API_RATE": "100000", "WARREN_API_TRIGGER_RATE": "100000"}
 #: What CPUWeight=20 of the systemd units comes to.
 API_NICE = 7
 WAITERS = (100, 1_000)
-#: Runs of a call that plans many, and such calls at a time.
-BATCH, BATCHES = 100, 4
+#: The job of runs at times of their own, how many one call plans, and such calls at a time.
+LATER, BATCH, BATCHES = "later", 100, 4
 PROCESSES = 3
 #: How long before the run's due time the clients begin to wait.
 WAIT_MS, QUICK_WAIT_MS = 20_000, 3_000
@@ -73,7 +75,12 @@ def main() -> None:
 
 
 def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
-    [job_id] = stack.apply([JobSpec(name=JOB, app=APP, handler="noop", concurrency=8)])
+    [job_id, _] = stack.apply(
+        [
+            JobSpec(name=JOB, app=APP, handler="noop", concurrency=8),
+            JobSpec(name=TYPED, app=APP, handler="typed", param=PARAM, concurrency=8),
+        ]
+    )
     token = _token(stack)
     runs = acting(stack.database, stack.clock.now_ms).runs
     run_id = runs.trigger(job_id)
@@ -100,7 +107,15 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     yield _row("triggers", triggers, _ratio(triggers, view, direct), TRIGGERS_GOAL)
     stack.wait(none_open)
 
+    path = f"/api/v1/jobs/{APP}/{TYPED}/runs"
+    typed = _Measured(apis[0], _clients(urls[0], token, "POST", path), seconds)
+    ratio = f"{typed.cpu_ms / triggers.cpu_ms:.2f} of the processor time of others"
+    yield _row("triggers of a typed handler", typed, ratio, TRIGGERS_GOAL)
+    stack.wait(none_open)
+
+    [later_id] = stack.apply([JobSpec(name=LATER, app=APP, handler="noop")])
     yield _batches(apis[0], AsyncClient(urls[0], token), seconds)
+    acting(stack.database, stack.clock.now_ms).jobs.delete([later_id])  # with its planned runs
     per_second = 10 if quick else 50
     before = lateness_spread(stack, per_second=per_second, seconds=seconds)
     gives_way = _serve(stack, "api-that-gives-way")
@@ -170,7 +185,7 @@ def _batches(api: Service, client: AsyncClient, seconds: float) -> Row:
         async def one_after_another() -> int:
             count = 0
             while time.perf_counter() < end_at:
-                count += len(await client.trigger_all(f"{APP}/{JOB}", batch))
+                count += len(await client.trigger_all(f"{APP}/{LATER}", batch))
             return count
 
         async with client:

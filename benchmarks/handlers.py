@@ -2,6 +2,8 @@
 
 import os
 import time
+from dataclasses import dataclass
+from datetime import date
 
 from warren import JobContext, job
 
@@ -13,6 +15,21 @@ def noop(context: JobContext) -> str:
     """Do nothing."""
     os.write(STARTS, b"%d\n" % context.run_id)
     return "done"
+
+
+@dataclass
+class Params:
+    """The params of a typed handler."""
+
+    day: date
+    parts: int = 1
+
+
+@job("typed")
+def typed(context: JobContext, params: Params) -> int:
+    """Do nothing with params."""
+    os.write(STARTS, b"%d\n" % context.run_id)
+    return params.parts
 
 
 @job("lateness")

@@ -6,7 +6,8 @@ accepts it. Handlers whose params no online executor has described are not check
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy.orm import Session
@@ -23,6 +24,11 @@ from warren.sql.registry import catalogues, presence
 REMEMBERED = 64
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _decoded(schema: str) -> Any:
+    return msgspec.json.decode(schema)
+
+
 class HandlerSchemas(NamedTuple):
     """A handler's different schemas, and whether all executors that may have it sent theirs."""
 
@@ -33,7 +39,7 @@ class HandlerSchemas(NamedTuple):
         """Return why no executor accepts a param; nothing if one does, or may."""
         if not self.is_complete:
             return []
-        by_schema = [param_problems(msgspec.json.decode(schema), param) for schema in self.schemas]
+        by_schema = [param_problems(_decoded(schema), param) for schema in self.schemas]
         return min(by_schema, key=len, default=[])
 
 

@@ -175,16 +175,25 @@ def listing(session: Session, kind: str, app: str | None = None) -> Sequence[Reg
     return session.execute(in_order).scalars().all()
 
 
+#: Built once, because each trigger of a typed handler executes it.
+_CATALOGUES_ONLINE = (
+    select(Registration.app, Registration.catalogue)
+    .where(
+        Registration.kind == EXECUTOR,
+        Registration.app.in_(bindparam("its_apps", expanding=True)),
+        Registration.beat_at >= bindparam("since"),
+    )
+    .distinct()
+)
+
+
 def catalogues_online(
     session: Session, apps: Collection[str], *, now_ms: int
 ) -> Sequence[tuple[str, str | None]]:
     """Return app and catalogue of each executor of these apps that is online, each pair once."""
-    statement = select(Registration.app, Registration.catalogue).where(
-        Registration.kind == EXECUTOR,
-        Registration.app.in_(sorted(apps)),
-        Registration.beat_at >= now_ms - EXECUTOR_ALIVE_MS,
-    )
-    return [(row.app, row.catalogue) for row in session.execute(statement.distinct())]
+    wanted = {"its_apps": sorted(apps), "since": now_ms - EXECUTOR_ALIVE_MS}
+    rows = session.connection().execute(_CATALOGUES_ONLINE, wanted)
+    return [(app, catalogue) for app, catalogue in rows]
 
 
 def executor_id(

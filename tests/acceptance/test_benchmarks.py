@@ -136,6 +136,8 @@ def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: 
         "a bare view",
         "reads of a run",
         "triggers",
+        "triggers of a typed handler",
+        "runs planned by AsyncClient, 100 in a call",
         "lateness without calls",
         "lateness beside reads",
         "10 clients wait on 3 processes: they know after",
