@@ -279,7 +279,9 @@ class Scripted(Client):
 
 def over_run() -> dict[str, Any]:
     now = datetime.now(UTC)
-    empty = dict.fromkeys(["app", "job", "started_at", "finished_at", "address", "handler"])
+    empty = dict.fromkeys(
+        ["app", "job", "run_date", "started_at", "finished_at", "address", "handler"]
+    )
     texts = dict.fromkeys(["kind", "status", "param", "message", "trigger_message"], "")
     numbers = dict.fromkeys(["id", "job_id", "attempt", "shard_index", "shard_total"], 1)
     tick = {"is_over": True, "status": "LOST", "run_ids": [1]}
