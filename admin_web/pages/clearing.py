@@ -91,7 +91,7 @@ class Clearings:
         self._is_to_stop.set()
 
     def _clear(self, actor: Actor, criteria: ClearingCriteria) -> None:
-        commands = self._services.commands(actor).runs
+        commands = self._services.commands(actor).clearing
         try:
             count = commands.clear(
                 criteria, on_progress=lambda count: self._record_step(count, actor)

@@ -5,6 +5,7 @@ from warren.scheduler.commands.alarms.incident_commands import IncidentCommands
 from warren.scheduler.commands.apps import AppCommands
 from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
+from warren.scheduler.commands.clearing import ClearingCommands
 from warren.scheduler.commands.cluster import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
@@ -27,6 +28,7 @@ class Commands:
         self.apps = AppCommands(context)
         self.bulk_jobs = BulkJobCommands(context)
         self.bulk_runs = BulkRunCommands(context)
+        self.clearing = ClearingCommands(context)
         self.cluster = ClusterCommands(context)
         self.incidents = IncidentCommands(context)
         self.job_files = JobFileCommands(context)

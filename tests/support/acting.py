@@ -82,7 +82,7 @@ class NamedCommands:
         return self._commands.runs.kill(run_id)
 
     def clear_runs(self, criteria: ClearingCriteria, **options: Any) -> int:
-        return self._commands.runs.clear(criteria, **options)
+        return self._commands.clearing.clear(criteria, **options)
 
     def drain(self, name: str) -> bool:
         return self._commands.cluster.drain(self._ids.executor(name))

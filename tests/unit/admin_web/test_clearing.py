@@ -11,7 +11,7 @@ from tests.support.acting import NamedUsers
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.runs import RunCommands
+from warren.scheduler.commands.clearing import ClearingCommands
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
@@ -51,7 +51,10 @@ class Slow:
         self.steps = 0
 
         def clear(
-            _commands: RunCommands, _wish: ClearingCriteria, *, on_progress: Callable[[int], None]
+            _commands: ClearingCommands,
+            _wish: ClearingCriteria,
+            *,
+            on_progress: Callable[[int], None],
         ) -> int:
             while self.go_on.acquire(timeout=60):
                 if end is not None:
@@ -60,7 +63,7 @@ class Slow:
                 on_progress(self.steps * 1_000)
             return 0
 
-        monkeypatch.setattr(RunCommands, "clear", clear)
+        monkeypatch.setattr(ClearingCommands, "clear", clear)
 
 
 @pytest.mark.parametrize(("choice", "kept"), [(2, 3), (5, 6), (9, 1)], ids=str)

@@ -125,7 +125,7 @@ def clear_runs(
 
     is_over = True
     try:
-        cleared = desk.commands.runs.clear(criteria, dry_run=dry_run, on_progress=go_on)
+        cleared = desk.commands.clearing.clear(criteria, dry_run=dry_run, on_progress=go_on)
     except TimeIsOver:
         if dry_run:
             words = "counting them takes too long for one call; count those of a --job or --app"

@@ -32,7 +32,7 @@ OPERATING: dict[str, Act] = {
     "stop": lambda commands, job_id: commands.jobs.stop(job_id),
     "trigger": lambda commands, job_id: commands.runs.trigger(job_id),
     "kill": lambda commands, _: commands.runs.kill(1),
-    "clear": lambda commands, job_id: commands.runs.clear(ClearingCriteria(job_id=job_id)),
+    "clear": lambda commands, job_id: commands.clearing.clear(ClearingCriteria(job_id=job_id)),
     "drain": lambda commands, _: commands.cluster.drain(1),
     "apply": lambda commands, _: commands.job_files.apply([], [JOB], dry_run=False, prune=False),
 }
