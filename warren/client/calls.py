@@ -6,7 +6,7 @@ ApiError if the API refuses it or does not answer.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,6 +33,7 @@ class Trigger(msgspec.Struct, kw_only=True, frozen=True):
     after: Span | None = None
     late: bool = False
     addresses: Sequence[str] = ()
+    run_date: date | str | None = None
 
 
 def trigger(
@@ -43,6 +44,7 @@ def trigger(
     after: Span | None = None,
     late: bool = False,
     addresses: Sequence[str] = (),
+    run_date: date | str | None = None,
     key: str | None = None,
 ) -> Exchange[Run]:
     """Run a job now, `at` a time or `after` a while; return the planned run.
@@ -54,10 +56,13 @@ def trigger(
         after: a while from now.
         late: run it now if `at` has passed; without this, it is refused.
         addresses: the executors to choose from; empty = any of the app's.
+        run_date: the date that the run is about; None = by the job's rule, from its due time.
         key: calls with the same key within a day trigger only one run; None = a new key.
 
     """
-    wish = Trigger(param=param, at=at, after=after, late=late, addresses=addresses)
+    wish = Trigger(
+        param=param, at=at, after=after, late=late, addresses=addresses, run_date=run_date
+    )
     response = yield wire.keyed(f"{wire.job_path(job)}/runs", _body(wish), key)
     return wire.value_of(response, Run)
 
@@ -345,5 +350,6 @@ def _body(wish: Trigger) -> dict[str, Any]:
         "in": after,
         "late": wish.late,
         "addresses": list(wish.addresses),
+        "run_date": None if wish.run_date is None else str(wish.run_date),
     }
     return {name: value for name, value in given.items() if value or value == ""}

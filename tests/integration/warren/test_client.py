@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +356,14 @@ def test_a_job_file_is_applied(client: Client) -> None:
         "/jobs/0/name",
         "/jobs/0/handler",
     }
+
+
+def test_a_run_has_the_date_that_its_trigger_names(client: Client) -> None:
+    by_day = client.trigger("reports/nightly", run_date=date(2026, 2, 28))
+    by_text = client.trigger_all("reports/nightly", [Trigger(run_date="2026-03-01")])
+
+    assert client.get(by_day).run_date == date(2026, 2, 28)
+    assert client.get(by_text[0]).run_date == date(2026, 3, 1)
 
 
 def test_runs_at_times_of_their_own_are_planned_moved_and_cancelled(client: Client) -> None:
