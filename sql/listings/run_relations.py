@@ -147,6 +147,8 @@ def _children(
 
 def _called(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> list[RunLine]:
     run_ids = calls.of_run(session, of)[:CHILDREN]
+    if not run_ids:
+        return []
     return fetch(session, RunLine, _lines(app_ids).where(Run.id.in_(run_ids)).order_by(Run.id))
 
 

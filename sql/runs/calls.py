@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, and_, or_, select, union, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore, modify
@@ -113,7 +113,8 @@ def of_run(session: Session, run: Calling) -> list[int]:
         Call.shard_index == run.shard_index,
     )
     own = select(Call.run_id).where(Call.called_by == run.id)
-    return sorted(session.execute(union(of_shard, own)).scalars())
+    # One after the other, as a union is read through a table of its own.
+    return sorted({*session.execute(of_shard).scalars(), *session.execute(own).scalars()})
 
 
 class TriggerText(NamedTuple):

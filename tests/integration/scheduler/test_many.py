@@ -4,6 +4,7 @@ import contextlib
 import re
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.both("two schedulers claim the same rows")
 
 #: Five times as many as one claim takes.
 JOBS = 500
+#: Due seconds after which both must have sent some.
+STORMS = 5
 _WAKE_UPS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 
 
@@ -37,18 +40,25 @@ def test_two_schedulers_share_hundreds_of_jobs_due_in_one_second(cluster: Cluste
         )
     )
 
-    at_ms = start_all(cluster.database, now_ms=cluster.now_ms(), in_seconds=3)
-    eventually(lambda: len(cluster.runs(status=RunStatus.SUCCEEDED)) == JOBS, 60, 0.2)
+    names = {node.name for node in nodes}
+    instants: list[int] = []
+    routers: set[str | None] = set()
+    # One of them may be faster each time, but not for long; the lock of a whole file often goes to
+    # the same one.
+    while not instants or (routers != names and len(instants) < STORMS):
+        instants.append(start_all(cluster.database, now_ms=cluster.now_ms(), in_seconds=3))
+        wanted = JOBS * len(instants)
+        eventually(lambda n=wanted: len(cluster.runs(status=RunStatus.SUCCEEDED)) == n, 60, 0.2)
+        runs = cluster.runs()
+        routers = {run.routed_by for run in runs}
+        if cluster.database.dialect.is_embedded:
+            break
 
-    runs = cluster.runs()
-    assert len(runs) == JOBS
-    assert {run.scheduled_at for run in runs} == {at_ms}
-    routers = {run.routed_by for run in runs}
-    # The lock of a whole file often goes to the same one.
+    assert Counter(run.scheduled_at for run in runs) == dict.fromkeys(instants, JOBS)
     if cluster.database.dialect.is_embedded:
-        assert routers <= {node.name for node in nodes}
+        assert routers <= names
     else:
-        assert routers == {node.name for node in nodes}
+        assert routers == names
     assert {run.address for run in runs} == {"one", "two"}
     assert_sound(cluster)
 

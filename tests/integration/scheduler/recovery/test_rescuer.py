@@ -127,6 +127,7 @@ def test_an_unconfirmed_run_of_a_deleted_job_ends(
     lost = cluster.cables[id(still)].loses_messages
     lost.add(TRIGGERS)
     dispatch(cluster, still)
+    assert cluster.run(run_id).status == RunStatus.ROUTED
     lost.clear()
     cluster.commands().delete("work")
 
