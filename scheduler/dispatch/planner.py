@@ -198,13 +198,14 @@ class Planner:
             batch.planned += _new_runs(job, plan, zone, apps.get(job.app_id, ""), now_ms)
             self._collect(job, plan, batch, now_ms)
         run_ids = planning.plan(session, batch.planned, self._context.ids)
-        self._completion.end_faulty(session, batch.planned, run_ids)
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
         overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
         missed.add_alarms(session, batch.reported, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
+        # After a fixed delay is parked, as the end of its run sets the next tick.
+        self._completion.end_faulty(session, batch.planned, run_ids)
         self._write_stops(session, batch.stops, now_ms)
         late = sum(run.released_at is not None for run in batch.planned)
         runs = len(batch.planned)

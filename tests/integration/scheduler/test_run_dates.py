@@ -249,6 +249,17 @@ def test_a_run_whose_param_cannot_be_made_fails_with_the_reason_and_no_other_doe
     assert RunStatus.FAILED not in {run.status for run in good}
 
 
+def test_a_fixed_delay_goes_on_after_a_run_whose_param_cannot_be_made(cluster: Cluster) -> None:
+    every = {"schedule_kind": "FIX_DELAY", "schedule_value": "1", "enabled": True}
+    cluster.apply(spec("bad", param_template=TEMPLATE, **every))
+    put_template(cluster, "bad", "{{ run_date + job }}")
+    cluster.scheduler()
+
+    eventually(lambda: len(cluster.runs(status=RunStatus.FAILED)) >= 3)
+
+    assert len({run.scheduled_at for run in cluster.runs()}) >= 3
+
+
 def put_template(cluster: Cluster, job: str, template: str) -> None:
     """Break a template behind the back of the rules."""
 
