@@ -6,13 +6,12 @@ param_template: "--day {{ run_date }} --month {{ months(run_date, -1) | format('
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from warren.scheduler.expressions.functions import Fault
 from warren.scheduler.expressions.language import read_template
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
+from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
 from warren.sql.models import Job
 
 
@@ -33,7 +32,9 @@ class Occasion:
         """Return what a template may name."""
         return {
             "run_date": self.run_date,
-            "scheduled_at": datetime.fromtimestamp(self.scheduled_at / 1_000, ZoneInfo(self.zone)),
+            "scheduled_at": datetime.fromtimestamp(
+                self.scheduled_at / 1_000, zone_or_utc(self.zone)
+            ),
             "job": self.job,
             "app": self.app,
         }

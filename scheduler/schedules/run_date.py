@@ -48,7 +48,7 @@ def months_later(day: date, months: int) -> date:
 
 def run_date_of(scheduled_ms: int, zone: str, rule: RunDateRule) -> date:
     """Return the date of a run that is due then, in epoch milliseconds; unknown zones are UTC."""
-    return rule.apply(datetime.fromtimestamp(scheduled_ms / 1_000, _zone(zone)).date())
+    return rule.apply(datetime.fromtimestamp(scheduled_ms / 1_000, zone_or_utc(zone)).date())
 
 
 def parse_date(text: str, field: str = "run_date") -> date:
@@ -69,7 +69,8 @@ def parse_date(text: str, field: str = "run_date") -> date:
 
 
 @lru_cache(maxsize=1_024)
-def _zone(name: str) -> ZoneInfo:
+def zone_or_utc(name: str) -> ZoneInfo:
+    """Return a time zone by its name; UTC if there is none of that name, as in a broken row."""
     try:
         return ZoneInfo(name)
     except (ValueError, KeyError, OSError):

@@ -284,6 +284,24 @@ def test_a_child_whose_param_cannot_be_made_fails_and_is_told(cluster: Cluster) 
 
 
 @on_memory
+def test_a_child_whose_row_has_a_broken_zone_spoils_no_report_of_its_parent(
+    cluster: Cluster,
+) -> None:
+    cluster.apply(spec("parent", "child"), spec("child", param_template="{{ scheduled_at }}"))
+
+    def unit(session: Session) -> None:
+        session.get_one(Job, job_id(cluster, "child")).timezone = "Mars/Olympus"
+
+    cluster.database.write(unit)
+    [run_id] = tick_in_flight(cluster, "parent", scheduled_at=ms("2027-03-31T08:00:00Z"))
+
+    end(cluster, run_id)
+
+    [child] = cluster.runs(kind=Kind.PARENT)
+    assert child.param == "2027-03-31T08:00:00+00:00"
+
+
+@on_memory
 def test_a_childs_param_is_made_of_its_parents_date(cluster: Cluster) -> None:
     cluster.apply(spec("parent", "child"), spec("child", param_template=TEMPLATE))
     [run_id] = tick_in_flight(cluster, "parent")
