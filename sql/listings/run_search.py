@@ -8,7 +8,7 @@ Kind, address, date, message and whether a failure is unresolved have no index, 
 number of runs is examined for a page; if that does not fill it, the page says where to continue.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
@@ -31,8 +31,9 @@ from warren.sql.listings.newest_runs import (
     Walk,
 )
 from warren.sql.listings.run_messages import RunLine
+from warren.sql.listings.tick_order import TickOrder
 from warren.sql.models import Run
-from warren.sql.models.runs import BY_DUE_SECOND, BY_TICK
+from warren.sql.models.runs import BY_DUE_SECOND
 from warren.sql.rows import Query, query
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import reruns
@@ -45,11 +46,6 @@ MAX_WALKS = 8
 AHEAD_MS = HOUR_MS
 #: The most runs that one statement of a sweep reads.
 SWEEP_ROWS = 2_000
-#: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
-#: of long runs. So this many runs with ticks before the earliest due time are looked at too.
-EARLIER_RUNS = 5_000
-
-_TICK = (Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +249,7 @@ def _candidates(session: Session, wanted: RunSearch) -> Query:
     As there, only what the index knows is checked.
     """
     if wanted.job_id is not None:
-        return _ticks_of(wanted, wanted.job_id, _first_ticks(session, wanted, [wanted.job_id]))
+        return _ticks(session, wanted, [wanted.job_id]).of(wanted.job_id)
     if is_along_partitions(wanted):
         return newest_runs.unordered(session, selection(wanted))
     return _times_of(wanted, ScannedRun)
@@ -310,11 +306,8 @@ def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) ->
     is_filtered = has_rest(wanted) or bool(wanted.statuses)
     limit = wanted.looked_at if is_filtered else wanted.limit + 1
     each = max(newest_runs.PARTITION_ROWS, min(limit, wanted.looked_at // len(job_ids)))
-    first_ticks = _first_ticks(session, wanted, job_ids)
-    parts = [
-        _ticks_of(wanted, job_id, first_ticks, _before(wanted.before, job_id)).limit(each)
-        for job_id in job_ids
-    ]
+    ticks = _ticks(session, wanted, job_ids)
+    parts = [ticks.of(job_id, wanted.before).limit(each) for job_id in job_ids]
     union = union_all(*(select(part.subquery()) for part in parts))
     width = len(ScannedRun._fields)
     runs = [(row[width:], ScannedRun(*row[:width])) for row in session.execute(union)]
@@ -327,58 +320,8 @@ def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) ->
     return Walk(known, end=end, looked_at=len(placed))
 
 
-def _ticks_of(
-    wanted: RunSearch,
-    job_id: int,
-    first_ticks: Mapping[int, int],
-    before: Sequence[ColumnElement[bool]] = (),
-) -> Query:
-    statement = (
-        use_index(query(ScannedRun, Run).add_columns(*_TICK), Run, BY_TICK)
-        .where(Run.job_id == job_id, *before)
-        .order_by(*(column.desc() for column in _TICK))
-    )
-    if wanted.since_ms is not None:
-        statement = statement.where(
-            Run.scheduled_at >= first_ticks.get(job_id, 0), Run.due_at >= wanted.since_ms
-        )
-    if wanted.until_ms is not None:
-        statement = statement.where(Run.scheduled_at < wanted.until_ms)
-    return statement
-
-
-def _first_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> dict[int, int]:
-    """Return the tick of each job from which on runs are looked at; without one, all are."""
-    if wanted.since_ms is None:
-        return {}
-    earlier = (
-        use_index(select(Run.job_id, Run.scheduled_at), Run, BY_TICK)
-        .where(Run.scheduled_at < wanted.since_ms)
-        .order_by(*(column.desc() for column in _TICK))
-        .offset(EARLIER_RUNS)
-        .limit(1)
-    )
-    firsts = (select(earlier.where(Run.job_id == job_id).subquery()) for job_id in job_ids)
-    return dict(session.execute(union_all(*firsts)).all())
-
-
-def _before(place: Place | None, job_id: int) -> list[ColumnElement[bool]]:
-    """Return the conditions on a job's runs before a position, which is a tick and then a job.
-
-    There are none for a position of another order.
-    """
-    if place is None or len(place) != len(_TICK) + 1:
-        return []
-    *tick, last_job = place
-    same = [column == value for column, value in zip(_TICK, tick, strict=True)]
-    earlier = [
-        and_(*same[:number], column < value)
-        for number, (column, value) in enumerate(zip(_TICK, tick, strict=True))
-    ]
-    if job_id < last_job:
-        earlier.append(and_(*same))
-    # Only the first condition can be the start of an index range.
-    return [Run.scheduled_at <= tick[0], or_(*earlier)]
+def _ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> TickOrder:
+    return TickOrder(session, job_ids, since_ms=wanted.since_ms, until_ms=wanted.until_ms)
 
 
 def _along_time(

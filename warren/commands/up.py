@@ -26,7 +26,7 @@ from warren.sql.engine import Database
 from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne
 from warren.wiring.processes import Signals, log_thread_failures
-from warren.wiring.reloading import Reloading
+from warren.wiring.source_watch import Reloading
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0

@@ -1,15 +1,49 @@
-"""Watches the files of handlers, and says when one was saved: for `warren up --reload`."""
+"""`warren up --reload`: watches the files of handlers, and has saved ones imported anew."""
 
 import importlib.util
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from warren.wiring.all_in_one import AllInOne
+
 #: Seconds between two looks where watchfiles, which is told by the kernel, is not installed.
 POLL_SECONDS = 0.1
 #: Most files that are looked at each time.
 MAX_FILES = 5_000
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+
+class Reloading:
+    """Reloads the executors of one `warren up` whenever their handlers are saved."""
+
+    def __init__(self, platform: AllInOne, sources: Sequence[str]) -> None:
+        self._platform = platform
+        self._watch = SourceWatch(watched_folders(sources), self._reload)
+        self._lock = threading.Lock()
+        self._told: str | None = None
+
+    def start(self) -> None:
+        """Start watching the handlers."""
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._watch.stop()
+
+    def _reload(self) -> None:
+        with self._lock:
+            self._told = None
+        self._platform.reload(self._tell)
+
+    def _tell(self, why: str) -> None:
+        """Print one line for all executors; they import the same code."""
+        with self._lock:
+            if self._told == why:
+                return
+            self._told = why
+        words = f"not reloaded, the old code goes on: {why}" if why else "handlers reloaded"
+        print(words, flush=True)
 
 
 def watched_folders(sources: Sequence[str]) -> list[Path]:
