@@ -163,6 +163,36 @@ class Code(Enum):
         "it could not be kept"
     )
 
+    # Flows.
+    FLOW_SIZE = "expected a flow of 1 to %(most)s nodes, got: %(got)s"
+    FLOW_TOO_LONG = "expected a flow of up to %(most)s bytes as JSON, got: %(got)s bytes"
+    FLOW_FORM = "expected flow to be a mapping such as '{load: {job: NAME}}', got: %(got)s"
+    FLOW_NODE_FORM = "expected node %(node)s to be a mapping such as '{job: NAME}', got: %(got)s"
+    FLOW_AFTER_FORM = (
+        "expected node %(node)s to run after a node, a list of nodes, or a mapping such as "
+        "'{load: failure}', got: %(got)s"
+    )
+    FLOW_RETRY_FORM = (
+        "expected retry of node %(node)s to be a mapping such as '{delay: 10s}', got: %(got)s"
+    )
+    FLOW_TEXT = "expected %(option)s of node %(node)s to be a text, got: %(got)s"
+    FLOW_NODE_NAME = (
+        "expected nodes to have names of up to %(most)s letters, digits and _, that mean nothing "
+        "else in expressions, got: %(got)r"
+    )
+    FLOW_JOB = "expected job of node %(node)s to be NAME or APP/NAME, got: %(got)s"
+    FLOW_AFTER_UNKNOWN = "node %(node)s runs after %(got)r, which is no node of the flow"
+    FLOW_CIRCLE = "the nodes of the flow form a circle: %(path)s"
+    FLOW_EXPRESSION = "%(option)s of node %(node)s cannot be read: %(why)s"
+    FLOW_NAME_UNKNOWN = (
+        "%(option)s of node %(node)s names %(got)r, which is not certainly over when the node "
+        "begins; it may name %(known)s"
+    )
+    FLOW_PARAM_AND_EACH = (
+        "expected node %(node)s to have either each, whose elements are the params, or param, "
+        "got: both"
+    )
+
     # Scripts.
     SOURCE_EMPTY = "expected source to be a script, got: nothing"
     SOURCE_NUL = "expected source to be text, got: a NUL in line %(line)s"

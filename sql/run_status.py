@@ -41,6 +41,8 @@ class Kind(StrEnum):
     PARENT = "PARENT"
     #: Repeats a run for the same due time, because somebody asked for it.
     RERUN = "RERUN"
+    #: A node of a flow that was let run by what became of the nodes before it.
+    NODE = "NODE"
 
 
 #: What causes the runs of a schedule's own ticks.

@@ -28,6 +28,7 @@ CAUSE = {
     Kind.RETRY: lazy_gettext("The previous attempt did not succeed."),
     Kind.PARENT: lazy_gettext("Its parent job succeeded."),
     Kind.RERUN: lazy_gettext("Repeats an earlier run for its due time."),
+    Kind.NODE: lazy_gettext("A node of a flow, let run by the nodes before it."),
 }
 RESULT = {
     RunStatus.PLANNED: lazy_gettext("Waiting for its due time or for a free executor."),
@@ -120,6 +121,7 @@ KIND = {
     Kind.RETRY: lazy_gettext("retry"),
     Kind.PARENT: lazy_gettext("parent job"),
     Kind.RERUN: lazy_gettext("re-run"),
+    Kind.NODE: lazy_gettext("flow node"),
 }
 #: Why runs are left out when many are run again.
 LEFT_OUT = {

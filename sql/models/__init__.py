@@ -19,7 +19,16 @@ from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalo
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import History, Job, JobChild, RouteMemory, ScriptVersion, SkippedTicks
-from warren.sql.models.runs import AppDay, Call, DayReport, JobSuccess, MetricCount, Purge, Run
+from warren.sql.models.runs import (
+    AppDay,
+    Call,
+    DayReport,
+    FlowNode,
+    JobSuccess,
+    MetricCount,
+    Purge,
+    Run,
+)
 
 __all__ = [
     "Alarm",
@@ -32,6 +41,7 @@ __all__ = [
     "DayReport",
     "ExecutorLoad",
     "Favourite",
+    "FlowNode",
     "History",
     "IdempotencyKey",
     "ImportOrigin",

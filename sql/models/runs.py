@@ -73,6 +73,8 @@ class Run(Model):
     rerun_of: Mapped[int | None] = mapped_column(BigInteger)
     #: The run that called it; its retries have it too.
     called_by: Mapped[int | None] = mapped_column(BigInteger)
+    #: The flow's run whose node it belongs to; its retries have it too.
+    flow_run_id: Mapped[int | None] = mapped_column(BigInteger)
     #: 1 = the success of this re-run starts no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
     #: When it was decided that it runs although it is late; None if that was never asked.
@@ -119,6 +121,39 @@ class Call(Model):
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     called_by: Mapped[int] = mapped_column(BigInteger)
     run_id: Mapped[int] = mapped_column(BigInteger)
+
+
+class FlowNode(Model):
+    """One node of one run of a flow; its id is the `origin_id` of the node's runs.
+
+    `outcome` is set once, when the node is over. `kept_outcome` is what became of a KEPT node in
+    the run that is run again, and `kept_of` is the id that it had there.
+    """
+
+    __tablename__ = "warren_flow_node"
+    __table_args__ = (
+        UniqueConstraint("flow_run_id", "node", name="i_flow_node"),
+        Index("i_flow_node_job", "job_id"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    flow_run_id: Mapped[int] = mapped_column(BigInteger)
+    node: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[int] = mapped_column(Integer)
+    outcome: Mapped[str | None] = mapped_column(String(16))
+    kept_outcome: Mapped[str | None] = mapped_column(String(16))
+    kept_of: Mapped[int | None] = mapped_column(BigInteger)
+    #: How many runs it has, each a shard; None = it has not begun.
+    shards: Mapped[int | None] = mapped_column(Integer)
+    #: When its runs were planned, and when it was over.
+    begun_at: Mapped[int | None] = mapped_column(BigInteger)
+    ended_at: Mapped[int | None] = mapped_column(BigInteger)
+    reason: Mapped[str | None] = mapped_column(LONG_TEXT)
+    #: The reason behind `reason`, as JSON.
+    why: Mapped[str | None] = mapped_column(LONG_TEXT)
+    #: What it returned, as JSON: of a node with `each`, a list with the result of each run.
+    result: Mapped[str | None] = mapped_column(LONG_TEXT)
 
 
 class Purge(Model):

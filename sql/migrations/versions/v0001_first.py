@@ -137,6 +137,26 @@ def _make_tables() -> None:
         **TABLE_OPTIONS,
     )
     op.create_table(
+        "warren_flow_node",
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("flow_run_id", sa.BigInteger(), nullable=False),
+        sa.Column("node", sa.String(length=64), nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("outcome", sa.String(length=16), nullable=True),
+        sa.Column("kept_outcome", sa.String(length=16), nullable=True),
+        sa.Column("kept_of", sa.BigInteger(), nullable=True),
+        sa.Column("shards", sa.Integer(), nullable=True),
+        sa.Column("begun_at", sa.BigInteger(), nullable=True),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("reason", LONG_TEXT, nullable=True),
+        sa.Column("why", LONG_TEXT, nullable=True),
+        sa.Column("result", LONG_TEXT, nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("flow_run_id", "node", name="i_flow_node"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_flow_node_job", "warren_flow_node", ["job_id"])
+    op.create_table(
         "warren_guess",
         sa.Column("subject", sa.String(length=80), nullable=False),
         sa.Column("full_until", sa.BigInteger(), nullable=False),
@@ -494,6 +514,7 @@ def _make_tables() -> None:
         sa.Column("glue_id", sa.Integer(), nullable=True),
         sa.Column("rerun_of", sa.BigInteger(), nullable=True),
         sa.Column("called_by", sa.BigInteger(), nullable=True),
+        sa.Column("flow_run_id", sa.BigInteger(), nullable=True),
         sa.Column("without_children", sa.SmallInteger(), nullable=True),
         sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("released_at", sa.BigInteger(), nullable=True),

@@ -1,0 +1,182 @@
+"""The graph of a flow: its nodes, what each runs after, and how it is stored.
+
+    extract: {job: extract}
+    load:    {job: load, after: extract, param_template: "{{ extract.result.rows }}"}
+    mend:    {job: mend, after: {load: failure}}
+    report:  {job: report, after: [load, mend], join: any, if: "{{ load.result.rows > 0 }}"}
+
+`graph_parser` reads it. The stored form of its jobs are ids, so that a job may be renamed.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeAlias
+
+#: The most nodes of a flow, and the most runs of a node with `each`.
+MAX_NODES, MAX_SHARDS = 1_000, 1_000
+
+
+class Condition(StrEnum):
+    """What must become of a node for an edge that leaves it to be true."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ALWAYS = "always"
+
+
+class Join(StrEnum):
+    """How many of the edges to a node must be true."""
+
+    ALL = "all"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRetry:
+    """What a node says about retries instead of its job; None = as the job says.
+
+    Attributes:
+        times: how many retries its runs have.
+        delay: the wait before each, in seconds; with an exponential backoff, before the first.
+        backoff: `fixed` or `exponential`.
+        most: the longest wait of a backoff, in seconds.
+        jitter: the share of each wait that is left to chance.
+
+    """
+
+    times: int | None = None
+    delay: int | None = None
+    backoff: str | None = None
+    most: int | None = None
+    jitter: float | None = None
+
+
+NO_RETRY = NodeRetry()
+
+#: A job by its id, or as it is written: NAME of the flow's app, or APP/NAME.
+JobReference: TypeAlias = int | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node of a flow.
+
+    Attributes:
+        after: the nodes that it runs after, and what must become of each.
+        condition: an expression that must be true, too.
+        each: an expression that gives a list; the node has a run for each of its elements.
+        param: None = as the job says.
+        param_template: makes the param of its runs; instead of `param`.
+
+    """
+
+    name: str
+    job: JobReference
+    after: Mapping[str, Condition] = field(default_factory=dict)
+    join: Join = Join.ALL
+    condition: str = ""
+    each: str = ""
+    param: str | None = None
+    param_template: str = ""
+    retry: NodeRetry = NO_RETRY
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the node as a job file has it, in the shortest form."""
+        retry = {name: getattr(self.retry, name) for name in self.retry.__slots__}
+        times = retry.pop("times")
+        said: dict[str, Any] = {
+            "job": self.job,
+            "after": _short_after(self.after),
+            "join": None if self.join is Join.ALL else self.join.value,
+            "if": self.condition or None,
+            "each": self.each or None,
+            "param": self.param,
+            "param_template": self.param_template or None,
+            "retries": times,
+            "retry": {name: value for name, value in retry.items() if value is not None} or None,
+        }
+        return {key: value for key, value in said.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of a flow by name, in the order in which they are written; without a circle."""
+
+    nodes: Mapping[str, Node]
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """The names of the nodes, each behind all that it runs after."""
+        return tuple(ordered(self.nodes))
+
+    @cached_property
+    def followers(self) -> Mapping[str, tuple[str, ...]]:
+        """The nodes that run after each node."""
+        followers: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for node in self.nodes.values():
+            for before in node.after:
+                followers[before].append(node.name)
+        return {name: tuple(names) for name, names in followers.items()}
+
+    @property
+    def jobs(self) -> tuple[JobReference, ...]:
+        """The jobs of its nodes, each once."""
+        return tuple(dict.fromkeys(node.job for node in self.nodes.values()))
+
+    def with_jobs(self, job: Callable[[JobReference], JobReference]) -> "Graph":
+        """Return the same graph with another name or id for each job."""
+        return Graph({name: replace(node, job=job(node.job)) for name, node in self.nodes.items()})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the graph as a job file has it."""
+        return {name: node.to_mapping() for name, node in self.nodes.items()}
+
+    def to_json(self) -> str:
+        """Return the canonical form that is stored; equal graphs have the same."""
+        return json.dumps(self.to_mapping(), ensure_ascii=False, separators=(",", ":"))
+
+    def descendants(self, names: set[str]) -> set[str]:
+        """Return these nodes and all that run after them."""
+        reached = set(names)
+        for name in self.order:
+            if not reached.isdisjoint(self.nodes[name].after):
+                reached.add(name)
+        return reached
+
+
+def ordered(nodes: Mapping[str, Node]) -> list[str]:
+    """Return the names of nodes, each behind all that it runs after; without those in circles."""
+    left = {name: sum(before in nodes for before in node.after) for name, node in nodes.items()}
+    followers: dict[str, list[str]] = {name: [] for name in nodes}
+    for node in nodes.values():
+        for before in node.after:
+            if before in followers:
+                followers[before].append(node.name)
+    order = [name for name, count in left.items() if not count]
+    for name in order:
+        for follower in followers[name]:
+            left[follower] -= 1
+            if not left[follower]:
+                order.append(follower)
+    return order
+
+
+def circle_in(nodes: Mapping[str, Node]) -> list[str]:
+    """Return the path of a circle, its first node again at the end; empty without one."""
+    left = set(nodes) - set(ordered(nodes))
+    # Whoever is left has one before it that is left: walk backwards until one comes again.
+    path: list[str] = []
+    name = next((name for name in nodes if name in left), "")
+    while name and name not in path:
+        path.append(name)
+        name = next(before for before in nodes[name].after if before in left)
+    return [name, *reversed(path[path.index(name) :])] if path else []
+
+
+def _short_after(after: Mapping[str, Condition]) -> Any:
+    if any(condition is not Condition.SUCCESS for condition in after.values()):
+        return {name: condition.value for name, condition in after.items()}
+    return next(iter(after)) if len(after) == 1 else list(after) or None

@@ -1,0 +1,161 @@
+"""The judge of flows: what follows from what became of their nodes. A pure function.
+
+An edge becomes true or false once, when the node that it leaves is over, so the order in which
+nodes end does not matter. Engine, previews and audit all call this.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from warren.scheduler.flows.graph import Condition, Graph, Join, Node
+
+
+class Outcome(StrEnum):
+    """What became of a node that is over."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    #: All its runs said that there was nothing to do: neither a success nor a failure.
+    SKIPPED = "SKIPPED"
+    #: It cannot run any more, or its condition was not true.
+    BYPASSED = "BYPASSED"
+
+
+#: What is known of the nodes of a flow that have begun: None = it runs. Those that wait are absent.
+States = Mapping[str, Outcome | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FalseEdge:
+    """Why a node cannot run any more: the node before it, what became of it, and what was needed.
+
+    Of a node with `join: any`, whose edges are all false, it is the first edge.
+    """
+
+    before: str
+    outcome: Outcome
+    needed: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEnd:
+    """How a flow ended; `failed` are the nodes whose failures nothing handled."""
+
+    outcome: Outcome
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What follows for a flow.
+
+    Attributes:
+        fire: nodes that run now.
+        bypassed: nodes that are BYPASSED, with the reason; None = the flow was stopped.
+        at_once: nodes that `begin` has ended without a run.
+        end: how the flow ended; None = a node is open.
+
+    """
+
+    fire: list[str] = field(default_factory=list)
+    bypassed: dict[str, FalseEdge | None] = field(default_factory=dict)
+    at_once: dict[str, Outcome] = field(default_factory=dict)
+    end: FlowEnd | None = None
+
+
+def judge(
+    graph: Graph,
+    states: States,
+    begin: Callable[[Node], Outcome | None],
+    *,
+    stopped: bool = False,
+) -> Verdict:
+    """Return what follows from what is known of a flow's nodes.
+
+    Args:
+        graph: the flow.
+        states: the nodes that run or are over.
+        begin: called for each node whose edges let it run, when all nodes that it may name are
+            over; returns None if it runs, or how it ended at once: by its condition, an error or
+            an empty list.
+        stopped: whether no more nodes may run.
+
+    """
+    verdict = Verdict()
+    known = dict(states)
+    for name in graph.order:
+        if name in known:
+            continue
+        node = graph.nodes[name]
+        if stopped:
+            verdict.bypassed[name] = None
+            known[name] = Outcome.BYPASSED
+            continue
+        edges = list(_edges(node, known))
+        if _runs(node.join, edges):
+            known[name] = outcome = begin(node)
+            if outcome is None:
+                verdict.fire.append(name)
+            else:
+                verdict.at_once[name] = outcome
+        elif false := _false_edge(node, edges, known):
+            verdict.bypassed[name] = false
+            known[name] = Outcome.BYPASSED
+    if len(known) == len(graph.nodes) and None not in known.values():
+        verdict.end = _flow_end(graph, {name: state for name, state in known.items() if state})
+    return verdict
+
+
+def is_true(condition: Condition, outcome: Outcome) -> bool:
+    """Whether an edge from a node that is over is true."""
+    if condition is Condition.ALWAYS:
+        return True
+    needed = Outcome.SUCCEEDED if condition is Condition.SUCCESS else Outcome.FAILED
+    return outcome is needed
+
+
+def unhandled(graph: Graph, outcomes: Mapping[str, Outcome]) -> tuple[str, ...]:
+    """Return the nodes that failed and after whose failure no node succeeded."""
+    return tuple(
+        name
+        for name in graph.nodes
+        if outcomes.get(name) is Outcome.FAILED and not _is_handled(graph, name, outcomes)
+    )
+
+
+def _is_handled(graph: Graph, name: str, outcomes: Mapping[str, Outcome]) -> bool:
+    return any(
+        graph.nodes[follower].after[name] is Condition.FAILURE
+        and outcomes.get(follower) is Outcome.SUCCEEDED
+        for follower in graph.followers[name]
+    )
+
+
+def _edges(node: Node, known: States) -> Iterator[bool | None]:
+    """Yield for each edge to a node whether it is true; None = not known yet."""
+    for before, condition in node.after.items():
+        outcome = known.get(before)
+        yield None if outcome is None else is_true(condition, outcome)
+
+
+def _runs(join: Join, edges: list[bool | None]) -> bool:
+    if join is Join.ANY and edges:
+        return True in edges
+    return all(edges)
+
+
+def _false_edge(node: Node, edges: list[bool | None], known: States) -> FalseEdge | None:
+    """Return an edge for which a node cannot run any more; None if it still can."""
+    if False not in edges or (node.join is Join.ANY and None in edges):
+        return None
+    before, condition = list(node.after.items())[edges.index(False)]
+    outcome = known[before]
+    return None if outcome is None else FalseEdge(before, outcome, condition)
+
+
+def _flow_end(graph: Graph, outcomes: Mapping[str, Outcome]) -> FlowEnd:
+    if failed := unhandled(graph, outcomes):
+        return FlowEnd(Outcome.FAILED, failed)
+    has_success = Outcome.SUCCEEDED in outcomes.values()
+    return FlowEnd(Outcome.SUCCEEDED if has_success else Outcome.SKIPPED)
