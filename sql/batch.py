@@ -2,7 +2,7 @@
 
 These are hot paths, so they bypass the ORM. Models, attributes and guards are constants of the
 calling module; only values come from outside, and they are always parameters, bound as the ORM
-would. Objects that the session has loaded do not follow.
+would bind them. Objects that the session has loaded are not refreshed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,14 +33,14 @@ class Guard(NamedTuple):
         return self.condition.format(*[parameter] * len(self.values))
 
 
-#: The guard of rows that this transaction has locked, and so has no need of one.
+#: The guard of rows that this transaction has locked, and that therefore need none.
 ALREADY_LOCKED = Guard("1 = 1")
 _NO_RULE = UpdateRule()
 
-#: Most rows in one statement. SQLite allows 32,766 parameters, and MariaDB turns a list of more
+#: The most rows per statement. SQLite allows 32,766 parameters, and MariaDB turns a list of more
 #: than 1,000 ids into a join with other plans.
 CHUNK = 500
-#: Most characters in one statement: up to 4 MB, a quarter of MariaDB's default
+#: The most characters per statement: up to 4 MB, a quarter of MariaDB's default
 #: `max_allowed_packet`.
 CHUNK_CHARACTERS = 1_000_000
 
@@ -72,7 +72,7 @@ def update_each(
 
     Measured per row on MariaDB: executemany 186 us, this 28 us. All rows must have the same
     attributes, none of type TEXT: MariaDB would cut longer values to 64 kB without an error. `rule`
-    has what is the same for all rows. Returns how many rows passed the guard, changed or not.
+    says what is the same for all rows. Returns how many rows passed the guard, changed or not.
     """
     dialect = of(session)
     condition = guard.sql(dialect.parameter)
@@ -80,7 +80,7 @@ def update_each(
     def build(columns: Columns, count: int, key: Column[Any]) -> str:
         return dialect.update_rows(columns, count, key, rule) + condition
 
-    return _execute(session, model, rows, key, build, further=guard.values)
+    return _execute(session, model, rows, key, build, more_values=guard.values)
 
 
 def update_alike(
@@ -131,14 +131,14 @@ def _execute(
     key: str,
     build: Callable[[Columns, int, Column[Any]], str],
     *,
-    further: Sequence[Any] = (),
+    more_values: Sequence[Any] = (),
 ) -> int:
     """Execute the statements that `build` returns for columns, a number of rows, and the key."""
     connection, known = session.connection(), model.__mapper__.columns
     count = 0
     for chunk in _statements(rows):
         columns = [known[attribute] for attribute in chunk[0]]
-        values = tuple(chain(chain.from_iterable(_bound(chunk, columns, connection)), further))
+        values = tuple(chain(chain.from_iterable(_bound(chunk, columns, connection)), more_values))
         statement = build(columns, len(chunk), known[key])
         count += connection.exec_driver_sql(statement, values).rowcount
     return count

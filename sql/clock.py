@@ -12,10 +12,10 @@ from warren.sql.engine import Database
 JUMP_MS = 1_000
 #: Time between two samples.
 SAMPLE_SECONDS = 5.0
-#: An answer that takes longer than this is too inexact, because its instant lies anywhere between
-#: query and answer; the query is repeated, up to so many times in all.
+#: A slower answer is too inexact, because its instant may be anywhere between query and answer; the
+#: query is then repeated, up to MAX_QUERIES in all.
 PROMPT_SECONDS = 0.1
-QUERIES = 3
+MAX_QUERIES = 3
 #: Samples that must agree after a jump before the new time is used.
 AGREEING_SAMPLES = 2
 
@@ -68,7 +68,7 @@ def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> floa
     """Return the database's clock minus this process's, from the fastest of a few answers."""
     session.connection()  # connect first, so that this does not count as answer time
     shortest, offset_ms = float("inf"), 0.0
-    for _ in range(QUERIES):
+    for _ in range(MAX_QUERIES):
         asked_at = monotonic()
         now_ms = database_now_ms(session)
         answered_at = monotonic()

@@ -8,7 +8,7 @@ unique key.
 While a database is unavailable, callers fail at once instead of waiting.
 
 MySQL has no INSERT … RETURNING, so the ORM would insert rows one by one to learn their ids. Nobody
-asks for these ids, so the session of a writing unit of work inserts the rows of a record together.
+needs the ids of audit entries and schedule changes, so a writing session inserts these together.
 """
 
 import random
@@ -32,11 +32,12 @@ from warren.sql.dialects.supported import named
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import AuditEntry, History
 
+#: The tables whose rows are inserted together.
 _RECORDS = (AuditEntry, History)
 
 
 class WritingSession(Session):
-    """A session that inserts all rows of a record by one statement for each flush."""
+    """A session that inserts all new rows of each of _RECORDS with one statement per flush."""
 
 
 @event.listens_for(WritingSession, "before_flush")
@@ -141,7 +142,7 @@ class FairLock:
 
 T = TypeVar("T")
 
-TRIES = 5
+MAX_TRIES = 5
 #: A unit of work that has failed for this long is not tried again.
 RETRY_SECONDS = 10.0
 #: How long a thread waits for a free connection.
@@ -310,8 +311,8 @@ class Database:
                 # Leaving the session always rolls back; error 1205 (lock wait) by itself does not.
                 return work()
             except (DBAPIError, PoolTimeout) as error:
-                again = attempt < TRIES and time.monotonic() < give_up_at
-                if not again or not dialect.is_retryable(error, self.dialect):
+                has_tries_left = attempt < MAX_TRIES and time.monotonic() < give_up_at
+                if not has_tries_left or not dialect.is_retryable(error, self.dialect):
                     failure = dialect.unavailable(error, self.url, self.dialect)
                     if failure is not None:
                         if self._outage is not None and dialect.is_loss(error, self.dialect):

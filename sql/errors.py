@@ -7,7 +7,7 @@ SqlError
 ├── LookupFailed          a row was not found; it has a code and facts
 │   ├── NotFound          no such job, run, app, executor, user or token
 │   └── Ambiguous         several rows have the name
-└── RunsNotPlanned        another run has the key of one that somebody asked for
+└── RunsNotPlanned        a run that somebody asked for has the key of another run
 """
 
 from enum import Enum, auto

@@ -6,8 +6,8 @@ from functools import lru_cache
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 #: The start of the last day of year 9999: the latest instant that is in that year in every zone.
 LATEST_MS = 253_402_214_400_000
-#: What was stored by now but is later by more dates from before the database's clock was set back;
-#: schedulers' clocks differ by less.
+#: A stored instant that is further ahead than this is from before the database's clock was set
+#: back; schedulers' clocks differ by less.
 AHEAD_MS = 5_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)

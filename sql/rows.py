@@ -6,7 +6,7 @@
 
     fetch(session, Named, query(Named, Job, app=App.name).join(App, App.id == Job.app_id))
 
-Reading attributes of such a tuple is several times as fast as of SQLAlchemy's rows.
+Reading the attributes of such a tuple is several times faster than those of SQLAlchemy's rows.
 """
 
 from collections.abc import Hashable, Mapping
@@ -28,7 +28,7 @@ def contains(session: Session, column: Any, text: str) -> ColumnElement[bool]:
     Collations are case-sensitive; people are not.
     """
     if "\0" in text:
-        # A pattern might end there, and match everything. No text of ours has one.
+        # The pattern might end at the NUL and match everything; no text of ours contains one.
         return false()
     return of(session).lower(column).contains(text.lower(), autoescape=True)
 

@@ -45,7 +45,7 @@ class Kind(StrEnum):
     NODE = "NODE"
 
 
-#: What causes the runs of a schedule's own ticks.
+#: The kinds of runs of a schedule's own ticks.
 BY_SCHEDULE = (Kind.SCHEDULE, Kind.MISFIRE)
 
 #: How late a tick must be to count as misfired, in milliseconds; XXL-JOB's limit.
@@ -57,11 +57,11 @@ IN_FLIGHT = frozenset({RunStatus.ROUTED, RunStatus.SENT, RunStatus.RUNNING})
 OPEN = IN_FLIGHT | {RunStatus.PLANNED}
 #: States that are final.
 FINAL = frozenset(RunStatus) - OPEN
-#: Ends that are failures. A killed, refused or cancelled run is not one by itself.
+#: Final states that are failures. A killed, refused or cancelled run alone is not a failure.
 FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.LOST, RunStatus.UNDELIVERED})
-#: Ends with which a shard does not keep its tick from being a success.
+#: Final states of a shard that let its tick succeed.
 FINE = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
-#: Ends of a later attempt after which an earlier failure still stands.
+#: Final states of a later attempt after which an earlier failure still stands.
 LEAVES_FAILED = frozenset({RunStatus.KILLED, RunStatus.REFUSED, RunStatus.CANCELLED})
 
 #: For each status, the statuses it may be entered from. A result may overtake the broker's
@@ -73,7 +73,7 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.RUNNING: frozenset({RunStatus.ROUTED, RunStatus.SENT}),
     RunStatus.SUCCEEDED: IN_FLIGHT,
     RunStatus.SKIPPED: IN_FLIGHT,
-    # A planned one if the template of its param has no value for it.
+    # A planned run fails if the template of its param has no value for it.
     RunStatus.FAILED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,

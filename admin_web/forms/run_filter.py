@@ -30,7 +30,7 @@ from warren.sql.instants import HOUR_MS, moment
 from warren.sql.jobs import job_names
 from warren.sql.listings.job_search import JobFilter, Order
 from warren.sql.listings.newest_runs import Place
-from warren.sql.listings.run_search import AHEAD_MS, LOOKED_AT, RunSearch
+from warren.sql.listings.run_search import AHEAD_MS, MAX_EXAMINED, RunSearch
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 
 #: Jobs per page.
@@ -197,7 +197,7 @@ class RunFilterForm(RunScopeForm):
             run_date=self.run_date.data,
             text=text,
             unresolved=self.status.data == UNRESOLVED,
-            looked_at=SEARCHED if text else LOOKED_AT,
+            looked_at=SEARCHED if text else MAX_EXAMINED,
             since_ms=since_ms,
             until_ms=until_ms,
             before=before,

@@ -213,7 +213,7 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
     shards: dict[int, dict[int, Any]] = {}
     for row in relations.tick:
         shards.setdefault(row.shard_index, {})[row.attempt] = row
-    is_cut = len(relations.tick) >= run_relations.SHOWN
+    is_cut = len(relations.tick) >= run_relations.MAX_TICK_RUNS
     return {
         "run": run,
         "triggered_by": _triggered_by(session, run),

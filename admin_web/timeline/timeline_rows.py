@@ -43,7 +43,7 @@ OVERDUE_MS = 7 * DAY_MS
 class RunLimits:
     """The most runs: of each state in the sample, of a job's row, of all rows of apps together."""
 
-    sampled: int = job_spans.LOOKED_AT
+    sampled: int = job_spans.SAMPLE_LIMIT
     of_job: int = ROW_RUNS
     of_apps: int = 4_000
 

@@ -13,8 +13,8 @@ from warren.sql.models import AuditEntry
 
 #: The action of an app's deletion.
 APP_DELETE = "app.delete"
-#: Most entries of one millisecond.
-_OF_ONE_INSTANT = 50
+#: The most entries of one millisecond that are searched.
+_MAX_ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | 
             and_(AuditEntry.kind == "run", AuditEntry.object_id == 0),
         ),
     )
-    for who, after in session.execute(entries.limit(_OF_ONE_INSTANT)):
+    for who, after in session.execute(entries.limit(_MAX_ENTRIES)):
         values = json.loads(after or "{}")
         if str(run_id) in map(str, (values.get("run"), *values.get("planned", ()))):
             return str(who)
@@ -64,7 +64,7 @@ def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | 
 def of_job(
     session: Session, job_id: int, actions: Sequence[str], *, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return the entries of some actions on a job, newest first."""
+    """Return a job's entries about these actions, newest first."""
     newest = (
         select(AuditEntry.id)
         .where(AuditEntry.action.in_(actions), AuditEntry.object_id == job_id)

@@ -29,12 +29,12 @@ def claim(
 
     Of two concurrent transactions, the second waits for the first at the unique key.
     """
-    old = delete(IdempotencyKey).where(
+    expired = delete(IdempotencyKey).where(
         IdempotencyKey.user_id == once.user_id,
         IdempotencyKey.key == once.key,
         IdempotencyKey.created_at < now_ms - kept_ms,
     )
-    modify(session, old)
+    modify(session, expired)
     row = {
         "user_id": once.user_id,
         "key": once.key,
@@ -92,8 +92,8 @@ def items_done(session: Session, form: FormKey, items: Collection[str]) -> set[s
 
 def clean(session: Session, *, before_ms: int) -> int:
     """Delete up to CHUNK old keys; return how many were deleted."""
-    old = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(CHUNK)
-    ids = session.execute(old).scalars().all()
+    expired = select(IdempotencyKey.id).where(IdempotencyKey.created_at < before_ms).limit(CHUNK)
+    ids = session.execute(expired).scalars().all()
     statement = delete(IdempotencyKey).where(IdempotencyKey.id.in_(ids))
     modify(session, statement)
     return len(ids)

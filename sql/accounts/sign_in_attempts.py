@@ -60,5 +60,5 @@ def clean(session: Session, *, now_ms: int) -> None:
 
 
 def _room(at_once: int, cost_ms: int) -> int:
-    """Return how far in the future `full_until` may lie if one more attempt is to fit."""
+    """Return how far ahead `full_until` may be, in milliseconds, for one more attempt to fit."""
     return (at_once - 1) * cost_ms

@@ -47,7 +47,7 @@ _BY_HASH = (
 
 
 class ListedToken(NamedTuple):
-    """A token and its owner; None if the user was deleted."""
+    """A token and its owner, who is None if deleted."""
 
     token: ApiToken
     owner: User | None

@@ -86,9 +86,9 @@ def remove_app_from_rights(session: Session, app_id: int) -> None:
     limited = select(User).where(User.permission.is_not(None)).order_by(User.id).with_for_update()
     for user in session.execute(limited).scalars():
         listed = (user.permission or "").split(",")
-        left = [listed_id for listed_id in listed if listed_id.strip() != str(app_id)]
-        if len(left) < len(listed):
-            user.permission = ",".join(left) or None
+        remaining = [listed_id for listed_id in listed if listed_id.strip() != str(app_id)]
+        if len(remaining) < len(listed):
+            user.permission = ",".join(remaining) or None
             user.generation += 1
     session.flush()
 

@@ -20,7 +20,7 @@ MAX_COUNTED = 1_000
 
 
 class AlarmState(StrEnum):
-    """The states that people ask for; each covers several statuses."""
+    """The states that users filter by; each covers several statuses."""
 
     UNDELIVERED = "undelivered"
     WAITING = "waiting"
@@ -60,7 +60,7 @@ class ListedAlarm(NamedTuple):
     error: str | None
 
     def state(self, now_ms: int) -> AlarmState:
-        """Return its state for people."""
+        """Return the state that users see."""
         is_late = self.error is not None or self.created_at < now_ms - LATE_MS
         if self.status == AlarmStatus.READY and is_late:
             return AlarmState.UNDELIVERED
@@ -71,8 +71,8 @@ class ListedAlarm(NamedTuple):
 class AlarmFilter:
     """Which alarms to list.
 
-    `statuses` and `state` limit alike, empty and None = all; `app_ids` and `job_ids` are what the
-    viewer may see, None = all; `app_id`, `job_id`, `job_name` and `alarm_id` are what they
+    Both `statuses` and `state` limit the list; empty and None = all. `app_ids` and `job_ids` are
+    what the viewer may see, None = all; `app_id`, `job_id`, `job_name` and `alarm_id` are what they
     ask for. `before_id` continues a listing after its last alarm.
     """
 
@@ -120,9 +120,9 @@ def ids_of_subject(session: Session, subject_key: str) -> list[int]:
 
 
 def count_undelivered(session: Session, app_ids: Collection[int] | None, now_ms: int) -> int:
-    """Return how many alarms of these apps have reached nobody, up to MAX_COUNTED; no tests.
+    """Count these apps' alarms that have reached nobody, up to MAX_COUNTED.
 
-    Webhook calls at the end of runs count too.
+    Webhook calls at the end of runs count too, tests do not.
     """
     wanted = AlarmFilter(limit=MAX_COUNTED, state=AlarmState.UNDELIVERED, app_ids=app_ids)
     undelivered = (
@@ -155,7 +155,7 @@ def lock_undelivered(session: Session, wanted: AlarmFilter, *, now_ms: int) -> S
 
 
 def send_again(session: Session, alarms: Iterable[Alarm], *, now_ms: int) -> None:
-    """Have undelivered alarms sent now; one whose day of tries is over gets one more."""
+    """Have undelivered alarms sent now; one that has been tried for a day gets one more try."""
     for chunk in chunks(sorted(alarm.id for alarm in alarms)):
         again = update(Alarm).where(Alarm.id.in_(chunk))
         modify(session, again.values(status=AlarmStatus.READY, next_try_at=now_ms))
@@ -169,15 +169,15 @@ def dismiss(session: Session, alarms: Iterable[Alarm], *, now_ms: int) -> None:
 
 
 def reopen_runs(session: Session, run_ids: Iterable[int]) -> None:
-    """Forget that runs' alarms were given up, unless the run has another that still is."""
-    others = exists().where(
+    """Unmark runs whose alarm was given up, unless another alarm of the run still is."""
+    has_given_up = exists().where(
         Alarm.job_id == Run.job_id,
         Alarm.run_id == Run.id,
         Alarm.status == AlarmStatus.GIVEN_UP,
     )
     for chunk in chunks(sorted(set(run_ids))):
         given_up = update(Run).where(
-            Run.id.in_(chunk), Run.alarm_status == RunAlarm.GIVEN_UP, not_(others)
+            Run.id.in_(chunk), Run.alarm_status == RunAlarm.GIVEN_UP, not_(has_given_up)
         )
         modify(session, given_up.values(alarm_status=RunAlarm.NONE))
 

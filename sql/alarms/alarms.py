@@ -4,7 +4,7 @@
      └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain ──> GIVEN_UP
     GIVEN_UP ── sent again by a person ──> READY        READY, GIVEN_UP ── by a person ──> DISMISSED
 
-A test is born READY and has one try. A claim moves `next_try_at` ahead, so that after a crash
+A test starts as READY and is tried once. A claim moves `next_try_at` ahead, so that after a crash
 another scheduler takes the alarm.
 """
 
@@ -145,7 +145,8 @@ class MessageKind(StrEnum):
 
 #: The subject prefix of tests, which people send to see whether a target works.
 TEST = "test:"
-OVER = (AlarmStatus.TOLD, AlarmStatus.SENT, AlarmStatus.GIVEN_UP, AlarmStatus.DISMISSED)
+#: The statuses in which nothing more happens by itself.
+FINISHED = (AlarmStatus.TOLD, AlarmStatus.SENT, AlarmStatus.GIVEN_UP, AlarmStatus.DISMISSED)
 UNSENT = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD, AlarmStatus.GIVEN_UP)
 
 

@@ -12,7 +12,7 @@ from warren.sql.models import App, Incident, Job
 from warren.sql.rows import Query, fetch, query
 
 #: The most open incidents that one round of the watch considers.
-OPEN_READ = 5_000
+MAX_OPEN = 5_000
 
 
 class ClosedBy(StrEnum):
@@ -21,7 +21,7 @@ class ClosedBy(StrEnum):
     #: The expectation was met.
     KEPT = "KEPT"
     STOPPED = "STOPPED"
-    #: It is no longer expected.
+    #: The expectation was removed.
     DROPPED = "DROPPED"
     DELETED = "DELETED"
 
@@ -42,7 +42,7 @@ class OpenIncident(NamedTuple):
     ack_until: int | None
 
     def is_silent(self, now_ms: int) -> bool:
-        """Whether somebody has acknowledged it, and not only until an instant that has passed."""
+        """Whether it is acknowledged, and the acknowledgement has not expired."""
         return self.acked_at is not None and (self.ack_until is None or self.ack_until > now_ms)
 
 
@@ -77,7 +77,7 @@ def open_one(
     now_ms: int,
     remind_ms: int,
 ) -> int | None:
-    """Open an incident and return its id; None if there was one of this due time already."""
+    """Open an incident and return its id; None if this due time already has one."""
     key = {"job_id": job_id, "rule": rule, "due_at": due_at}
     existing = select(Incident.id).filter_by(**key)
     if session.execute(existing).first() is not None:
@@ -105,7 +105,7 @@ def all_open(session: Session) -> list[OpenIncident]:
     """Return the open incidents, oldest first."""
     still = query(OpenIncident, Incident, job=Job.name)
     still = still.join(Job, Job.id == Incident.job_id, isouter=True).where(Incident.is_open == 1)
-    return fetch(session, OpenIncident, still.order_by(Incident.id).limit(OPEN_READ))
+    return fetch(session, OpenIncident, still.order_by(Incident.id).limit(MAX_OPEN))
 
 
 def remind_later(session: Session, incident_id: int, remind_ms: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.alarms.alarms import OVER, TEST, AlarmStatus
+from warren.sql.alarms.alarms import FINISHED, TEST, AlarmStatus
 from warren.sql.batch import chunks, modify
 from warren.sql.dialects.supported import of
 from warren.sql.models import Alarm, Lease
@@ -18,8 +18,8 @@ _LOCK = "alarms"
 _LET_THROUGH = (AlarmStatus.READY, AlarmStatus.SENT, AlarmStatus.GIVEN_UP)
 #: The subject prefix of summaries, which do not count.
 SUMMARY = "held:"
-#: The subject prefixes of an app's loss of its last executor and of its return. They count apart
-#: from the app's other alarms, so that trouble of many executors does not hide an outage.
+#: The subject prefixes of alarms about an app's last executor leaving, and about its return. These
+#: have a limit of their own, so that problems of many executors do not hide an outage.
 ABSENCE, RETURN = "absent:", "back:"
 
 
@@ -102,7 +102,7 @@ def let_through_since(
 ) -> list[int]:
     """Return the times of a group's alarms that were let through after `since_ms`, in order.
 
-    Those about absence are returned, or those about all else.
+    `about_absence`: only those about absence; otherwise only the others.
     """
     is_about = or_(*(Alarm.subject_key.like(f"{kind}%") for kind in (ABSENCE, RETURN)))
     return list(
@@ -200,7 +200,7 @@ def purge(session: Session, *, before_ms: int, limit: int) -> int:
     """Delete alarms that were finished before an instant; return how many."""
     ids = [
         alarm_id
-        for status in OVER
+        for status in FINISHED
         for alarm_id in session.execute(
             select(Alarm.id)
             .where(Alarm.status == status, Alarm.next_try_at < before_ms)

@@ -1,4 +1,4 @@
-"""When to check which job, and queries for the runs that such a check reads."""
+"""When to check which job next, and queries for the runs that a check reads."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -13,11 +13,11 @@ from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
 
 #: The most runs of a job that a check reads, newest first.
-RUNS_READ = 2_000
+MAX_RUNS = 2_000
 #: The usual duration is the median of the last successes: of this many at most, and at least.
 MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
-#: How far ahead due times are read: schedules plan less far, and what is planned for later may be
-#: any number of runs.
+#: How far ahead due times are read. Schedules plan less far ahead, and any number of runs may have
+#: been requested for later.
 AHEAD_MS = 60_000
 _WAITING = (RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT)
 
@@ -69,7 +69,7 @@ class LongRun(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """Runs of a job that wait and are overdue: how many, and since when the first of them is."""
+    """A job's waiting runs that are overdue: how many, and when the first was due."""
 
     job_id: int
     app_id: int
@@ -99,7 +99,7 @@ def look_soon(session: Session, job_ids: Iterable[int], *, since_ms: int) -> Non
 
 
 def due(session: Session, now_ms: int, limit: int) -> list[WatchedJob]:
-    """Return the jobs that are due for a check, the longest due first."""
+    """Return the jobs that are due for a check, the most overdue first."""
     watched = query(
         WatchedJob,
         Watch,
@@ -131,9 +131,9 @@ def forget(session: Session, job_id: int) -> None:
 
 
 def runs_after(
-    session: Session, job_id: int, after_ms: int, *, now_ms: int, most: int = RUNS_READ
+    session: Session, job_id: int, after_ms: int, *, now_ms: int, most: int = MAX_RUNS
 ) -> list[WatchedRun]:
-    """Return a job's runs of due times after an instant, the newest ones."""
+    """Return a job's newest runs that were due after an instant."""
     newest = query(WatchedRun, Run).where(
         Run.job_id == job_id,
         Run.scheduled_at > after_ms,
@@ -150,7 +150,7 @@ def skips_after(session: Session, job_id: int, after_ms: int) -> list[SkippedSpa
     return fetch(session, SkippedSpan, skipped.order_by(SkippedTicks.from_at))
 
 
-def last_success(session: Session, job_id: int, *, now_ms: int, most: int = RUNS_READ) -> int:
+def last_success(session: Session, job_id: int, *, now_ms: int, most: int = MAX_RUNS) -> int:
     """Return when the last success among a job's newest runs ended; 0 = there is none."""
     newest = (
         select(Run.status, Run.finished_at)
@@ -169,7 +169,7 @@ def usual_ms(session: Session, job_id: int, *, now_ms: int) -> int:
         select(Run.status, Run.started_at, Run.finished_at, Run.scheduled_at)
         .where(Run.job_id == job_id, Run.scheduled_at <= now_ms + AHEAD_MS)
         .order_by(Run.scheduled_at.desc())
-        .limit(RUNS_READ)
+        .limit(MAX_RUNS)
         .subquery()
     )
     succeeded = (
@@ -194,13 +194,13 @@ def long_runs(session: Session, now_ms: int) -> list[LongRun]:
             Run.started_at + Watch.longest_ms <= now_ms,
         )
     )
-    return fetch(session, LongRun, running.order_by(Run.started_at).limit(RUNS_READ))
+    return fetch(session, LongRun, running.order_by(Run.started_at).limit(MAX_RUNS))
 
 
 def backlogs(
     session: Session, *, overdue_before_ms: int, most: int, oldest_before_ms: int
 ) -> list[Backlog]:
-    """Return the jobs with `most` waiting runs due before an instant, or one before another."""
+    """Return the jobs whose overdue runs are at least `most`, or of which one is too old."""
     number, oldest = func.count(), func.min(Run.due_at)
     waiting = (
         query(Backlog, Run, app=func.max(App.name), number=number, oldest_at=oldest)

@@ -2,7 +2,7 @@
 
 Statements outside this folder are written with SQLAlchemy, which omits `FOR UPDATE` and
 `SKIP LOCKED` for databases without them. Such a database must allow only one writer at a time.
-`tests/integration/sql/dialects/test_conformance.py` holds each dialect to what is said here.
+`tests/integration/sql/dialects/test_conformance.py` holds each dialect to this contract.
 
 Errors of any database are classified: try again, unavailable, or a fault of the statement.
 """
@@ -62,7 +62,7 @@ class Connecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateRule:
-    """What `update_rows` does alike in all rows.
+    """What `update_rows` does in the same way in all rows.
 
     Args:
         sets: columns that get the same SQL expression in every row.
@@ -92,7 +92,7 @@ class Dialect(Protocol):
 
     #: SQLAlchemy's name of it.
     name: str
-    #: How its URLs look.
+    #: The form of its URLs.
     url_form: UrlForm
     #: A file that this process opens itself: writers queue in this process, and there is no server.
     is_embedded: bool
@@ -198,7 +198,7 @@ class Dialect(Protocol):
     def skip_given_ids(self, connection: Connection, table: Table) -> None:
         """Make sure that a table's next ids are higher than those of its rows.
 
-        To be called after rows were inserted with ids of their own.
+        Call it after inserting rows with explicit ids.
         """
 
     def lock_upgrade(self, connection: Connection, seconds: int) -> bool:

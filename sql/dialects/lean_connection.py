@@ -15,7 +15,7 @@ from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.engine import URL
 
 _DRIVER = "lean"
-#: Most columns remembered by a connection; about 1 kB each.
+#: The most columns that a connection remembers; about 1 kB each.
 COLUMNS_LIMIT = 500
 
 

@@ -36,8 +36,8 @@ CONNECT_SECONDS = 5
 #: The server closes a connection that is idle for this long, so a frozen scheduler loses its locks
 #: before others stop waiting for them.
 IDLE_LIMIT_SECONDS = 9
-#: The same for a frozen console. Ticks are planned further ahead than this, so only runs that are
-#: due at once, of a job that it was changing, are late.
+#: The same for a frozen console. Ticks are planned further ahead than this, so the only runs that
+#: are late are those due at once of a job that it was changing.
 WRITING_IDLE_LIMIT_SECONDS = 3
 # No statement waits for a lock longer than 4 s. The SQL mode is set because a server without
 # strict mode truncates values that do not fit.
@@ -203,8 +203,8 @@ class MySQL:
         """Join from the values to the rows; the other way round would lock other rows too."""
         table, names = key.table.name, [column.name for column in columns]
         first = "SELECT " + ", ".join(f"%s AS {name}" for name in names)
-        other = f" UNION ALL SELECT {', '.join(['%s'] * len(names))}"
-        values = f"({first}{other * (count - 1)}) v"
+        further = f" UNION ALL SELECT {', '.join(['%s'] * len(names))}"
+        values = f"({first}{further * (count - 1)}) v"
         by_key = f"FORCE INDEX (PRIMARY) ON {table}.{key.name} = v.{key.name}"
         own = (name for name in names if name not in (key.name, *rule.matched))
         sets = {name: f"v.{name}" for name in own} | rule.sets

@@ -95,13 +95,13 @@ class SQLite:
         return None
 
     def lower(self, text: ColumnElement[str]) -> ColumnElement[str]:
-        """Return a call of a function of ours: SQLite's own knows ASCII only."""
+        """Return a call of our own function: SQLite's handles ASCII only."""
         return func.lower(text)
 
     def replace_all(
         self, text: ColumnElement[str], pattern: str, by: str
     ) -> ColumnElement[str | None]:
-        """Return a call of a function of ours: SQLite has none."""
+        """Return a call of our own function: SQLite has none."""
         return func.regexp_replace(text, pattern, by)
 
     def byte_length(self, text: QueryableAttribute[Any]) -> ColumnElement[int]:
@@ -109,7 +109,7 @@ class SQLite:
         return func.coalesce(func.length(cast(text, LargeBinary)), 0)
 
     def sum_of(self, number: SQLColumnExpression[int]) -> ColumnElement[int]:
-        """Return SUM, which of integers is one."""
+        """Return SUM, which is an integer if the numbers are."""
         return func.coalesce(func.sum(number), 0)
 
     def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
@@ -142,12 +142,12 @@ class SQLite:
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Start with UPDATE, not WITH, because otherwise the driver does not count rows."""
         table = key.table.name
-        new = {column.name: f"v.column{number}" for number, column in enumerate(columns, 1)}
+        sources = {column.name: f"v.column{number}" for number, column in enumerate(columns, 1)}
         matched = (key.name, *rule.matched)
-        sets = {name: value for name, value in new.items() if name not in matched} | rule.sets
+        sets = {name: value for name, value in sources.items() if name not in matched} | rule.sets
         changes = ", ".join(f"{name} = {value}" for name, value in sets.items())
         values = f"(VALUES {_placeholders(columns, count)}) AS v"
-        matches = "".join(f"{table}.{name} = {new[name]} AND " for name in matched)
+        matches = "".join(f"{table}.{name} = {sources[name]} AND " for name in matched)
         return f"UPDATE {table} SET {changes} FROM {values} WHERE {matches}"  # noqa: S608 - constants of ours
 
     def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
@@ -184,12 +184,12 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.create_function("regexp_replace", 3, _regexp_replace, deterministic=True)
-    # The library's own knows ASCII only.
+    # The library's own function handles ASCII only.
     connection.create_function("lower", 1, _lower, deterministic=True)
 
 
 def _regexp_replace(text: str | None, pattern: str, replacement: str) -> str | None:
-    """Do what servers have built in."""
+    """Replace all matches, as REGEXP_REPLACE of servers does."""
     return None if text is None else re.sub(pattern, replacement, text)
 
 

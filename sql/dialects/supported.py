@@ -1,4 +1,4 @@
-"""The supported databases, and what a statement or column has for each of them.
+"""The supported databases, with the index hints, column types and table options of each.
 
 A port adds its class to SUPPORTED.
 """

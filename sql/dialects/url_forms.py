@@ -1,6 +1,6 @@
-"""How the URL of each supported database looks; a port adds its form here.
+"""The form of each supported database's URL; a port adds its own here.
 
-A URL of MySQL or MariaDB is checked, so that it says for certain where a connection goes. Nothing
+A URL of MySQL or MariaDB is checked, so that there is no doubt where a connection goes. Nothing
 here needs a library: settings are read where SQLAlchemy is not installed.
 """
 
@@ -20,12 +20,12 @@ def check_mysql_url(url: str) -> None:
     """Check the arguments of a URL, and that its host is unambiguous.
 
     Raises:
-        ValueError: an argument is not of ARGUMENTS, or a special character is not quoted. The
+        ValueError: an argument is not in ARGUMENTS, or a special character is not quoted. The
             message holds no part of a password.
 
     """
     parts = urlsplit(url)
-    # SQLAlchemy takes a / or ? before an @ for a part of the password, and knows no fragment.
+    # To SQLAlchemy a / or ? before an @ is part of the password, and there are no fragments.
     if not url.isprintable() or "#" in url or "@" in parts.path + parts.query:
         raise ValueError("a special character is not quoted; write %23 for #, %2F for /, %40 for @")
     names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]

@@ -14,7 +14,7 @@ from warren.sql.engine import Database
 #: How long the server may take for one statement, which may have to read a large table.
 ANSWER_SECONDS = 600
 #: Rows fetched by one statement.
-PAGE = 5_000
+PAGE_SIZE = 5_000
 
 #: A row by column names, with all values as text.
 Values = Mapping[str, str | None]
@@ -67,7 +67,7 @@ class ForeignDatabase:
         return self._database.read(unit)
 
     def pages(self, table: str, columns: Sequence[str], after: int) -> Iterator[list[Values]]:
-        """Yield the rows of a large table after an id, PAGE rows at a time."""
+        """Yield the rows of a large table after an id, in lists of up to PAGE_SIZE."""
         while rows := self._page(table, columns, after):
             yield rows
             after = int(rows[-1]["id"] or 0)
@@ -118,7 +118,7 @@ def _page(session: Session, table: str, columns: Sequence[str], after: int) -> l
     names = ", ".join(map(_quoted, columns))
     rows = session.connection().exec_driver_sql(
         f"SELECT {names} FROM {_quoted(table)} "  # noqa: S608 - quoted, and numbers of ours
-        f"WHERE `id` > {after} ORDER BY `id` LIMIT {PAGE}"
+        f"WHERE `id` > {after} ORDER BY `id` LIMIT {PAGE_SIZE}"
     )
     return [dict(zip(columns, map(_text, row), strict=True)) for row in rows]
 

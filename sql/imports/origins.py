@@ -1,7 +1,7 @@
-"""What an import stores: the origins of apps, jobs and users, and the past of the source.
+"""What an import stores: the origins of apps, jobs and users, and the history of the source.
 
-An origin has the fingerprints of both sides at the last import. The past is run ids, day reports
-and finished runs.
+An origin has the fingerprints of both sides at the last import. The history consists of run ids,
+day reports and finished runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +81,7 @@ def add_days(session: Session, days: Mapping[date, tuple[int, int]], *, at: date
         for day, counts in sorted(days.items())
     ]
     insert_or_ignore(session, DayReport, rows)
-    # A scheduler that had nothing to do yet has counted its days too.
+    # A scheduler has reported its days too, even those on which it had nothing to do.
     for chunk in chunks(map(midnight, sorted(days))):
         empty = select(DayReport).where(DayReport.day.in_(chunk), _RUNS == 0).with_for_update()
         for report in session.execute(empty).scalars():
@@ -101,9 +101,9 @@ def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
     insert_or_ignore(session, Run, rows)
 
 
-#: The kinds of what has an id at its source and here.
+#: The kinds of imported items.
 APP, JOB, USER = "app", "job", "user"
-#: What keeps the ids that it has at its source, if they are free here.
+#: The kinds that keep their ids from the source, if those are free here.
 _MODELS_WITH_GIVEN_IDS: Mapping[str, type[Model]] = {APP: App, JOB: Job}
 
 
@@ -194,9 +194,9 @@ def names_in(session: Session, app_id: int) -> dict[str, int]:
 
 
 def taken_job_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return which of the ids a job has, or had.
+    """Return which of the ids belong to a job, or did.
 
-    A deleted job's id stands in its history and runs, or in where it was imported from.
+    A deleted job's id remains in its history, its runs and its import origin.
     """
     taken: set[int] = set()
     for chunk in chunks(job_ids):
@@ -213,7 +213,7 @@ def taken_app_ids(
 ) -> set[int]:
     """Return which of the ids an app has, a job names, or another import gave.
 
-    `origin` is that of the app that is to have one of them, if it was imported from this source.
+    `origin` is that of the app that is to get one of them, if this source has it from before.
     """
     taken = set(session.execute(select(App.id).where(App.id.in_(app_ids))).scalars())
     named = select(Job.app_id).where(Job.app_id.in_(app_ids)).distinct()
@@ -243,7 +243,7 @@ def _highest(session: Session, column: InstrumentedAttribute[int], kind: str = "
 
 
 def _given(kind: str, ids: Sequence[int]) -> Select[int]:
-    """Return the SELECT of the ids among these that imports gave to items of a kind."""
+    """Return the SELECT of those of the ids that imports gave to items of a kind."""
     return select(ImportOrigin.target_id).where(
         ImportOrigin.kind == kind, ImportOrigin.target_id.in_(ids)
     )

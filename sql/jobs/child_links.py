@@ -17,7 +17,7 @@ from warren.sql.models import App, Job, JobChild
 from warren.sql.registry import cluster
 
 #: The length of the column `child_ids`.
-LONGEST_IDS = 255
+MAX_IDS_LENGTH = 255
 
 
 class Followed(NamedTuple):
@@ -79,8 +79,8 @@ def children_of(session: Session, job_id: int) -> tuple[int, ...]:
 
 def set_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]) -> None:
     """Replace the children of locked jobs."""
-    for some in chunks([job.id for job, _ in families]):
-        session.execute(delete(JobChild).where(JobChild.job_id.in_(some)))
+    for job_ids in chunks([job.id for job, _ in families]):
+        session.execute(delete(JobChild).where(JobChild.job_id.in_(job_ids)))
     rows = [
         {"job_id": job.id, "position": position, "child_id": child_id}
         for job, child_ids in families
@@ -90,7 +90,7 @@ def set_children(session: Session, families: Sequence[tuple[Job, Sequence[int]]]
         session.execute(insert(JobChild), chunk)
     for job, child_ids in families:
         text = joined(child_ids)
-        job.child_ids = text if len(text) <= LONGEST_IDS else ""
+        job.child_ids = text if len(text) <= MAX_IDS_LENGTH else ""
     due_jobs.write(session, [job for job, _ in families])
 
 
@@ -101,7 +101,7 @@ def with_children(session: Session) -> set[int]:
 
 
 def copied(session: Session) -> dict[int, tuple[int, ...]]:
-    """Return the children of all jobs that have none but in `child_ids`. Reads all jobs."""
+    """Return the children of all jobs that have them only in `child_ids`. Reads all jobs."""
     has_rows = select(JobChild.job_id).where(JobChild.job_id == Job.id).exists()
     uncopied = select(Job.id, Job.child_ids).where(Job.child_ids != "", ~has_rows)
     return {job_id: ids(text) for job_id, text in session.execute(uncopied)}

@@ -1,7 +1,7 @@
 """Jobs whose ticks are due: claims them, moves their watermarks, and stops their schedules.
 
-Parked jobs are fixed delays that wait for the end of their tick, which sets the next one. What
-changes in many jobs is written by few statements: the ORM would send one for each.
+Parked jobs are fixed delays that wait for the end of their tick, which sets the next one. Changes
+to many jobs are written with a few statements: the ORM would send one for each job.
 """
 
 from collections import defaultdict

@@ -28,8 +28,8 @@ def jobs(
 ) -> list[tuple[Job, str]]:
     """Return jobs with the names of their apps, sorted by app and name.
 
-    `app` limits them to one app, `names` (NAME or APP/NAME) to these jobs; other apps than
-    `app_ids` do not exist, None = all do.
+    `app` limits them to one app, `names` (NAME or APP/NAME) to these jobs. Only the apps in
+    `app_ids` exist, None = all do.
 
     Raises:
         NotFound: there is no such app or job.

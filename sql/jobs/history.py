@@ -13,8 +13,8 @@ from warren.sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
 from warren.sql.models import History, Job, SkippedTicks
 from warren.sql.models.jobs import NO_SCHEDULE
 
-#: Most characters of the reason in the record of a skip.
-REASON_LENGTH = 255
+#: The most characters of the reason in the record of a skip.
+MAX_REASON_LENGTH = 255
 #: Changes of schedules read by one statement.
 DEFAULT_CHANGES = 5_000
 
@@ -45,7 +45,7 @@ def record_starts(
 ) -> None:
     """Record the schedules of jobs that start, or continue in another time zone.
 
-    Each is an id, the row by attributes, and the time zone.
+    `jobs` has the id, the attributes of the row, and the time zone of each.
     """
     rows = [
         {
@@ -97,7 +97,7 @@ def skipped(
         from_at=first,
         to_at=last,
         count=count,
-        reason=why.text[:REASON_LENGTH],
+        reason=why.text[:MAX_REASON_LENGTH],
         why=why.why,
         recorded_at=now_ms,
     )
@@ -114,8 +114,8 @@ def extend_skips(
 ) -> list[SkippedTicks]:
     """Add due times to the last records of their jobs; return those that need a new record.
 
-    A record is extended if no due time lies between, it began within the same hour and for the same
-    reason. So a job that skips for days has a record an hour, not one for each due time.
+    A record is extended if it began within the same hour, has the same reason, and no due time lies
+    in between. So a job that skips for days has one record per hour, not one per due time.
 
     Args:
         session: whose transaction has locked the jobs.

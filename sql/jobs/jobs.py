@@ -42,7 +42,7 @@ class JobToRun(NamedTuple):
 class JobToTrigger(NamedTuple):
     """The columns of a job needed to plan a run of it that somebody asked for.
 
-    `scheduler_load` is what the scheduler that was heard last says of itself; None = there is none.
+    `scheduler_load` is what the scheduler with the last heartbeat reported; None = there is none.
     """
 
     id: int

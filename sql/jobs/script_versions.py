@@ -189,13 +189,13 @@ def _trim(session: Session, job: Job) -> None:
         .where(ScriptVersion.job_id == job.id)
         .order_by(ScriptVersion.id.desc())
     )
-    old = list(session.execute(newest_first).scalars())[KEPT_VERSIONS:]
-    if not old:
+    surplus = list(session.execute(newest_first).scalars())[KEPT_VERSIONS:]
+    if not surplus:
         return
     named = session.execute(
         select(Run.script_version)
-        .where(Run.status.in_(OPEN), Run.app_id == job.app_id, Run.script_version.in_(old))
+        .where(Run.status.in_(OPEN), Run.app_id == job.app_id, Run.script_version.in_(surplus))
         .distinct()
     ).scalars()
-    unused = set(old) - set(named)
+    unused = set(surplus) - set(named)
     session.execute(delete(ScriptVersion).where(ScriptVersion.id.in_(sorted(unused))))

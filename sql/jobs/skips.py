@@ -60,7 +60,7 @@ def of_jobs(
     """Return the latest skips of a few jobs in a span of due times, up to `limit` of each job."""
     if not job_ids:
         return []
-    each = [
+    by_job = [
         _query()
         .where(SkippedTicks.job_id == job_id, SkippedTicks.from_at < until_ms)
         .where(SkippedTicks.to_at >= from_ms)
@@ -69,7 +69,7 @@ def of_jobs(
         .subquery()
         for job_id in job_ids
     ]
-    return fetch(session, SkipLine, union_all(*(select(column) for column in each)))  # type: ignore[arg-type]
+    return fetch(session, SkipLine, union_all(*(select(skips) for skips in by_job)))  # type: ignore[arg-type]
 
 
 def _query() -> Query:

@@ -24,12 +24,12 @@ class ListedApp(NamedTuple):
     jobs: int
 
 
-#: The route by which a job's runs go.
+#: The route of a job's runs: the job's own, else its app's, else the default.
 EFFECTIVE_ROUTE = func.coalesce(func.nullif(Job.route, ""), App.route, DEFAULT_ROUTE)
 
 
 class RoutedJob(NamedTuple):
-    """A job and the route by which its runs go."""
+    """A job and the route of its runs."""
 
     id: int
     route: str

@@ -15,8 +15,8 @@ from warren.sql.models.runs import BY_DUE_SECOND
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.run_status import FAILURES, RunStatus
 
-#: Most runs examined for their lateness, the latest due ones; each costs a read by primary key.
-LATENESS_RUNS = 1_000
+#: The most runs examined for lateness, latest due first; each costs a read by primary key.
+MAX_LATENESS_RUNS = 1_000
 #: How far back they may be due.
 LATENESS_MS = HOUR_MS
 
@@ -44,7 +44,7 @@ def executors(session: Session, app_ids: Collection[int] | None) -> Sequence[Reg
 
 
 def running(session: Session, app_ids: Collection[int] | None, *, limit: int) -> list[RunLine]:
-    """Return running runs, the latest started first; there are no more than slots."""
+    """Return running runs, the latest started first; there are at most as many as slots."""
     statement = select(Run.id).where(Run.status == RunStatus.RUNNING)
     if app_ids is not None:
         statement = statement.where(Run.app_id.in_(app_ids))
@@ -55,9 +55,9 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
 def failed(
     session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int
 ) -> list[RunLine]:
-    """Return failed runs that nothing has made good since, the latest due first.
+    """Return failed runs that no later run has made good, the latest due first.
 
-    There may be fewer than `limit`, if most of the newest failures were made good.
+    There may be fewer than `limit`, if later runs made good most of the newest failures.
     """
     wanted = RunSearch(
         statuses=FAILURES, unresolved=True, app_ids=app_ids, since_ms=since_ms, limit=limit
@@ -70,7 +70,7 @@ def lateness(
     app_ids: Collection[int] | None,
     *,
     now_ms: int,
-    looked_at: int = LATENESS_RUNS,
+    looked_at: int = MAX_LATENESS_RUNS,
 ) -> list[int]:
     """Return how many milliseconds after their due times recent runs started, sorted.
 

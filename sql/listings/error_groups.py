@@ -19,7 +19,7 @@ from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Run
 
 _SECOND_MS = 1_000
-#: Added to ids, so that as texts of one length they sort like numbers.
+#: Added to ids: as texts of the same length, they then sort like numbers.
 _ID_OFFSET = 10**18
 
 
@@ -60,7 +60,7 @@ class _Selected(NamedTuple):
 def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> ErrorGroups:
     """Return the groups of the newest runs that match, `most` at most.
 
-    A search for what no index knows examines `looked_at` runs at most.
+    If a search has criteria that are in no index, `looked_at` runs are examined at most.
     """
     if run_search.is_along_partitions(wanted) and not run_search.has_rest(wanted):
         ids, is_all = _newest(session, run_search.selection(wanted), most)
@@ -83,7 +83,7 @@ def _newest(session: Session, wanted: RunSelection, most: int) -> _Selected:
 def _start(session: Session, wanted: RunSelection, least: int) -> int:
     """Return a time since which at least `least` runs are due.
 
-    There are less than twice as many, unless more than that are due within a second.
+    There are fewer than twice as many, unless more than that are due within one second.
     """
     first = wanted.since_ms or 0
 

@@ -25,7 +25,7 @@ from warren.sql.models.jobs import BY_SEARCHED_TEXT
 from warren.sql.rows import contains, fetch, fetch_one
 from warren.sql.run_status import RunStatus
 
-#: Most matching jobs that are sorted in memory; each costs a read of its row.
+#: The most matching jobs that are sorted in memory; each costs a read of its row.
 MAX_SORTED = 1_000
 
 
@@ -132,7 +132,7 @@ def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list
 
 
 def asked_for(session: Session, job_id: int, *, after_ms: int, limit: int) -> list[RunLine]:
-    """Return a job's planned runs that somebody asked for at times of their own, soonest first."""
+    """Return a job's planned runs that people requested for a certain time, soonest first."""
     planned = run_messages.lines().where(
         Run.job_id == job_id,
         Run.scheduled_at > after_ms,
@@ -212,7 +212,7 @@ def _ordered(statement: Select[Any], wanted: JobFilter) -> Select[Any]:
 def _key(wanted: JobFilter) -> tuple[int | None, Any]:
     """Return the two parts of the key that a page starts after; both None for the first page.
 
-    A key that cannot be read counts as none.
+    An unreadable key counts as none.
     """
     first, _, last = (wanted.after or "").partition("/")
     if not first.isdecimal() or len(first) > 18:  # noqa: PLR2004 - digits of a BIGINT

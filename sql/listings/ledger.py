@@ -21,7 +21,7 @@ _Asked = aliased(Run)
 _SAME_TICK = and_(
     Run.job_id == _Asked.job_id,
     Run.scheduled_at == _Asked.scheduled_at,
-    # The re-runs of its due time belong to a tick, and to a re-run all runs of its due time.
+    # A tick includes the re-runs of its due time; a re-run includes all runs of its due time.
     or_(Run.origin_id == _Asked.origin_id, Run.rerun_of.is_not(None), _Asked.rerun_of.is_not(None)),
 )
 
@@ -58,8 +58,8 @@ def over(session: Session, run_ids: Collection[int]) -> set[int]:
     return ended
 
 
-#: Most skips of a job that are named with their times, the latest ones.
-NAMED_SKIPS = 20
+#: The most skips of a job whose times are listed, the latest ones.
+MAX_NAMED_SKIPS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def skip_reasons(
         select(SkippedTicks.reason, SkippedTicks.from_at, SkippedTicks.to_at)
         .where(*of_job)
         .order_by(SkippedTicks.from_at.desc())
-        .limit(NAMED_SKIPS)
+        .limit(MAX_NAMED_SKIPS)
     ):
         latest[reason].append((first, last))
     return {

@@ -24,7 +24,7 @@ from warren.sql.rows import Query, fetch, query
 from warren.sql.run_status import RunStatus
 
 #: The fewest rows to read from each partition, and the most rows to read from all of them.
-PARTITION_ROWS, ALL_ROWS = 5, 2_000
+MIN_PARTITION_ROWS, MAX_ROWS = 5, 2_000
 
 #: The position of a run in a list: its values in the columns of the order, which is descending.
 #: Here, these are `due_at` and id.
@@ -32,7 +32,7 @@ Place: TypeAlias = tuple[int, ...]
 
 
 class IndexedRun(NamedTuple):
-    """What the index knows of a run; the database does not read the run's row for it."""
+    """The columns of a run that are in the index; the run's row is not read for them."""
 
     id: int
     status: str
@@ -83,8 +83,8 @@ class ReadSizes:
     """
 
     partitions: int = 50
-    partition_rows: int = PARTITION_ROWS
-    all_rows: int = ALL_ROWS
+    partition_rows: int = MIN_PARTITION_ROWS
+    all_rows: int = MAX_ROWS
     stream_rows: int = 32
     stream_partitions: int = 25
 
@@ -202,15 +202,15 @@ def app_ids(session: Session, wanted: RunSelection) -> Collection[int]:
 
 
 def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
-    apps, most = app_ids(session, wanted), wanted.sizes.partitions
+    apps, limit_one_by_one = app_ids(session, wanted), wanted.sizes.partitions
     parts = list(product((status.value for status in sorted(wanted.statuses)), sorted(apps)))
-    if len(parts) <= most:
+    if len(parts) <= limit_one_by_one:
         return _one_by_one(session, wanted, parts, limit)
     heads = _heads(session, wanted, apps)
-    if len(heads) <= most:
+    if len(heads) <= limit_one_by_one:
         return _one_by_one(session, wanted, [head[1:] for head in heads], limit)
     # As many partitions as are read have a run at least as new, so no older run is needed.
-    oldest = heads[most - 1].due_at
+    oldest = heads[limit_one_by_one - 1].due_at
     newer = [head[1:] for head in heads if head.due_at > oldest]
     tied = [head for head in heads if head.due_at == oldest]
     return [
@@ -239,16 +239,17 @@ def _one_by_one(
     if not parts:
         return []
     sizes = wanted.sizes
-    each = max(sizes.partition_rows, min(limit, sizes.all_rows // len(parts)))
-    return [_share(rows, each, None) for rows in _first_rows(session, wanted, parts, each).values()]
+    limit = max(sizes.partition_rows, min(limit, sizes.all_rows // len(parts)))
+    by_part = _first_rows(session, wanted, parts, limit)
+    return [_slice_of(rows, limit, None) for rows in by_part.values()]
 
 
 def _first_rows(
-    session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], each: int
+    session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], limit: int
 ) -> dict[tuple[str, int], list[FoundRun]]:
-    some = [_part(wanted, status, app_id).limit(each) for status, app_id in parts]
+    reads = [_part(wanted, status, app_id).limit(limit) for status, app_id in parts]
     by_part: dict[tuple[str, int], list[FoundRun]] = {part: [] for part in parts}
-    for run in fetch(session, wanted.row, union_all(*(select(part.subquery()) for part in some))):  # type: ignore[arg-type]
+    for run in fetch(session, wanted.row, union_all(*(select(read.subquery()) for read in reads))):  # type: ignore[arg-type]
         by_part[run.status, run.app_id].append(run)
     return by_part
 
@@ -277,10 +278,10 @@ def _of_one_instant(
         .order_by(Run.id.desc())
         .limit(limit)
     )
-    return _share(fetch(session, wanted.row, statement), limit, (due_at, 0))
+    return _slice_of(fetch(session, wanted.row, statement), limit, (due_at, 0))
 
 
-def _share(rows: Sequence[FoundRun], limit: int, rest: Place | None) -> _Slice:
+def _slice_of(rows: Sequence[FoundRun], limit: int, rest: Place | None) -> _Slice:
     """Return rows as a slice; if there are fewer than `limit`, it ends at `rest`."""
     end = min((row.due_at, row.id) for row in rows) if len(rows) >= limit else rest
     return _Slice(rows, end)

@@ -1,4 +1,4 @@
-"""The next ticks of enabled jobs, read along the index of next ticks, at most LOOKED_AT jobs."""
+"""The next ticks of enabled jobs, read along the index of next ticks, at most MAX_JOBS jobs."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -14,7 +14,7 @@ from warren.sql.models import App, Job
 from warren.sql.models.jobs import BY_NEXT_TICK
 from warren.sql.rows import fetch, query
 
-LOOKED_AT = 5_000
+MAX_JOBS = 5_000
 
 
 class DueJob(NamedTuple):
@@ -63,7 +63,7 @@ def read(
     return NextTicks(
         first=_named(session, [job_id for job_id, _ in mine[:limit]]),
         per_minute=Counter((at - from_ms) // MINUTE_MS for _, at in mine),
-        seen_until_ms=rows[-1][2] if len(rows) == LOOKED_AT else None,
+        seen_until_ms=rows[-1][2] if len(rows) == MAX_JOBS else None,
     )
 
 
@@ -78,7 +78,7 @@ def first_due(
     examined, last = session.execute(select(func.count(), func.max(due.c.next_tick_at))).one()
     return FirstDue(
         job_ids=session.execute(first).scalars().all(),
-        seen_until_ms=last if examined == LOOKED_AT else None,
+        seen_until_ms=last if examined == MAX_JOBS else None,
     )
 
 
@@ -91,7 +91,7 @@ def _due(from_ms: int, to_ms: int) -> Select[int, int, int]:
             Job.next_tick_at <= to_ms,
         )
         .order_by(Job.next_tick_at)
-        .limit(LOOKED_AT)
+        .limit(MAX_JOBS)
     )
     return use_index(due, Job, BY_NEXT_TICK)
 

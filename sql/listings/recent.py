@@ -22,7 +22,7 @@ from warren.sql.rows import Query, fetch, fetch_plain, query
 from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
 
 #: The most runs of a tick that are listed, and the most bytes of their texts.
-TICK_RUNS, TICK_BYTES = 1_000, 4_000_000
+MAX_TICK_RUNS, MAX_TICK_BYTES = 1_000, 4_000_000
 
 
 class ListedJob(NamedTuple):
@@ -135,7 +135,7 @@ def jobs(
     app_ids: Collection[int] | None = None,
     limit: int | None = None,
 ) -> list[ListedJob]:
-    """Return jobs sorted by app and name, of one app by its name, and of some by their ids."""
+    """Return jobs sorted by app and name, of the app with this name and of these app ids."""
     statement = listed_jobs(now_ms).order_by(App.name, Job.name)
     if app is not None:
         statement = statement.where(App.name == app)
@@ -262,11 +262,15 @@ def tick(
 
 
 def last_of_tick(
-    session: Session, of: DetailedRun, *, most: int = TICK_RUNS, most_bytes: int = TICK_BYTES
+    session: Session,
+    of: DetailedRun,
+    *,
+    most: int = MAX_TICK_RUNS,
+    most_bytes: int = MAX_TICK_BYTES,
 ) -> list[DetailedRun]:
     """Return a run's tick as `tick` does, without the ends of the logs, up to a limit.
 
-    Of a larger tick, these are the last attempts whose texts have `most_bytes`, but at least one.
+    Of a larger tick, these are the last attempts whose texts fit in `most_bytes`, at least one.
     """
     length = dialect_of(session).byte_length
     sizes = (
@@ -340,7 +344,7 @@ def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelec
 
 
 def _fitting(sizes: Iterable[tuple[int, int]], most_bytes: int) -> Iterator[int]:
-    """Yield ids for as long as their sizes fit; the first in any case."""
+    """Yield ids while their sizes fit; always the first."""
     left = most_bytes
     for number, (run_id, size) in enumerate(sizes):
         left -= size

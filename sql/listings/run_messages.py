@@ -17,7 +17,7 @@ from warren.sql.models import App, Job, Run
 from warren.sql.rows import Query, contains, fetch, query
 
 #: Characters of a message that are read for a line.
-MESSAGE = 400
+MESSAGE_LIMIT = 400
 
 
 class RunLine(NamedTuple):
@@ -56,8 +56,8 @@ class RunLine(NamedTuple):
 def lines() -> Query:
     """Return the query of RunLine rows."""
     texts = {
-        "message": func.substr(Run.message, 1, MESSAGE),
-        "trigger_message": func.substr(Run.trigger_message, 1, MESSAGE),
+        "message": func.substr(Run.message, 1, MESSAGE_LIMIT),
+        "trigger_message": func.substr(Run.trigger_message, 1, MESSAGE_LIMIT),
     }
     return (
         query(RunLine, Run, job=Job.name, app=App.name, timezone=Job.timezone, **texts)
@@ -76,7 +76,7 @@ def by_ids(session: Session, run_ids: Sequence[int]) -> list[RunLine]:
 #: Stands for any number in a search text.
 NUMBER = "#"
 #: Characters of a message that are compared.
-COMPARED = 200
+COMPARED_LIMIT = 200
 _CHUNK = 1_000
 _DIGITS = re.compile("[0-9]+")
 
@@ -84,7 +84,7 @@ _DIGITS = re.compile("[0-9]+")
 def without_numbers(message: str) -> str:
     """Return the first line of a message, with `#` for each of its numbers."""
     line = message.strip().partition("\n")[0]
-    return _DIGITS.sub(NUMBER, line)[:COMPARED].strip()
+    return _DIGITS.sub(NUMBER, line)[:COMPARED_LIMIT].strip()
 
 
 def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
@@ -120,5 +120,5 @@ def beginnings(session: Session, run_ids: Sequence[int]) -> dict[int, str]:
 
 def beginning() -> ColumnElement[str]:
     """Return the SQL for the beginning of a run's message, or of its routing message."""
-    # Twice COMPARED, because the first line may follow empty ones.
+    # Twice COMPARED_LIMIT, because the first line may follow empty ones.
     return func.substr(func.coalesce(func.nullif(Run.message, ""), Run.trigger_message), 1, 400)

@@ -13,8 +13,8 @@ from warren.sql.models import Run
 from warren.sql.rows import Query, fetch, fetch_one
 from warren.sql.runs import calls
 
-#: Generations in each direction at most, and jobs in all.
-GENERATIONS, JOBS = 6, 60
+#: The most generations in each direction, and the most jobs in all.
+MAX_GENERATIONS, MAX_JOBS = 6, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,9 @@ def _walk(
 ) -> bool:
     """Add the generations in one direction to `known`; return whether some were left out."""
     edge = {start}
-    for _ in range(GENERATIONS):
+    for _ in range(MAX_GENERATIONS):
         new = visible(step(edge) - known.keys())
-        room = JOBS - len(known)
+        room = MAX_JOBS - len(known)
         if not new:
             return False
         known.update(list(new.items())[:room])
@@ -77,10 +77,10 @@ def _walk(
     return bool(visible(step(edge) - known.keys()))
 
 
-#: Most runs of the tick that are shown; a broadcast may have thousands of shards.
-SHOWN = 400
-#: Most runs of children that are shown.
-CHILDREN = 100
+#: The most runs of the tick that are shown; a broadcast may have thousands of shards.
+MAX_TICK_RUNS = 400
+#: The most re-runs, runs of children, and called runs that are shown of each.
+MAX_RELATED_RUNS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,8 @@ class Relations:
 
 def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> Relations:
     """Return the related runs in the given apps; None = all apps."""
-    tick = _of_tick(session, (of.job_id, of.scheduled_at, of.origin_id), app_ids, limit=SHOWN)
+    key = (of.job_id, of.scheduled_at, of.origin_id)
+    tick = _of_tick(session, key, app_ids, limit=MAX_TICK_RUNS)
     head = tick[0].id if tick else of.id
     return Relations(
         tick=tick,
@@ -117,7 +118,7 @@ def _reruns(session: Session, of: DetailedRun, app_ids: Collection[int] | None) 
         Run.attempt == 0,
         Run.rerun_of.is_not(None),
     )
-    in_order = repeated.order_by(Run.origin_id, Run.shard_index).limit(CHILDREN)
+    in_order = repeated.order_by(Run.origin_id, Run.shard_index).limit(MAX_RELATED_RUNS)
     return fetch(session, RunLine, in_order)
 
 
@@ -134,19 +135,16 @@ def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) 
 def _children(
     session: Session, of: DetailedRun, head: int, app_ids: Collection[int] | None
 ) -> list[RunLine]:
-    """Return the present children's runs whose origin is the tick's first run, `head`."""
+    """Return the runs of current children whose origin is `head`, the tick's first run."""
     child_ids = child_links.children(session, [of.job_id]).get(of.job_id, ())
     # One query for each child: with one for all, MariaDB would read the whole table.
-    runs = [
-        run
-        for child_id in child_ids[:CHILDREN]
-        for run in _of_tick(session, (child_id, of.scheduled_at, head), app_ids, limit=CHILDREN)
-    ]
-    return runs[:CHILDREN]
+    keys = [(child_id, of.scheduled_at, head) for child_id in child_ids[:MAX_RELATED_RUNS]]
+    runs = [run for key in keys for run in _of_tick(session, key, app_ids, limit=MAX_RELATED_RUNS)]
+    return runs[:MAX_RELATED_RUNS]
 
 
 def _called(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> list[RunLine]:
-    run_ids = calls.of_run(session, of)[:CHILDREN]
+    run_ids = calls.of_run(session, of)[:MAX_RELATED_RUNS]
     if not run_ids:
         return []
     return fetch(session, RunLine, _lines(app_ids).where(Run.id.in_(run_ids)).order_by(Run.id))

@@ -39,13 +39,13 @@ from warren.sql.run_status import RunStatus
 from warren.sql.runs import reruns
 
 #: The most runs that are examined for one page; each costs a read by primary key.
-LOOKED_AT = newest_runs.ALL_ROWS
+MAX_EXAMINED = newest_runs.MAX_ROWS
 #: The most walks along an index for one page.
 MAX_WALKS = 8
-#: How far ahead a list of all runs goes: what is planned for later is listed where it is asked for.
+#: How far ahead a list of all runs goes; runs planned for later are listed only when asked for.
 AHEAD_MS = HOUR_MS
 #: The most runs that one statement of a sweep reads.
-SWEEP_ROWS = 2_000
+MAX_SWEEP_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class RunSearch:
     until_ms: int | None = None
     before: Place | None = None
     limit: int = 50
-    looked_at: int = LOOKED_AT
+    looked_at: int = MAX_EXAMINED
 
 
 class DatedRun(NamedTuple):
@@ -155,7 +155,8 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     chosen: dict[int, None] = {}
     seen = 0
     is_known_to_index = is_along_partitions(wanted) or not wanted.statuses
-    rows = min(SWEEP_ROWS, most + 1) if is_known_to_index and not has_rest(wanted) else SWEEP_ROWS
+    is_exact = is_known_to_index and not has_rest(wanted)
+    rows = min(MAX_SWEEP_ROWS, most + 1) if is_exact else MAX_SWEEP_ROWS
     for runs in _batches(session, wanted, rows):
         if seen >= looked_at:
             return SweepResult(run_ids=list(chosen), is_all=False)
@@ -228,7 +229,7 @@ def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
 
 
 def _batches(session: Session, wanted: RunSearch, rows: int) -> Iterator[Sequence[ListedRun]]:
-    """Yield batches of so many runs along an index, newest first."""
+    """Yield batches of up to `rows` runs along an index, newest first."""
     if is_along_partitions(wanted):
         runs = newest_runs.stream(session, selection(wanted))
         while batch := list(islice(runs, rows)):
@@ -300,14 +301,14 @@ def _fits(run: ListedRun, criteria: Sequence[_Criterion]) -> bool:
 
 
 def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> Walk[ScannedRun]:
-    """Read some runs of each job, and stop where the first job's part ends."""
+    """Read some runs of each job, and stop where the first of these parts ends."""
     if not job_ids:
         return Walk([], end=None, looked_at=0)
     is_filtered = has_rest(wanted) or bool(wanted.statuses)
     limit = wanted.looked_at if is_filtered else wanted.limit + 1
-    each = max(newest_runs.PARTITION_ROWS, min(limit, wanted.looked_at // len(job_ids)))
+    job_limit = max(newest_runs.MIN_PARTITION_ROWS, min(limit, wanted.looked_at // len(job_ids)))
     ticks = _ticks(session, wanted, job_ids)
-    parts = [ticks.of(job_id, wanted.before).limit(each) for job_id in job_ids]
+    parts = [ticks.of(job_id, wanted.before).limit(job_limit) for job_id in job_ids]
     union = union_all(*(select(part.subquery()) for part in parts))
     width = len(ScannedRun._fields)
     runs = [(row[width:], ScannedRun(*row[:width])) for row in session.execute(union)]
@@ -315,9 +316,9 @@ def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) ->
     places: dict[int, list[Place]] = {}
     for place, run in placed:
         places.setdefault(run.job_id, []).append(place)
-    end = max((part[-1] for part in places.values() if len(part) >= each), default=None)
-    known = [(place, run) for place, run in placed if end is None or place >= end]
-    return Walk(known, end=end, looked_at=len(placed))
+    end = max((part[-1] for part in places.values() if len(part) >= job_limit), default=None)
+    complete = [(place, run) for place, run in placed if end is None or place >= end]
+    return Walk(complete, end=end, looked_at=len(placed))
 
 
 def _ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> TickOrder:

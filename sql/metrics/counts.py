@@ -1,4 +1,4 @@
-"""Counts by app that only grow; schedulers add to them every few seconds, whatever is purged."""
+"""Counters by app, to which schedulers add every few seconds; deleting runs does not lower them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -41,7 +41,7 @@ ABOVE, SUM = "above", "sum"
 
 
 class CountKey(NamedTuple):
-    """Which number: of what, of which app, with which label."""
+    """Identifies a counter: what it counts, of which app, with which label."""
 
     name: Counted
     app_id: int
@@ -49,7 +49,7 @@ class CountKey(NamedTuple):
 
 
 class AppCount(NamedTuple):
-    """One number of an app."""
+    """The value of one of an app's counters."""
 
     name: str
     app: str
@@ -58,10 +58,10 @@ class AppCount(NamedTuple):
 
 
 def add(session: Session, counts: Mapping[CountKey, int]) -> None:
-    """Add to numbers; those that do not exist yet begin at 0."""
+    """Add to counters; those that do not exist yet begin at 0."""
     rows = [
         {"name": key.name.value, "app_id": key.app_id, "label": key.label, "count": count}
-        for key, count in sorted(counts.items())  # one order, so that no two wait for each other
+        for key, count in sorted(counts.items())  # in the same order for all, to avoid deadlocks
         if count
     ]
     if rows:
@@ -80,7 +80,7 @@ def add_skips(session: Session, skipped: Mapping[int, int]) -> None:
 
 
 def of_apps(session: Session) -> list[AppCount]:
-    """Return all numbers of apps that exist."""
+    """Return all counters of apps that exist."""
     counts = query(AppCount, MetricCount, app=App.name, number=MetricCount.count)
     return fetch(session, AppCount, counts.join(App, App.id == MetricCount.app_id))
 
@@ -91,5 +91,5 @@ def app_names(session: Session) -> list[str]:
 
 
 def forget_app(session: Session, app_id: int) -> None:
-    """Delete the numbers of an app that is deleted."""
+    """Delete the counters of an app that is deleted."""
     modify(session, delete(MetricCount).where(MetricCount.app_id == app_id))

@@ -17,7 +17,7 @@ from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
 
 #: How many of a job's newest runs are searched for its last success.
-NEWEST_RUNS = 20
+MAX_RUNS = 20
 #: Jobs of one statement that searches.
 _CHUNK = 50
 
@@ -51,7 +51,7 @@ def of_jobs(session: Session, job_ids: Iterable[int]) -> list[LastSuccess]:
 
 
 def found_in_runs(
-    session: Session, job_ids: Iterable[int], *, now_ms: int, most: int = NEWEST_RUNS
+    session: Session, job_ids: Iterable[int], *, now_ms: int, most: int = MAX_RUNS
 ) -> dict[int, int]:
     """Return the last success of jobs by id, if it is among their newest runs."""
     by_job: dict[int, int] = {}

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from warren.sql.dialects.supported import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
-#: The index of alarms by which statements are made to read.
+#: An index that statements are told to use.
 BY_CHANNEL = "i_alarm_channel"
 
 
@@ -46,7 +46,7 @@ class Alarm(Model):
 
 
 class Watch(Model):
-    """When to check a job with expectations next, and what the last check knew.
+    """When to check a job with expectations next, and what the last check found.
 
     `started_until` and `finished_until` are the last due times that were judged.
     """
@@ -57,7 +57,7 @@ class Watch(Model):
     job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     #: 0 = at once.
     next_look_at: Mapped[int] = mapped_column(BigInteger, default=0)
-    #: From when on the job is watched: since it was enabled, or its expectations changed.
+    #: Since when the job is watched: when it was enabled, or its expectations changed.
     since_at: Mapped[int] = mapped_column(BigInteger, default=0)
     started_until: Mapped[int] = mapped_column(BigInteger, default=0)
     finished_until: Mapped[int] = mapped_column(BigInteger, default=0)

@@ -34,7 +34,8 @@ class ImportOrigin(Model):
 class Cluster(Model):
     """The only row: the id of the cluster, and fingerprints of its master secret.
 
-    There are two while the secret is being changed, none before the first process. Also a lock.
+    There are two while the secret is being changed, and none before the first process. The row also
+    serves as a lock.
     """
 
     __tablename__ = "warren_cluster"

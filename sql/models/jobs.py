@@ -17,7 +17,7 @@ NO_SCHEDULE = "NONE"
 #: The route of a job that names none, in an app that names none.
 DEFAULT_ROUTE = "CONSISTENT_HASH"
 
-#: How late a due time may still run as itself, for jobs that say nothing, in seconds.
+#: How late a due time may still run as planned, in seconds, for jobs without a limit of their own.
 LATE_LIMIT_SECONDS = 60
 
 
@@ -36,7 +36,7 @@ class Backoff(StrEnum):
     EXPONENTIAL = "exponential"
 
 
-#: The indexes of jobs by which statements are made to read.
+#: Indexes that statements are told to use.
 BY_NEXT_TICK = "i_status_next"
 BY_SEARCHED_TEXT = "i_search"
 
@@ -89,7 +89,7 @@ class Job(Model):
     route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="")
     handler: Mapped[str | None] = mapped_column("executor_handler", String(255))
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
-    #: What makes the param of each run instead.
+    #: The template that makes the param of each run, in place of `param`.
     param_template: Mapped[str | None] = mapped_column(LONG_TEXT)
     block: Mapped[str] = mapped_column(
         "executor_block_strategy", String(50), default="SERIAL_EXECUTION"

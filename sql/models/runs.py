@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from warren.sql.dialects.supported import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
-#: The indexes of runs by which statements are made to read.
+#: Indexes that statements are told to use.
 BY_TICK = "i_tick"
 BY_STATUS = "i_status_due"
 BY_DUE_SECOND = "i_trigger_time"
@@ -46,7 +46,7 @@ class Run(Model):
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
     sharding: Mapped[str | None] = mapped_column("executor_sharding_param", String(20))
     retries_left: Mapped[int] = mapped_column("executor_fail_retry_count", Integer, default=0)
-    #: `due_at` and `finished_at` in whole seconds: for those who read the table as XXL-JOB's.
+    #: `due_at` and `finished_at` in whole seconds, for programs that read XXL-JOB's table.
     due_second: Mapped[datetime | None] = mapped_column("trigger_time", DateTime)
     trigger_code: Mapped[int] = mapped_column(Integer, default=0)
     trigger_message: Mapped[str | None] = mapped_column("trigger_msg", LONG_TEXT)
@@ -77,7 +77,7 @@ class Run(Model):
     flow_run_id: Mapped[int | None] = mapped_column(BigInteger)
     #: 1 = the success of this re-run starts no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
-    #: When it was decided that it runs although it is late; None if that was never asked.
+    #: When it was decided that it runs although it is late; None if that was never in question.
     released_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)
     #: When it was routed before its trigger was sent again; None if that never happened.
@@ -105,7 +105,7 @@ class Run(Model):
 
 
 class Call(Model):
-    """A run that a run has called; the primary key lets no retry of the caller call it again.
+    """A run that another run called; the primary key keeps the caller's retries from repeating it.
 
     `origin_id` and the rest of the key are the tick and shard of the caller; those of a re-run are
     of the run that it repeats. `number` counts the calls of a run from 1 on.

@@ -71,7 +71,7 @@ def split(address_list: str | None) -> tuple[str, ...]:
 
 
 def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> App:
-    """Return one of these apps by name; None = of all.
+    """Return an app by name, among these ids; None = among all apps.
 
     Raises:
         NotFound: there is no such app.

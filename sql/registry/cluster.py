@@ -55,10 +55,10 @@ def fingerprints(session: Session) -> tuple[str, ...]:
 def join(session: Session, own: Sequence[str]) -> None:
     """Admit a process by the fingerprints of its secret and of its previous one, if any.
 
-    It must have a secret that is in use; its own one is in use from then on.
+    One of them must be in use already; its own is in use from then on.
 
     Raises:
-        SecretMismatch: it has none of the secrets in use, or one more than may be in use.
+        SecretMismatch: it has none of the secrets in use, or its own would be a third one.
 
     """
     if own[0] in fingerprints(session):

@@ -28,8 +28,8 @@ from warren.sql.rows import fetch, fetch_one, query
 
 #: The app id of a pause of the whole cluster.
 EVERY_APP = 0
-#: The most settled pauses that are kept.
-KEPT = 1_000
+#: The most settled pauses that are kept for the audit.
+MAX_SETTLED = 1_000
 #: The condition on pauses that are in force, or whose runs may still be undecided.
 IS_UNSETTLED = Pause.is_settled == 0
 
@@ -132,15 +132,14 @@ def end(session: Session, app_id: int, *, now_ms: int) -> bool:
     return modify(session, ended.values(until_at=now_ms)) > 0
 
 
-def settle(session: Session, pause_ids: Collection[int], *, kept: int = KEPT) -> None:
+def settle(session: Session, pause_ids: Collection[int], *, kept: int = MAX_SETTLED) -> None:
     """Record that all runs these pauses held back are decided; keep only the last settled ones."""
     settled = update(Pause).where(Pause.id.in_(pause_ids)).values(is_settled=1)
     modify(session, settled)
-    last = select(Pause.id).where(Pause.is_settled == 1).order_by(Pause.id.desc())
-    too_old = session.execute(last.offset(kept).limit(1)).scalar_one_or_none()
-    if too_old is not None:
-        old = delete(Pause).where(Pause.is_settled == 1, Pause.id <= too_old)
-        modify(session, old)
+    newest = select(Pause.id).where(Pause.is_settled == 1).order_by(Pause.id.desc())
+    surplus_id = session.execute(newest.offset(kept).limit(1)).scalar_one_or_none()
+    if surplus_id is not None:
+        modify(session, delete(Pause).where(Pause.is_settled == 1, Pause.id <= surplus_id))
 
 
 def forget_app(session: Session, app_id: int) -> None:

@@ -21,23 +21,24 @@ from warren.sql.instants import AHEAD_MS, at
 from warren.sql.models import App, Registration
 from warren.sql.rows import fetch, query
 
-_HOST = 48
-_SUFFIX = 6
+#: How much of the host's name and of the boot id is in a process's name, in characters.
+_HOST_LENGTH = 48
+_SUFFIX_LENGTH = 6
 
 
 def process_name(host: str, boot_id: str) -> str:
     """Return the name of a scheduler or console: its host and the beginning of its boot id."""
-    return f"{host[:_HOST]}-{boot_id[:_SUFFIX]}"
+    return f"{host[:_HOST_LENGTH]}-{boot_id[:_SUFFIX_LENGTH]}"
 
 
 def is_of_host(name: str, host: str) -> bool:
     """Whether a process runs on this host; `web-2-…` does not run on `web`."""
-    return name.rpartition("-")[0] == host[:_HOST]
+    return name.rpartition("-")[0] == host[:_HOST_LENGTH]
 
 
 EXECUTOR = "EXECUTOR"
 ADMIN = "ADMIN"
-#: What the registrations of kind ADMIN have in place of an app.
+#: What registrations of kind ADMIN have in place of an app.
 SCHEDULER = "scheduler"
 CONSOLE = "console"
 
@@ -127,7 +128,7 @@ def supersede(session: Session, beat: Beat, *, old_boot_id: str) -> bool:
 def renew(session: Session, beat: Beat) -> bool:
     """Store a heartbeat; return False if another boot holds the address or it is not newer.
 
-    After the clock was set back, an earlier one is newer.
+    After the clock was set back, an earlier one counts as newer.
     """
     # Bypasses the ORM, which would take longer than the statement.
     renewed: Any = session.connection().execute(RENEWAL, renewal(beat))
@@ -352,7 +353,8 @@ def requested(session: Session) -> list[DrainingBoot]:
     return fetch(session, DrainingBoot, wanted)
 
 
-#: Three heartbeats of an executor, four of a scheduler, three of a console.
+#: How long a process counts as alive after its last heartbeat: three intervals of an executor, four
+#: of a scheduler, three of a console.
 EXECUTOR_ALIVE_MS = 15_000
 SCHEDULER_ALIVE_MS = 2_000
 CONSOLE_ALIVE_MS = 15_000
@@ -362,7 +364,7 @@ class ProcessState(StrEnum):
     """The state of a registered process."""
 
     ALIVE = "alive"
-    #: Alive, but it takes no new runs and ends when those that it has are over.
+    #: Alive, but it takes no new runs, and exits when those it has are over.
     DRAINING = "draining"
     SILENT = "silent"
     #: It has never registered.
@@ -375,7 +377,7 @@ class ProcessState(StrEnum):
 
 
 def state(row: Registration, now_ms: int) -> ProcessState:
-    """Return the state of a process."""
+    """Return the state of a process, as its last heartbeat shows it."""
     if not row.beat_at:
         return ProcessState.ABSENT
     if now_ms - row.beat_at > _limit_ms(row):

@@ -63,8 +63,8 @@ def extend(session: Session, *, now_ms: Callable[[], int], gap_ms: int) -> int:
 
     `now_ms` is called once the newest uptime is locked, as that may take long. A gap of up to
     `gap_ms` is no downtime. Two schedulers that end a downtime at the same time may each begin an
-    uptime; the downtime is then recorded twice, which is harmless. A scheduler whose clock is not
-    the database's, as before it has noticed a jump, records nothing.
+    uptime; the downtime is then recorded twice, which is harmless. A scheduler whose clock differs
+    from the database's, because it has not noticed a jump yet, records nothing.
     """
     last = session.execute(
         select(Uptime).order_by(Uptime.id.desc()).limit(1).with_for_update()
@@ -109,9 +109,9 @@ def sending_state(session: Session, app_id: int, now_ms: int) -> SendingState:
 
 
 def start_of_outage(session: Session, due_ms: int, now_ms: int, *, gap_ms: int) -> int:
-    """Return when the outage began in which something due could not be sent.
+    """Return when the outage began because of which something due at `due_ms` was not sent.
 
-    It is the same before and after the outage is recorded. Where there was none, it is `due_ms`.
+    The answer is the same before and after the outage is recorded; without one it is `due_ms`.
     """
     ended_later = select(func.min(Uptime.id)).where(IS_DOWNTIME, Uptime.since_at > due_ms)
     recorded = select(Uptime.down_since).where(Uptime.id == ended_later.scalar_subquery())

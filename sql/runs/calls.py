@@ -1,4 +1,4 @@
-"""Runs that runs have called: each call of a due time and shard is kept once."""
+"""Runs that other runs called; each call of a due time and shard is stored once."""
 
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -13,8 +13,8 @@ from warren.sql.rows import fetch, query
 
 #: Calls in one statement: each has a condition of its own.
 _CHUNK = 100
-#: How many re-runs of re-runs are followed back to what they repeat.
-_REPETITIONS = 100
+#: How far a chain of re-runs of re-runs is followed back.
+_MAX_RERUNS = 100
 
 
 class Caller(NamedTuple):
@@ -34,7 +34,7 @@ class Caller(NamedTuple):
 
 
 class NumberedCall(NamedTuple):
-    """A call: the tick and shard of the run that makes it, its number, that run, and its run."""
+    """A call: the caller's tick and shard, its number, the caller, and the run that it asks for."""
 
     job_id: int
     scheduled_at: int
@@ -56,7 +56,7 @@ def callers(session: Session, run_ids: Iterable[int]) -> dict[int, Caller]:
 
 def first_origin(session: Session, caller: Caller) -> int:
     """Return the origin of a run; of a re-run, that of the run that was repeated first."""
-    for _ in range(_REPETITIONS):
+    for _ in range(_MAX_RERUNS):
         if caller.rerun_of is None:
             break
         repeated = callers(session, [caller.rerun_of]).get(caller.rerun_of)
@@ -67,9 +67,9 @@ def first_origin(session: Session, caller: Caller) -> int:
 
 
 def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
-    """Keep calls; return the runs of those that are new, which are to be planned.
+    """Store calls; return the runs of those that are new, which are to be planned.
 
-    Of two transactions that keep the same call, the second waits for the first.
+    Of two transactions that store the same call, the second waits for the first.
     """
     ordered = sorted(calls)
     insert_or_ignore(session, Call, [call._asdict() for call in ordered], key="number")
@@ -84,7 +84,7 @@ def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
 
 
 def note_refusal(session: Session, run_id: int, *, text: str, why: str | None) -> None:
-    """Store what a run's trigger message is, now that one of its calls is refused."""
+    """Store a run's trigger message after one of its calls was refused."""
     row = update(Run).where(Run.id == run_id)
     modify(session, row.values(trigger_message=text, trigger_why=why))
 
@@ -105,7 +105,7 @@ class Calling(Protocol):
 
 
 def of_run(session: Session, run: Calling) -> list[int]:
-    """Return the ids of the runs that a run has called, or that another attempt of it has."""
+    """Return the ids of the runs that a run, or another attempt of it, has called."""
     of_shard = select(Call.run_id).where(
         Call.job_id == run.job_id,
         Call.scheduled_at == run.scheduled_at,
@@ -113,7 +113,7 @@ def of_run(session: Session, run: Calling) -> list[int]:
         Call.shard_index == run.shard_index,
     )
     own = select(Call.run_id).where(Call.called_by == run.id)
-    # One after the other, as a union is read through a table of its own.
+    # Two statements, because the database would read a union through a temporary table.
     return sorted({*session.execute(of_shard).scalars(), *session.execute(own).scalars()})
 
 

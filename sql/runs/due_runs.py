@@ -25,11 +25,10 @@ class RunOfJob(NamedTuple):
 
 
 class DueSpan(NamedTuple):
-    """Due times in which nobody could send a schedule's runs, of one app or, with `app_id` 0, all.
+    """Due times in [from, to) at which no run of a schedule could be sent; `app_id` 0 = of any app.
 
-    These are [from, to). A run that was released counts as due then. A MISFIRE run that was
-    still waiting is decided about anew, together with what was missed after it, so its due times
-    reach up to `over_ms`.
+    A released run counts as due when it was released. A MISFIRE run that was still waiting is
+    decided about again, together with what was missed after it, so for it the end is `over_ms`.
     """
 
     from_ms: int
@@ -38,7 +37,7 @@ class DueSpan(NamedTuple):
     app_id: int = 0
 
     def covers(self, run: PlannedRun) -> bool:
-        """Whether a planned run must not be sent before it is decided about, as in `_is_due`."""
+        """Whether a planned run needs a decision before it is sent; the same rule as `_is_due`."""
         if run.kind not in BY_SCHEDULE or self.app_id not in (0, run.app_id):
             return False
         released_at = run.due_at if run.released_at is None else run.released_at

@@ -42,7 +42,7 @@ def of_jobs(
 
 
 def move(session: Session, run_id: int, *, due_ms: int, run_date: date | None) -> int:
-    """Give a PLANNED run that has a tick of its own another one; return how many were moved."""
+    """Move a PLANNED run that has a tick of its own to another one; return how many were moved."""
     statement = (
         update(Run)
         .where(Run.status == RunStatus.PLANNED, Run.origin_id == Run.id, Run.attempt == 0)
@@ -92,7 +92,7 @@ def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload)
 
 
 class Made(NamedTuple):
-    """What is made of a planned run's tick."""
+    """The columns of a planned run that are computed from its tick."""
 
     run_date: date | None
     param: str

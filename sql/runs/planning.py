@@ -77,7 +77,7 @@ class NewRun:
         starts: int,
         redeliveries: int = 0,
     ) -> "NewRun":
-        """Return the next attempt of a run, with all of these fields that a `LockedRun` has."""
+        """Return the next attempt of a run, which keeps all fields that a `LockedRun` has."""
         changed: dict[str, Any] = {
             "handler": run.handler or "",
             "param": run.param or "",
@@ -89,7 +89,7 @@ class NewRun:
             "redeliveries": redeliveries,
             "without_children": bool(run.without_children),
         }
-        kept = {name: getattr(run, name) for name in _KEPT if name not in changed}
+        kept = {name: getattr(run, name) for name in _INHERITED if name not in changed}
         return cls(**kept, **changed)
 
 
@@ -130,7 +130,7 @@ def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[in
 _STORED = tuple(field.name for field in fields(NewRun) if field.name not in ("run_id", "fault"))
 _values = attrgetter(*_STORED)
 #: The fields that are the same for all attempts of a shard.
-_KEPT = tuple(name for name in _STORED if name in LockedRun._fields)
+_INHERITED = tuple(name for name in _STORED if name in LockedRun._fields)
 
 
 def _row(run: NewRun, run_id: int) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from warren.sql.runs.successes import SENT_TO, SentTo
 from warren.sql.runs.transitions import status_in
 
 
-def note(session: Session, who: SentTo, texts: Mapping[int, str]) -> int:
+def note(session: Session, boot: SentTo, texts: Mapping[int, str]) -> int:
     """Store the progress of runs, as JSON by id; only of those that are RUNNING on this boot."""
     rows = [{"id": run_id, "progress": progress} for run_id, progress in sorted(texts.items())]
     running = status_in([RunStatus.RUNNING]).condition
-    return update_each(session, Run, rows, guard=Guard(f"{running} AND {SENT_TO}", who))
+    return update_each(session, Run, rows, guard=Guard(f"{running} AND {SENT_TO}", boot))

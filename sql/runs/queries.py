@@ -99,8 +99,8 @@ def sent_or_running(
 ) -> list[RoutedRun]:
     """Return SENT and RUNNING runs routed up to `before_ms`, which an executor should know.
 
-    The oldest come first, and `offset` of them are left out.
-    That includes those routed before the clock was set back to `now_ms`.
+    That includes those routed before the clock was set back to `now_ms`. The oldest come first, and
+    `offset` of them are left out.
     """
     return fetch(
         session,
@@ -114,7 +114,7 @@ def sent_or_running(
 
 
 def _was_routed(before_ms: int, now_ms: int) -> ColumnElement[bool]:
-    """Select the runs routed up to an instant, by whatever the clock said then."""
+    """Return the condition on runs routed up to an instant, or before the clock was set back."""
     return or_(Run.routed_at <= before_ms, Run.routed_at > now_ms + AHEAD_MS)
 
 

@@ -68,10 +68,10 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]
     """Return the later runs of each run, newest last; runs without any are left out."""
     by_run: dict[int, list[LaterRun]] = defaultdict(list)
     for chunk in chunks(run_ids):
-        both = (
+        reads = (
             statement.where(_Asked.id.in_(chunk)) for statement in (_NEXT_ATTEMPTS, _NEXT_ORIGINS)
         )
-        for after_id, run_id, status, origin_id, attempt in session.execute(union_all(*both)):
+        for after_id, run_id, status, origin_id, attempt in session.execute(union_all(*reads)):
             later_run = LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt)
             by_run[after_id].append(later_run)
     for runs in by_run.values():
@@ -80,7 +80,7 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]
 
 
 def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:
-    """Return the failed runs whose shard is decided by something later.
+    """Return the failed runs whose shard is decided by a later run.
 
     A later run that was killed, refused or cancelled decides nothing: the failure still stands.
     """
@@ -107,9 +107,9 @@ def children_that_ran(
     """Return which of the jobs' current `children` have a run caused by one of these times."""
     parents = [time for time in times if children.get(time.job_id)]
     heads: dict[DueTime, list[int]] = defaultdict(list)
-    for some in chunks(parents, _CHUNK):
+    for chunk in chunks(parents, _CHUNK):
         first = select(Run.job_id, Run.scheduled_at, Run.id).where(
-            or_(*map(_is_at, some)), Run.attempt == 0
+            or_(*map(_is_at, chunk)), Run.attempt == 0
         )
         for job_id, scheduled_at, run_id in session.execute(first):
             heads[DueTime(job_id, scheduled_at)].append(run_id)

@@ -48,7 +48,7 @@ class _SingleRunTick(NamedTuple):
 
 
 _SUCCEEDED = UpdateRule(
-    # Our own words and numbers, which Python and SQL write in the same way.
+    # Words and numbers of ours, which Python and SQL write in the same way.
     sets={column: repr(value) for column, value in ENTERED[RunStatus.SUCCEEDED].items()},
     matched=["job_id"],
 )
@@ -69,47 +69,47 @@ def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> 
     """Move the runs of each boot that are open and as reported to SUCCEEDED.
 
     Returns their ids. Usually all can be moved, so that is tried first, under a savepoint. Only if
-    one was not moved, it is undone, and the runs that can be moved are looked up.
+    one was not moved is that undone, and the runs that can be moved are looked up.
     """
     connection = session.connection()
     # Not `begin_nested`: after a deadlock the savepoint is gone, and its rollback would hide that.
     connection.exec_driver_sql("SAVEPOINT successes")
-    if all(succeed(session, who, sent) for who, sent in runs.items()):
+    if all(succeed(session, boot, sent) for boot, sent in runs.items()):
         return {run.run_id for sent in runs.values() for run in sent}
     connection.exec_driver_sql("ROLLBACK TO SAVEPOINT successes")
     moved: set[int] = set()
-    for who, sent in runs.items():
-        is_open = lock_open(session, who, {run.run_id: run.job_id for run in sent})
-        succeed(session, who, [run for run in sent if run.run_id in is_open])
-        moved |= is_open
+    for boot, sent in runs.items():
+        open_ids = lock_open(session, boot, {run.run_id: run.job_id for run in sent})
+        succeed(session, boot, [run for run in sent if run.run_id in open_ids])
+        moved |= open_ids
     return moved
 
 
-def succeed(session: Session, who: SentTo, runs: Sequence[Success]) -> bool:
+def succeed(session: Session, boot: SentTo, runs: Sequence[Success]) -> bool:
     """Move runs that were sent to one boot to SUCCEEDED; return whether all were moved.
 
     A run that was not moved was final already, or is not as reported; it is not known which.
     """
     ordered = sorted(runs, key=lambda run: run.run_id)
     # Most runs have no result, so their updates leave out that column.
-    plain = [_row(run) for run in ordered if not run.result]
-    others = [_row(run) | {"result": run.result} for run in ordered if run.result]
-    guard = Guard(f"{_OPEN_AND_ALONE} AND {SENT_TO}", who)
+    without_result = [_row(run) for run in ordered if not run.result]
+    with_result = [_row(run) | {"result": run.result} for run in ordered if run.result]
+    guard = Guard(f"{_OPEN_AND_ALONE} AND {SENT_TO}", boot)
     moved = [
         update_each(session, Run, rows, guard=guard, rule=_SUCCEEDED)
-        for rows in (plain, others)
+        for rows in (without_result, with_result)
         if rows
     ]
     return sum(moved) == len(runs)
 
 
-def lock_open(session: Session, who: SentTo, jobs: Mapping[int, int]) -> set[int]:
+def lock_open(session: Session, boot: SentTo, jobs: Mapping[int, int]) -> set[int]:
     """Lock and return the runs that `succeed` would move; `jobs` are their job ids."""
     how = Locking(guard=_OPEN_AND_ALONE, order="id")
     return {
         row.id
         for row in lock_rows(session, _SingleRunTick, Run, sorted(jobs), how)
-        if (row.app_id, row.address, row.boot_id) == who and jobs[row.id] == row.job_id
+        if (row.app_id, row.address, row.boot_id) == boot and jobs[row.id] == row.job_id
     }
 
 

@@ -19,7 +19,7 @@ from warren.sql.runs.run_rows import TickRun
 #: When a run was routed for the first time. A trigger that the broker has not confirmed is sent
 #: again under the same id, however late, because the first one may have arrived.
 _ROUTED_AT = func.coalesce(Run.first_routed_at, Run.routed_at)
-#: When it was decided for good that a run still runs, although it was late.
+#: When it was finally decided that a run still runs, although it was late.
 _DECIDED_AT = func.coalesce(Run.released_at, _ROUTED_AT)
 #: A schedule's run that was routed and started over 5 s after its tick.
 _STARTED_LATE = and_(
@@ -188,7 +188,7 @@ def broken_shards(
         .where(
             Run.job_id.between(*jobs),
             Run.shard_total > 1,
-            # Of a re-run only the shards that were to run again have a row.
+            # A re-run has rows only for the shards that were to run again.
             Run.rerun_of.is_(None),
             Run.scheduled_at > after_ms,
             Run.scheduled_at <= until_ms,

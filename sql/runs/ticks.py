@@ -132,7 +132,7 @@ def attempts(
 ) -> dict[Tick, list[TickRun]]:
     """Return all runs of each tick by shard, origin and attempt, so that a shard's newest is last.
 
-    The re-runs of its due time belong to a tick; to those that are `reruns`, all runs of theirs.
+    A tick includes the re-runs of its due time; one that is in `reruns`, all runs of its due time.
     """
     by_tick: dict[Tick, list[TickRun]] = {}
     in_order = query(TickRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)

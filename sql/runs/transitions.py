@@ -23,7 +23,7 @@ from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, R
 from warren.sql.runs import planned_runs
 from warren.sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
 
-#: The status itself, and XXL-JOB's codes of it.
+#: What a row gets when it enters a status: the status itself, and XXL-JOB's codes for it.
 ENTERED: Mapping[RunStatus, Mapping[str, Any]] = {
     status: {"status": status.value, "trigger_code": trigger_code, "handle_code": handle_code}
     for status, (trigger_code, handle_code) in CODES.items()
@@ -41,8 +41,8 @@ def status_in(statuses: Iterable[RunStatus]) -> Guard:
     return Guard(f"{Run.status.expression} IN ({names})")
 
 
-#: The largest groups of runs with the same route, of at least so many runs, get a statement each;
-#: all other runs share one, however different they are.
+#: The largest groups of runs with the same route get a statement each, if they have at least
+#: MIN_ALIKE runs; all other runs share one statement, however different they are.
 MIN_ALIKE = 8
 MAX_ALIKE_STATEMENTS = 8
 
@@ -59,7 +59,7 @@ class Routed:
 
 
 #: Address, boot, code version and reason of a route.
-_Way: TypeAlias = tuple[str, str, str | None, Explanation]
+_RouteKey: TypeAlias = tuple[str, str, str | None, Explanation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,29 +94,29 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
     A few large groups of runs with the same route and reason are moved by a statement each, all
     others by one.
     """
-    alike: dict[_Way, list[int]] = defaultdict(list)
+    alike: dict[_RouteKey, list[int]] = defaultdict(list)
     for run in runs:
         alike[run.address, run.boot_id, run.code_version, run.message].append(run.run_id)
-    largest = [way for way, run_ids in alike.items() if len(run_ids) >= MIN_ALIKE]
-    largest.sort(key=lambda way: -len(alike[way]))
+    largest = [key for key, run_ids in alike.items() if len(run_ids) >= MIN_ALIKE]
+    largest.sort(key=lambda key: -len(alike[key]))
     guard, count = may_enter(RunStatus.ROUTED), 0
     entered = {"status": RunStatus.ROUTED.value, "routed_at": now_ms}
-    for way in largest[:MAX_ALIKE_STATEMENTS]:
-        values = entered | _routed_columns(way, node)
-        count += update_alike(session, Run, alike.pop(way), values, guard=guard)
+    for key in largest[:MAX_ALIKE_STATEMENTS]:
+        values = entered | _routed_columns(key, node)
+        count += update_alike(session, Run, alike.pop(key), values, guard=guard)
     rows = [
         {"id": run_id, **columns}
-        for way, run_ids in alike.items()
-        for columns in [_routed_columns(way, node)]
+        for key, run_ids in alike.items()
+        for columns in [_routed_columns(key, node)]
         for run_id in run_ids
     ]
-    # Our own word and number, which Python and SQL write in the same way.
+    # A word and a number of ours, which Python and SQL write in the same way.
     rule = UpdateRule(sets={column: repr(value) for column, value in entered.items()})
     return count + update_each(session, Run, rows, guard=guard, rule=rule)
 
 
-def _routed_columns(way: _Way, node: str) -> dict[str, Any]:
-    address, boot_id, code_version, message = way
+def _routed_columns(key: _RouteKey, node: str) -> dict[str, Any]:
+    address, boot_id, code_version, message = key
     return {
         "address": address,
         "boot_id": boot_id,
@@ -171,7 +171,7 @@ def end(session: Session, ended: Sequence[FinalState]) -> int:
         ValueError: a status is not final.
 
     """
-    # Most have no reason or no result, so their updates leave out that column.
+    # Most runs have no reason or no result, so their updates leave out that column.
     rows: dict[tuple[frozenset[RunStatus], bool, bool], list[dict[str, Any]]] = defaultdict(list)
     for run in ended:
         if run.status not in FINAL:

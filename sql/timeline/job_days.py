@@ -14,8 +14,8 @@ from warren.sql.models.runs import BY_TICK
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.timeline.job_spans import TROUBLE
 
-#: Most runs of one day that are examined, the latest ones.
-LOOKED_AT = 40
+#: The most runs of one day that are examined, the latest ones.
+MAX_DAY_RUNS = 40
 
 
 class _Counted(NamedTuple):
@@ -52,20 +52,18 @@ def of_days(session: Session, job_id: int, bounds: Sequence[int]) -> list[DayOut
     days = [DayOutcomes() for _ in bounds[1:]]
     if not days:
         return []
-    each = [
+    by_day = [
         use_index(select(literal(day).label("day"), Run.status), Run, BY_TICK)
         .where(Run.job_id == job_id, Run.scheduled_at >= since, Run.scheduled_at < until)
         .order_by(Run.scheduled_at.desc())
-        .limit(LOOKED_AT)
+        .limit(MAX_DAY_RUNS)
         .subquery()
         for day, (since, until) in enumerate(pairwise(bounds))
     ]
     seen = [0] * len(days)
-    for row in map(
-        _Counted._make, session.execute(union_all(*(select(column) for column in each)))
-    ):
+    for row in map(_Counted._make, session.execute(union_all(*(select(runs) for runs in by_day)))):
         days[row.day].add(row.status)
         seen[row.day] += 1
     for day, number in zip(days, seen, strict=True):
-        day.is_all = number < LOOKED_AT
+        day.is_all = number < MAX_DAY_RUNS
     return days

@@ -19,14 +19,14 @@ from warren.sql.models.runs import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINE, OPEN, RunStatus
 
-#: Most runs of each sample: of open, of failed and of successful runs.
-LOOKED_AT = 400
+#: The most runs of each kind in a sample: open, failed and successful ones.
+SAMPLE_LIMIT = 400
 #: The statuses of runs that did not succeed.
 TROUBLE = frozenset(RunStatus) - OPEN - FINE - {RunStatus.CANCELLED}
 
 
 class SpanRun(NamedTuple):
-    """A run with what its bar needs."""
+    """The columns of a run that its bar shows."""
 
     id: int
     job_id: int
@@ -40,7 +40,7 @@ class SpanRun(NamedTuple):
 
 
 class SpanJob(NamedTuple):
-    """A job with what its row and its due times need."""
+    """The columns of a job that its row and its due times need."""
 
     id: int
     app_id: int
@@ -67,7 +67,7 @@ def sample(
     *,
     from_ms: int,
     until_ms: int,
-    limit: int = LOOKED_AT,
+    limit: int = SAMPLE_LIMIT,
 ) -> Sample:
     """Return the newest open, failed and successful runs, up to `limit` of each.
 
@@ -93,7 +93,7 @@ def of_jobs(
     """Return the newest runs of a few jobs with ticks in a span, up to `limit` of each job."""
     if not job_ids:
         return []
-    each = [
+    by_job = [
         use_index(query(SpanRun, Run), Run, BY_TICK)
         .where(Run.job_id == job_id, Run.scheduled_at >= from_ms, Run.scheduled_at < until_ms)
         .order_by(Run.scheduled_at.desc())
@@ -101,7 +101,7 @@ def of_jobs(
         .subquery()
         for job_id in job_ids
     ]
-    return fetch(session, SpanRun, union_all(*(select(column) for column in each)))  # type: ignore[arg-type]
+    return fetch(session, SpanRun, union_all(*(select(runs) for runs in by_job)))  # type: ignore[arg-type]
 
 
 def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit: int) -> Sample:

@@ -16,7 +16,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make every table, a run counter at 1, a cluster id of its own, and an uptime from now on."""
+    """Create every table, a run counter at 1, a new cluster id, and an uptime that begins now."""
     _make_tables()
     op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
     dialect = named(op.get_context().dialect.name)

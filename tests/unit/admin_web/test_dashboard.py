@@ -277,7 +277,7 @@ class TestOutlook:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         due = clock.now + 120_000
-        rows.jobs(next_ticks.LOOKED_AT, is_enabled=1, next_tick_at=due)
+        rows.jobs(next_ticks.MAX_JOBS, is_enabled=1, next_tick_at=due)
         self.jobs(rows, clock, 3)
 
         page = admin.get("/").text

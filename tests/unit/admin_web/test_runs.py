@@ -280,7 +280,7 @@ class TestFilters:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         job_id = rows.job("nightly")
-        many = 2 * run_search.LOOKED_AT + 1
+        many = 2 * run_search.MAX_EXAMINED + 1
         rare = rows.run(job_id, clock.now - many, status="LOST", kind=Kind.API)
         rows.runs(job_id, range(clock.now - many + 1, clock.now))
         found, path, steps = [], "/runs?kind=API", 0
