@@ -1,8 +1,8 @@
-"""The spelling of one cron field: checks it, and says which numbers it means.
+"""The syntax of one cron field: checks it, and says which numbers it means.
 
-Quartz has three spellings of its own here: a range may run over the end (`22-2`), `7/6` means
-from 7 to the field's end, and a step above the field's size is an error. What Quartz accepts and
-then ignores (`MON-FRI/2`, `1-15W`, a step of 0) is refused, because it never does what it says.
+Quartz has three rules of its own here: a range may wrap around (`22-2`), `7/6` means from 7 to the
+field's end, and a step above the field's size is an error. What Quartz accepts and then ignores
+(`MON-FRI/2`, `1-15W`, a step of 0) is refused, because it never does what it says.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from warren.scheduler.problems import Code, Problem, Word
 
-#: Longest piece of a user's text that an error message repeats, in characters.
+#: The most characters of a user's text that an error message repeats.
 _ECHO_LIMIT = 60
 
 _PLAIN = re.compile(
@@ -36,12 +36,12 @@ class Field:
         return self.high - self.low + 1
 
     @property
-    def most_step(self) -> int:
+    def max_step(self) -> int:
         """The longest step: 59 seconds, 23 hours, 31 days, 12 months, 7 weekdays."""
         return self.high
 
     def refusal(self, text: str) -> Problem:
-        """Return the error for a text that is no number of this field."""
+        """Return the error for a text that is not a number of this field."""
         numbers = {"what": self.name, "least": self.low, "most": self.high, "got": echo(text)}
         if not self.names:
             return Problem(Code.CRON_NUMBER, **numbers)
@@ -52,14 +52,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `first` to `last` in steps; runs over the field's end when `last` is smaller."""
+    """From `first` to `last` in steps; wraps around the field's end if `last` is smaller."""
 
     first: int
     last: int
     step: int
 
     def numbers(self, field: Field) -> Iterator[int]:
-        """Return the numbers, in the order of the walk."""
+        """Yield the numbers, beginning with `first`."""
         last = self.last if self.last >= self.first else self.last + field.size
         for number in range(self.first, last + 1, self.step):
             yield (number - field.low) % field.size + field.low
@@ -90,14 +90,14 @@ class _Cut(str):
 
 
 def echo(text: str) -> str:
-    """Return the offending text, cut when it is long."""
+    """Return the offending text, cut if it is long."""
     return text if len(text) <= _ECHO_LIMIT else _Cut(text[:_ECHO_LIMIT])
 
 
 def spans(field: Field, text: str) -> tuple[Span, ...]:
     """Read a whole field of plain items: numbers, names, ranges, steps, `*`, joined by commas.
 
-    Raises `Problem` naming the field for anything else. No text, no spans.
+    Raises `Problem` naming the field for anything else. An empty text has no spans.
     """
     if not text:
         return ()
@@ -109,16 +109,16 @@ def span(field: Field, item: str) -> Span:
     match = _PLAIN.fullmatch(item)
     if match is None or not item:
         raise field.refusal(item)
-    named, step = match["first"], _step(field, item, match["step"])
-    if named is None:
+    start, step = match["first"], _step(field, item, match["step"])
+    if start is None:
         return Span(field.low, field.high, step)
-    if named.isalpha() and match["step"]:
+    if start.isalpha() and match["step"]:
         raise Problem(Code.CRON_STEP_OF_NAME, what=field.name, got=echo(item))
-    first = number(field, named)
+    first = number(field, start)
     if match["last"] is None:
         return Span(first, field.high if match["step"] else first, step)
     last = number(field, match["last"])
-    if named.isalpha() != match["last"].isalpha() or (last < first and not field.wraps):
+    if start.isalpha() != match["last"].isalpha() or (last < first and not field.wraps):
         raise field.refusal(item)
     return Span(first, last, step)
 
@@ -134,6 +134,6 @@ def number(field: Field, text: str) -> int:
 
 def _step(field: Field, item: str, text: str | None) -> int:
     step = 1 if text is None else int(text)
-    if not 1 <= step <= field.most_step:
-        raise Problem(Code.CRON_STEP, what=field.name, most=field.most_step, got=echo(item))
+    if not 1 <= step <= field.max_step:
+        raise Problem(Code.CRON_STEP, what=field.name, most=field.max_step, got=echo(item))
     return step

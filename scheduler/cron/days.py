@@ -39,7 +39,7 @@ class MonthDays:
     near_before_last: frozenset[int] = frozenset()
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Return the days; one that a short month lacks is not moved into it."""
+        """Return the days; a day that a short month lacks is left out, not moved."""
         exact = {*self.numbers, *(length - before for before in self.before_last)}
         moved = {*self.near, *(length - before for before in self.near_before_last)}
         near = {_nearest_weekday(day, first_weekday, length) for day in moved if 1 <= day <= length}
@@ -53,13 +53,13 @@ class Weekdays:
     weekdays: frozenset[int]
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Return the days of a month with this weekday as its first day and of this length."""
+        """Return the days of a month that starts on this weekday and has this many days."""
         return (d for d in range(1, length + 1) if _weekday(d, first_weekday) in self.weekdays)
 
 
 @dataclass(frozen=True, slots=True)
 class NthWeekday:
-    """The nth of one weekday (`6#3`); none in a month that has fewer."""
+    """The nth occurrence of a weekday (`6#3`); none in a month that has fewer."""
 
     weekday: int
     nth: int
@@ -72,7 +72,7 @@ class NthWeekday:
 
 @dataclass(frozen=True, slots=True)
 class LastWeekday:
-    """The last of one weekday (`6L`)."""
+    """The last occurrence of a weekday (`6L`)."""
 
     weekday: int
 
@@ -84,7 +84,7 @@ class LastWeekday:
 def month_rule(text: str) -> tuple[MonthDays, str]:
     """Read day of month; return the rule of its L and W items, and the plain items left over.
 
-    Raises `Problem` naming the field. The plain items are not looked at.
+    Raises `Problem` naming the field. The plain items are not checked.
     """
     sets: dict[str, set[int]] = {"before_last": set(), "near": set(), "near_before_last": set()}
     plain = []
@@ -110,13 +110,13 @@ def week_rule(text: str) -> DayRule:
         if not 1 <= nth <= 5:  # noqa: PLR2004 - no weekday comes six times a month
             raise Problem(Code.CRON_NTH_WEEKDAY, got=echo(text))
         return NthWeekday(number(DAY_OF_WEEK, match["day"]), nth)
-    if "," in text and any(_special(item) for item in text.split(",")):
+    if "," in text and any(_is_special(item) for item in text.split(",")):
         raise Problem(Code.CRON_NOT_ALONE, got=echo(text))
-    walks = spans(DAY_OF_WEEK, text)
-    return Weekdays(frozenset(day for walk in walks for day in walk.numbers(DAY_OF_WEEK)))
+    days = (day for span in spans(DAY_OF_WEEK, text) for day in span.numbers(DAY_OF_WEEK))
+    return Weekdays(frozenset(days))
 
 
-def _special(item: str) -> bool:
+def _is_special(item: str) -> bool:
     return item == "L" or bool(_LAST_WEEKDAY.fullmatch(item) or _NTH_WEEKDAY.fullmatch(item))
 
 
@@ -132,7 +132,7 @@ def _weekday(day: int, first_weekday: int) -> int:
 
 
 def _nearest_weekday(day: int, first_weekday: int, length: int) -> int:
-    """Monday to Friday, never in another month."""
+    """Return the nearest day from Monday to Friday in the same month."""
     weekday = _weekday(day, first_weekday)
     if weekday == _SATURDAY:
         return day - 1 if day > 1 else day + 2

@@ -5,9 +5,9 @@ the plain fields, handed to it in the spellings on which it agrees with Quartz; 
 numbers, years and daylight saving are ours (`cron_fields`, `days`, `wall_clock`).
 
 An expression matches *wall seconds*: seconds since 1970-01-01 00:00 on the wall clock of a place,
-with every day 86,400 long, so a `Pattern` knows nothing of time zones. The seconds of a day are the
-product of hours, minutes and seconds, so counting and picking need no walk; days are walked month
-by month.
+where every day has 86,400, so a `Pattern` knows nothing of time zones. The seconds of a day are the
+product of hours, minutes and seconds, so they can be counted and picked without a loop; days are
+looked through month by month.
 """
 
 from bisect import bisect_left
@@ -39,13 +39,13 @@ from warren.scheduler.problems import Code, Problem
 DAY_SECONDS = 86_400
 #: The ordinal (`date.toordinal`) of 1970-01-01.
 _EPOCH_ORDINAL = 719_163
-_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MONTH_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FEBRUARY = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DayTimes:
-    """The seconds of a day at which an expression fires: each is an hour, a minute, a second."""
+    """The seconds of a day at which an expression fires: all its hours, minutes and seconds."""
 
     hours: tuple[int, ...]
     minutes: tuple[int, ...]
@@ -94,7 +94,7 @@ class Days:
         return None
 
     def last_before(self, day: int) -> int | None:
-        """Return the last day before this one; None when there is none."""
+        """Return the last day before this one; None if there is none."""
         start = date.fromordinal(day + _EPOCH_ORDINAL)
         for year, month in self._months_back_from(start.year, start.month):
             zeroth, days = self._month(year, month)
@@ -127,9 +127,9 @@ class Days:
                     yield self.years[year_at], month_of
 
     def _month(self, year: int, month: int) -> tuple[int, tuple[int, ...]]:
-        """Return the day before the month's first, and the days of the month that are meant."""
+        """Return the day before the month's first, and the days of the month that match."""
         ordinal = date(year, month, 1).toordinal()
-        length = 29 if month == _FEBRUARY and isleap(year) else _LENGTHS[month]
+        length = 29 if month == _FEBRUARY and isleap(year) else _MONTH_LENGTHS[month]
         shape = (ordinal % 7 + 1, length)
         days = self._known.get(shape)
         if days is None:
@@ -145,7 +145,7 @@ class Pattern:
     times: DayTimes
 
     def first_from(self, wall: int) -> int | None:
-        """Return the first that is not before this wall second; None if none is left."""
+        """Return the first wall second that is not before this one; None if none is left."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
         day_from = self.days.first_from(day if rank < len(self.times) else day + 1)
@@ -154,7 +154,7 @@ class Pattern:
         return day_from * DAY_SECONDS + self.times.pick(rank if day_from == day else 0)
 
     def last_before(self, wall: int) -> int | None:
-        """Return the last before this wall second; None when there is none."""
+        """Return the last wall second before this one; None if there is none."""
         day, second = divmod(wall, DAY_SECONDS)
         rank = self.times.rank(second)
         day_before = self.days.last_before(day + 1 if rank else day)
@@ -181,9 +181,9 @@ def _find(numbers: tuple[int, ...], number: int) -> tuple[int, bool]:
     return index, index < len(numbers) and numbers[index] == number
 
 
-#: Longest expression, in characters; all seven fields written out as lists need about 600.
-LONGEST_EXPRESSION = 1_000
-#: Instants outside these fire nothing, and this keeps them within what `datetime` can show.
+#: The longest expression, in characters; all seven fields written out as lists need about 600.
+MAX_LENGTH = 1_000
+#: Nothing fires outside these instants, which are all within the range of `datetime`.
 _EARLIEST, _LATEST = -2 * 86_400, 32_503_852_800  # 1969-12-30 and 3000-01-03
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -195,7 +195,7 @@ _CRONITERS_ORDER = (MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK, SECOND)
 class Cron:
     """A compiled expression in its time zone. Instants are epoch milliseconds.
 
-    What fires is one fixed set of whole seconds: all three questions are asked of that set.
+    It stands for a fixed set of whole seconds, which all three methods look at.
     """
 
     pattern: Pattern
@@ -203,14 +203,14 @@ class Cron:
 
     @staticmethod
     def parse(expression: str, timezone: str) -> "Cron":
-        """Compile, or return what was compiled before (the last 4,096 are kept).
+        """Compile an expression, or return it from the cache of the last 4,096.
 
         Raises `Problem` naming the field at fault, or the unknown time zone.
         """
         return _compile(expression, timezone)
 
     def next_after(self, after_ms: int) -> int | None:
-        """Return the first fire after this instant; None when there is none up to the year 2999."""
+        """Return the first fire after this instant; None if there is none up to the year 2999."""
         wall: int | None = self._wall_after(after_ms)
         while wall is not None and (wall := self.pattern.first_from(wall)) is not None:
             instant = self.clock.instant_of(wall)
@@ -244,8 +244,8 @@ class Cron:
 def next_fires(expression: str, *, after: datetime, timezone: str, count: int) -> list[datetime]:
     """Return the next `count` fires strictly after an aware datetime, aware in `timezone`.
 
-    Fewer, even none, when no more exist up to the year 2999. Raises `ValueError` naming the field
-    at fault, an unknown time zone, or a naive `after`.
+    There may be fewer, or none, up to the year 2999. Raises `ValueError` naming the field at fault,
+    an unknown time zone, or a naive `after`.
     """
     if after.tzinfo is None:
         raise ValueError(f"expected after to be an aware datetime, got: {after!r}")
@@ -265,8 +265,8 @@ def _second_after(instant_ms: int) -> int:
 @lru_cache(maxsize=4_096)
 def _compile(expression: str, timezone: str) -> Cron:
     clock = WallClock(load_zone(timezone))
-    if len(expression) > LONGEST_EXPRESSION:
-        raise Problem(Code.CRON_TOO_LONG, most=LONGEST_EXPRESSION, got=len(expression))
+    if len(expression) > MAX_LENGTH:
+        raise Problem(Code.CRON_TOO_LONG, most=MAX_LENGTH, got=len(expression))
     fields = expression.upper().split()
     if len(fields) not in {6, 7}:
         raise Problem(Code.CRON_FIELD_COUNT, count=len(fields), got=echo(expression))
@@ -287,7 +287,7 @@ def _pattern(fields: Sequence[str]) -> Pattern:
 
 
 def _day_rule(month_day: str, weekday: str) -> tuple[DayRule, str]:
-    """Read both day fields; return the rule, and the plain days of month still to be expanded."""
+    """Read both day fields; return the rule, and the plain days of month, not expanded yet."""
     if (month_day == _ANY_DAY) == (weekday == _ANY_DAY):
         raise Problem(Code.CRON_DAY_FIELDS, days=echo(month_day), weekdays=echo(weekday))
     return month_rule(month_day) if weekday == _ANY_DAY else (week_rule(weekday), "")
@@ -296,33 +296,33 @@ def _day_rule(month_day: str, weekday: str) -> tuple[DayRule, str]:
 def _years(text: str) -> Sequence[int]:
     if text == "*":
         return range(YEAR.low, YEAR.high + 1)
-    return sorted({year for walk in spans(YEAR, text) for year in walk.numbers(YEAR)})
+    return sorted({year for span in spans(YEAR, text) for year in span.numbers(YEAR)})
 
 
 @lru_cache(maxsize=4_096)
 def _expand(field: Field, text: str) -> tuple[int, ...]:
-    """Have croniter expand a field; it knows them in the order of cron, with seconds last.
+    """Have croniter expand a field; it expects fields in the order of cron, with seconds last.
 
     Fields are cached one by one: thousands of jobs share fields, but not whole expressions.
     """
-    place = _CRONITERS_ORDER.index(field)
-    spelt = ["*"] * len(_CRONITERS_ORDER)
-    spelt[place] = _spell(field, spans(field, text))
-    expanded, _ = croniter.expand(" ".join(spelt))
-    values = expanded[place]
+    position = _CRONITERS_ORDER.index(field)
+    fields = ["*"] * len(_CRONITERS_ORDER)
+    fields[position] = _spell(field, spans(field, text))
+    expanded, _ = croniter.expand(" ".join(fields))
+    values = expanded[position]
     return tuple(range(field.low, field.high + 1) if values == ["*"] else map(int, values))
 
 
-def _spell(field: Field, walks: Iterable[Span]) -> str:
-    """Spell a field so that croniter reads it as Quartz does.
+def _spell(field: Field, field_spans: Iterable[Span]) -> str:
+    """Write a field so that croniter reads it as Quartz does.
 
     They agree on every `a-b/s` with a < b (all 230,415 were compared); but to croniter `5-5` is
-    `*`, and `22-2/3` starts anew at the field's low end.
+    `*`, and `22-2/3` starts again at the field's low end.
     """
     items = (
-        f"{walk.first}-{walk.last}/{walk.step}"
-        if walk.first < walk.last
-        else ",".join(str(number) for number in walk.numbers(field))
-        for walk in walks
+        f"{span.first}-{span.last}/{span.step}"
+        if span.first < span.last
+        else ",".join(str(number) for number in span.numbers(field))
+        for span in field_spans
     )
     return ",".join(items) or "*"

@@ -1,4 +1,4 @@
-"""What languages call the parts of a cron expression; `words` puts them together."""
+"""The phrases of each language for the parts of a cron expression; `words` puts them together."""
 
 # ruff: noqa: RUF001 - Chinese has commas and parentheses of its own
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """A language: phrases with places for what they are about.
+    """The phrases of a language, with placeholders.
 
     `time_first` = the time of day comes before the day, as in English.
     """
@@ -54,19 +54,19 @@ class Language:
     months: tuple[str, ...]
 
     def sentence(self, *, time: str, day: str, month: str, year: str) -> str:
-        """Return the parts in the language's order; the first letter is large."""
+        """Join the parts in the language's order, with a capital first letter."""
         parts = (time, day, month, year) if self.time_first else (year, month, day, time)
         text = self.between.join(part for part in parts if part)
         return text[:1].upper() + text[1:]
 
     def with_hours(self, often: str, hours: str) -> str:
-        """Return how often, and in which hours when it is not all day."""
+        """Return how often, and in which hours; `hours` is empty for the whole day."""
         if not hours:
             return often
         return self.between.join((often, hours) if self.time_first else (hours, often))
 
     def on_days(self, days: str) -> str:
-        """Return on which days of the month."""
+        """Return the phrase for these days of the month."""
         return self.on.format(days)
 
 

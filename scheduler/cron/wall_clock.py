@@ -1,4 +1,4 @@
-"""What the wall clock of a time zone shows, and when it shows it: both in whole seconds.
+"""What the wall clock of a time zone shows, and when; both in whole seconds.
 
 The rule, measured on Quartz: a wall second that is skipped (spring) never fires; one that comes
 twice (autumn) fires the second time. So every wall second belongs to at most one instant, and a
@@ -23,11 +23,11 @@ _SECOND = timedelta(seconds=1)
 
 
 def load_zone(name: str) -> ZoneInfo:
-    """Return the IANA time zone of this name. Raises `Problem` when there is none."""
+    """Return the IANA time zone of this name. Raises `Problem` if there is none."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        # A folder of the database, a climbing path, a NUL and a name of 10 kB each fail otherwise.
+        # A folder of the database, a path with `..`, a NUL and a name of 10 kB raise other errors.
         raise Problem(Code.TIMEZONE, got=echo(name)) from error
 
 
@@ -48,7 +48,7 @@ class WallClock:
         return instant + offset
 
     def instant_of(self, wall: int) -> int | None:
-        """Return the instant at which this wall second fires; None when the clock skips it."""
+        """Return the instant at which this wall second fires; None if the clock skips it."""
         before, after = self._offsets(wall)
         return wall - after if after <= before else None
 
@@ -68,7 +68,7 @@ class WallClock:
                 yield change + before, change + after
 
     def _offsets(self, wall: int) -> tuple[int, int]:
-        """Offsets before and after a change at this wall second; equal when there is none."""
+        """Return the offsets before and after a change at this wall second; equal if none."""
         shown = datetime.fromtimestamp(wall, UTC).replace(tzinfo=self.zone)
         return _offset(shown), _offset(shown.replace(fold=1))
 
@@ -76,11 +76,11 @@ class WallClock:
         return _offset(datetime.fromtimestamp(instant, self.zone))
 
     def _change(self, before: int, after: int) -> int:
-        """Find the first instant of the offset that holds at `after`, not yet at `before`."""
-        old = self._offset_at(before)
+        """Return the first instant with the offset of `after`, which differs from `before`'s."""
+        old_offset = self._offset_at(before)
         while after - before > 1:
             middle = (before + after) // 2
-            if self._offset_at(middle) == old:
+            if self._offset_at(middle) == old_offset:
                 before = middle
             else:
                 after = middle

@@ -1,6 +1,6 @@
-"""Cron expressions in words of a language: what the fields say, not when they fire.
+"""Cron expressions in the words of a language: what the fields say, not when they fire.
 
-Pure. The words of each language are in `languages`.
+The words of each language are in `languages`.
 """
 
 import re
@@ -22,19 +22,19 @@ from warren.scheduler.cron.cron_fields import (
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.languages import CHINESE, ENGLISH, TRADITIONAL_CHINESE, Language
 
-#: Most times of day that are listed one by one.
-LISTED_TIMES = 6
-#: The number of a weekday, not that of a step or of `#`.
+#: The most times of day that are listed one by one.
+MAX_LISTED_TIMES = 6
+#: The number of a weekday, as opposed to a step or the number after `#`.
 _WEEKDAY_NUMBER = re.compile(r"(?<![/#0-9])[1-7]")
-#: Numbers that mean in Quartz what is usually wanted: working days, and the weekend.
-_AS_USUAL = ({2, 3, 4, 5, 6}, {1, 7})
+#: Quartz's numbers of working days and of the weekend, which are probably meant as written.
+_LIKELY_WEEKDAYS = ({2, 3, 4, 5, 6}, {1, 7})
 _LANGUAGES = {"en": ENGLISH, "zh": CHINESE, "zh-TW": TRADITIONAL_CHINESE}
 
 
 def cron_words(expression: str, tag: str) -> str:
     """Return an expression in words; `tag` names a language, such as `en` or `zh-CN`.
 
-    Any other language than Chinese gets English. Raises `Problem` like `Cron.parse`.
+    Languages other than Chinese get English. Raises `Problem` like `Cron.parse`.
     """
     second, minute, hour, month_day, month, weekday, year = _fields(expression)
     language = _language(tag)
@@ -49,15 +49,17 @@ def cron_words(expression: str, tag: str) -> str:
 
 
 def weekday_hint(expression: str, tag: str) -> str:
-    """Return which weekdays an expression's numbers are; empty if it names them, or has none.
+    """Return which weekdays an expression's numbers are; empty if it has names or no weekdays.
 
-    Elsewhere 1 is Monday, so where that is likely, the same with names follows. `tag` as above.
+    In other programs 1 is Monday. If that is likely to be meant, the hint also offers the field
+    with names. `tag` is as for `cron_words`.
     """
     text, language = _fields(expression)[5], _language(tag)
     if text in ("*", "?") or not _WEEKDAY_NUMBER.search(text):
         return ""
     hint = language.number_is.format(text, _weekday_words(language, text))
-    return hint + (language.did_you_mean.format(meant) if (meant := _meant(text)) else "")
+    names = _names_from_monday(text)
+    return hint + (language.did_you_mean.format(names) if names else "")
 
 
 def _fields(expression: str) -> tuple[str, ...]:
@@ -70,13 +72,13 @@ def _language(tag: str) -> Language:
     return _LANGUAGES.get(tag) or _LANGUAGES.get(tag.partition("-")[0], ENGLISH)
 
 
-def _meant(text: str) -> str:
+def _names_from_monday(text: str) -> str:
     """Return a field with names for its numbers, as if 1 were Monday; empty if that is unlikely."""
     if "/" in text:  # a step has no names
         return ""
     if text[-1:] != "L" and "#" not in text:
         days = {day for span in spans(DAY_OF_WEEK, text) for day in span.numbers(DAY_OF_WEEK)}
-        if days in _AS_USUAL:
+        if days in _LIKELY_WEEKDAYS:
             return ""
     return _WEEKDAY_NUMBER.sub(lambda number: DAY_OF_WEEK.names[int(number[0]) % 7], text)
 
@@ -98,7 +100,7 @@ class _Part:
 
     @property
     def singles(self) -> list[int]:
-        """The numbers, when each of them is named; none otherwise."""
+        """The numbers, if the field lists single ones; empty otherwise."""
         field_spans = self.spans
         return (
             [span.first for span in field_spans]
@@ -108,7 +110,7 @@ class _Part:
 
     @property
     def step(self) -> Span | None:
-        """The walk, when the whole field is one in steps to its end."""
+        """The span, if the whole field is one that goes in steps to the field's end; else None."""
         field_spans = self.spans
         is_step = (
             len(field_spans) == 1
@@ -131,7 +133,7 @@ def _times(language: Language, second: _Part, minute: _Part, hour: _Part) -> str
 
 def _whole_minutes(language: Language, second: int, minute: _Part, hour: _Part) -> str:
     times = [(h, m) for h in hour.singles for m in minute.singles]
-    if times and len(times) <= LISTED_TIMES:
+    if times and len(times) <= MAX_LISTED_TIMES:
         return language.at_times.format(
             language.comma.join(_clock(*time, second) for time in times)
         )
@@ -175,8 +177,8 @@ def _hours(language: Language, hour: _Part) -> str:
     if hour.is_all:
         return ""
     if len(hour.spans) == 1 and hour.spans[0].step == 1:
-        only = hour.spans[0]
-        return language.from_to_time.format(f"{only.first:02}:00", f"{only.last:02}:59")
+        range_ = hour.spans[0]
+        return language.from_to_time.format(f"{range_.first:02}:00", f"{range_.last:02}:59")
     return language.in_hours.format(_numbers(language, HOUR, hour.text))
 
 
@@ -193,14 +195,13 @@ def _month_days(language: Language, text: str) -> str:
 
 
 def _month_day(language: Language, item: str) -> str:
-    near = item.endswith("W")
-    bare = item.removesuffix("W")
-    if bare.startswith("L"):
-        before = int(bare.removeprefix("L").removeprefix("-") or 0)
+    day_text = item.removesuffix("W")
+    if day_text.startswith("L"):
+        before = int(day_text.removeprefix("L").removeprefix("-") or 0)
         day = language.before_last_day.format(before) if before else language.last_day
     else:
-        day = language.day_numbers.format(_numbers(language, DAY_OF_MONTH, bare))
-    return language.weekday_nearest.format(day) if near else day
+        day = language.day_numbers.format(_numbers(language, DAY_OF_MONTH, day_text))
+    return language.weekday_nearest.format(day) if item.endswith("W") else day
 
 
 def _weekdays(language: Language, text: str) -> str:
@@ -215,7 +216,7 @@ def _weekdays(language: Language, text: str) -> str:
 
 
 def _weekday_words(language: Language, text: str) -> str:
-    """Return the weekdays of a field, without `on` unless it counts them in a month."""
+    """Return the weekdays of a field; with "on" only if it means the nth or last of a month."""
     if "#" in text or text.endswith("L"):
         return _weekdays(language, text)
     return _weekday(language, text)

@@ -47,7 +47,7 @@ STARTS = [
 
 def plain(field: Field) -> st.SearchStrategy[str]:
     number = st.integers(field.low, field.high)
-    step = st.integers(1, field.most_step)
+    step = st.integers(1, field.max_step)
     return st.one_of(
         st.just("*"),
         number.map(str),
@@ -202,7 +202,7 @@ def test_croniter_and_our_own_reading_agree_on_what_it_is_given(field: Field) ->
     place = [MINUTE, HOUR, DAY_OF_MONTH, MONTH, None, SECOND].index(field)
 
     for first in range(field.low, field.high):
-        for step in (1, 2, 3, 5, 7, field.most_step):
+        for step in (1, 2, 3, 5, 7, field.max_step):
             fields = ["*"] * 6
             fields[place] = f"{first}-{field.high}/{step}"
             found = croniter.expand(" ".join(fields))[0][place]
