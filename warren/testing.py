@@ -28,7 +28,7 @@ from warren.executor.handlers.calls import checked
 from warren.executor.handlers.context import JobContext, JobStopped, NotATypeOfParams, Params
 from warren.executor.handlers.outcomes import describe
 from warren.executor.handlers.params import encode, params_of
-from warren.executor.handlers.results import told_by
+from warren.executor.handlers.results import message_and_result
 
 Handler = Callable[..., Any]
 
@@ -121,7 +121,7 @@ def run(
             returned = handler(context) if typed is None else handler(context, typed.decode(param))
             if inspect.isawaitable(returned):
                 returned = _awaited(returned)
-            words, result = told_by(returned)
+            words, result = message_and_result(returned)
             outcome, message = Outcome.SUCCEEDED, str(words)
         except (KeyboardInterrupt, _RunningLoop):
             raise

@@ -45,7 +45,7 @@ from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.hooks import Hook, RunHooks, ended
 from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
-from warren.executor.handlers.results import told_by
+from warren.executor.handlers.results import message_and_result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,9 +284,9 @@ class RunLoop:
                 self._event_loop.keep_tasks()
         handler = self._handler
         if handler.params is None:
-            return told_by(self._complete(handler.function(context)))
+            return message_and_result(self._complete(handler.function(context)))
         params = handler.params.decode(context.param)
-        return told_by(self._complete(handler.function(context, params)))
+        return message_and_result(self._complete(handler.function(context, params)))
 
     def _explain(self, error: BaseException, verdicts: Sequence[Verdict]) -> HandlerOutcome:
         # A process whose `init` failed must not take another run.

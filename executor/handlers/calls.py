@@ -12,7 +12,7 @@ def checked(job: object, params: object, param: object) -> tuple[str, str | None
 
     Raises:
         ValueError: a text is too long, or both `params` and `param` are given.
-        TypeError: a text is none, or `params` are nothing that JSON can hold.
+        TypeError: `job` or `param` is not a text, or JSON cannot hold `params`.
 
     """
     if not isinstance(job, str) or not isinstance(param, str | None):

@@ -1,4 +1,7 @@
-"""The context that handlers get, and what they may raise. Imports little more than Python's own."""
+"""The context that handlers get, and what they may raise.
+
+Imports little besides the standard library.
+"""
 
 import math
 import sys
@@ -40,7 +43,7 @@ class RetryLater(Exception):
         message: the run's message.
 
     Raises:
-        ValueError: the delay is no such duration.
+        ValueError: the delay is not a valid duration.
 
     """
 
@@ -53,11 +56,11 @@ def _ignore(_done: float, _total: float | None, _text: str) -> None:
     pass
 
 
-#: Keeps a call: the job's name, the params, and the param as a text instead.
+#: Stores a call: the job's name, its params, and its param as a text instead.
 OnCall: TypeAlias = Callable[[str, object, str | None], None]
 
 
-def _has_nobody(_job: str, _params: object, _param: str | None) -> None:
+def _refuse_call(_job: str, _params: object, _param: str | None) -> None:
     raise RuntimeError("expected a run of an executor, which keeps what it calls, got: none")
 
 
@@ -108,9 +111,9 @@ class JobContext:
     on_progress: Callable[[float, float | None, str], None] = field(
         default=_ignore, repr=False, compare=False
     )
-    #: Where `call` goes.
-    on_call: OnCall = field(default=_has_nobody, repr=False, compare=False)
-    #: What `fail` and `skip` have raised, whether or not it has reached us; the last one counts.
+    #: The function that `call` calls.
+    on_call: OnCall = field(default=_refuse_call, repr=False, compare=False)
+    #: What `fail` and `skip` have raised, even if the handler caught it; the last one counts.
     verdicts: list[Verdict] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -145,21 +148,21 @@ class JobContext:
         self.on_progress(float(done), None if total is None else float(total), str(text))
 
     def call(self, job: str, params: object = None, *, param: str | None = None) -> None:
-        """Have a run of another job of the same app planned; return once that cannot get lost.
+        """Ask for a run of another job of the same app; return once the request cannot get lost.
 
         It does not wait for that run. A retry of this run repeats no call: the n-th call of a due
-        time and shard is planned once. What the schedulers refuse, such as a job that is stopped,
-        is told on this run's page and by an alarm.
+        time and shard is planned once. If the schedulers refuse a call, for example because the job
+        is stopped, this run's page and an alarm say so.
 
         Args:
             job: its name.
-            params: those of its handler: a value of their type, or what JSON would hold.
+            params: its handler's params: a value of their type, or its equivalent in JSON.
             param: the run's param as a text, instead of `params`; without both, the job's own.
 
         Raises:
             ValueError: a text is too long, both forms are given, or there were too many calls.
-            TypeError: `job` is no text, or `params` are nothing that JSON can hold.
-            RuntimeError: a process that the handler has forked calls.
+            TypeError: `job` or `param` is not a text, or JSON cannot hold `params`.
+            RuntimeError: it is called in a process that the handler has forked.
 
         """
         self.on_call(job, params, param)

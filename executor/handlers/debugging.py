@@ -1,11 +1,11 @@
-"""`breakpoint()` in a job process: on the terminal of `warren try`; elsewhere a line says how.
+"""`breakpoint()` in a job process: stops on the terminal of `warren try`; elsewhere, logs a line.
 
-A job process has no terminal of its own: its output is a file. So the debugger opens that of the
-command by its name. Imported only when it is needed.
+A job process has no terminal of its own: its output is a file. So the debugger opens the command's
+terminal by its name. Imported only when it is needed.
 """
 
 import os
-import pdb  # noqa: T100 - this is where it is for
+import pdb  # noqa: T100 - this is the place for it
 import sys
 import time
 from types import FrameType, TracebackType
@@ -32,7 +32,7 @@ def look_at(trace: TracebackType, terminal: str) -> None:
 
 def _debugger(terminal: str) -> pdb.Pdb:
     sys.stdout.flush()
-    # Not as its controlling terminal: that is the command's.
+    # Not as this process's controlling terminal, because it is the command's.
     reading = os.open(terminal, os.O_RDONLY | os.O_NOCTTY)
     writing = os.open(terminal, os.O_WRONLY | os.O_NOCTTY)
     return pdb.Pdb(stdin=os.fdopen(reading), stdout=os.fdopen(writing, "w"), nosigint=True)

@@ -1,7 +1,7 @@
-"""What `@job` may be told about the job of a handler: its schedule, its retries, its other fields.
+"""What `@job` can declare about a handler's job: its schedule, its retries, its other fields.
 
-A job in code is a job of a job file in other words: the same fields and values, read by the same
-reader (`declared_jobs.py` beside it writes them down). Imports the standard library only.
+A job in code has the same fields and values as one in a job file, and is read by the same reader;
+`declared_jobs.py` beside this writes them out. Imports the standard library only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ class Retry:
 
     Raises:
         ValueError: a value is out of range, or two do not fit together.
-        TypeError: `never` holds something else than exception classes.
+        TypeError: `never` holds something other than exception classes.
 
     """
 
@@ -134,10 +134,10 @@ class Retry:
 
 
 def wait_seconds(delay: Any, what: str) -> float:
-    """Return a wait, in seconds or as a duration, in seconds.
+    """Return a wait in seconds, given as seconds or as a duration; `what` names it in an error.
 
     Raises:
-        ValueError: it is none, or longer than MAX_SECONDS.
+        ValueError: it is neither, or longer than MAX_SECONDS.
 
     """
     seconds: Any = seconds_of(delay, needs_unit=True) if isinstance(delay, str) else delay
@@ -149,8 +149,8 @@ def wait_seconds(delay: Any, what: str) -> float:
     return seconds  # type: ignore[no-any-return] # a number
 
 
-def _is_whole(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+def _is_whole(value: object, maximum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
 def _is_share(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Writes down the jobs that handlers declare, as the mappings of a job file.
+"""Writes out the jobs that handlers declare, as the mappings of a job file.
 
 `python -m warren.executor.handlers.declared_jobs MODULE…` prints them as JSON, so that users' code
 is imported by a process of its own, which knows no secret.
@@ -17,15 +17,15 @@ from warren.executor.handlers.handler_registry import Handler, HandlersError, lo
 
 def mapping_of(handler: Handler) -> dict[str, Any]:
     """Return the job that a handler declares; empty if it declares none."""
-    said = dict(handler.job)
-    if not said:
+    declared = dict(handler.job)
+    if not declared:
         return {}
-    name = said.pop("job_name", handler.name)
-    job: dict[str, Any] = {"name": name, "handler": handler.name} | said
-    if "schedule" in said:
-        job["schedule"] = _schedule(said["schedule"])
-    if "param" in said:
-        job["param"] = _param(said["param"])
+    name = declared.pop("job_name", handler.name)
+    job: dict[str, Any] = {"name": name, "handler": handler.name} | declared
+    if "schedule" in declared:
+        job["schedule"] = _schedule(declared["schedule"])
+    if "param" in declared:
+        job["param"] = _param(declared["param"])
     if handler.retry is not None and (retry := _retry(handler.retry)):
         job["retry"] = retry
     return {field: value for field, value in job.items() if value is not None}
@@ -45,14 +45,15 @@ def _param(param: object) -> str | None:
 
 
 def _retry(retry: Retry) -> dict[str, Any]:
-    """Return what a retry says about the job; `never` is about the handler."""
-    said = {part.name: getattr(retry, part.name) for part in fields(retry) if part.name != "never"}
+    """Return the job's part of a retry, without defaults; `never` is about the handler."""
+    names = [part.name for part in fields(retry) if part.name != "never"]
     defaults = {part.name: part.default for part in fields(retry)} | {"times": 0}
-    return {name: value for name, value in said.items() if value != defaults[name]}
+    values = {name: getattr(retry, name) for name in names}
+    return {name: value for name, value in values.items() if value != defaults[name]}
 
 
 def report(sources: Sequence[str]) -> dict[str, Any]:
-    """Return the handlers of modules and files and the jobs that they declare, or the fault."""
+    """Return the handlers of modules and files, and the jobs that they declare; or the error."""
     try:
         handlers = load_handlers(sources)
     except HandlersError as error:

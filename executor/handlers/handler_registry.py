@@ -40,7 +40,7 @@ class Handler:
     """A declared handler; `where` is its `file:line`.
 
     `params` are those of a typed handler, known once the handlers are loaded.
-    `process` is which runs a process serves unless the job says so; None = the executor's default.
+    `process`: which runs a process serves unless the job decides; None = the executor's default.
     `job` has the fields of the job that it declares; without any, it declares none.
     """
 
@@ -61,7 +61,7 @@ class Handler:
 
 
 class Handlers(Mapping[str, Handler]):
-    """Handlers by name; `declared` counts declarations, repeated ones included."""
+    """Handlers by name; `declared` counts declarations, including repeated ones."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Handler] = {}
@@ -181,7 +181,7 @@ def load_handlers(
 ) -> Handlers:
     """Import each source and return the handlers it declares.
 
-    `on_source` is called with each before it is imported. `declare_more` declares further ones.
+    `on_source` is called with each before it is imported. `declare_more` may declare others.
 
     A source is a dotted module name or the path of a `.py` file. The file's folder (for a module:
     the current folder) is put first on `sys.path`, so that modules beside the handlers are found.
@@ -261,8 +261,8 @@ def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
     for unknown in sorted(set(fields) - set(JobFields.__annotations__)):
         import difflib  # noqa: PLC0415 - rarely needed, and job processes load no more than they must
 
-        near = difflib.get_close_matches(unknown, JobFields.__annotations__, 1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
+        similar = difflib.get_close_matches(unknown, JobFields.__annotations__, 1)
+        hint = f", did you mean {similar[0]!r}?" if similar else ""
         raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")
     schedule = fields.get("schedule")
     if not isinstance(schedule, Schedule | None):
@@ -273,7 +273,7 @@ def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
 
 
 def _check_arity(what: str, function: Any, arity: tuple[str, int, int], where: str) -> None:
-    words, least, most = arity
+    words, minimum, maximum = arity
     if not callable(function):
         raise HandlersError(f"expected {what} to be a function, got: {function!r} ({where})")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -281,12 +281,12 @@ def _check_arity(what: str, function: Any, arity: tuple[str, int, int], where: s
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        return  # a builtin without a signature: only a call can tell
+        return  # a builtin without a signature: only a call shows what it takes
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    is_called_so = all(each.kind in positional for each in parameters)
-    if not (least <= len(parameters) <= most and is_called_so):
-        shown = ", ".join(str(each) for each in parameters)
-        raise HandlersError(f"expected {what} to take {words}, got: ({shown}) ({where})")
+    is_positional = all(parameter.kind in positional for parameter in parameters)
+    if not (minimum <= len(parameters) <= maximum and is_positional):
+        signature = ", ".join(map(str, parameters))
+        raise HandlersError(f"expected {what} to take {words}, got: ({signature}) ({where})")
 
 
 def _where(function: Callable[..., Any]) -> str:
@@ -319,19 +319,19 @@ def import_source(source: str, what: str = "handlers") -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including sys.exit() at import
-        # A declaration that we refuse is told in one line, which names its file and line.
+        # For a declaration that we refuse, one line is enough: it names the file and line.
         is_ours = isinstance(error, HandlersError)
         line, trace = (str(error), "") if is_ours else (_last_line(error), _users_traceback(error))
         raise HandlersError(f"cannot load {what} from {source!r}: {line}", trace) from error
 
 
 def _has_any(module: ModuleType, handlers: Handlers) -> bool:
-    """Return whether a module that another one had imported has some of these handlers."""
-    inside = f"{module.__name__}."
-    own = {id(value) for value in vars(module).values()}
+    """Return whether a module that was imported before has some of these handlers."""
+    prefix = f"{module.__name__}."
+    members = {id(value) for value in vars(module).values()}
     return any(
-        id(handler.function) in own
-        or f"{getattr(handler.function, '__module__', '')}.".startswith(inside)
+        id(handler.function) in members
+        or f"{getattr(handler.function, '__module__', '')}.".startswith(prefix)
         for handler in handlers.values()
     )
 

@@ -1,6 +1,6 @@
 """Hooks around each run: users' generator functions that see its context, then how it ended.
 
-Users import `around_run`, so this imports the standard library only, and what it needs of ours.
+Users import `around_run`, so this imports only the standard library and what it needs of ours.
 """
 
 import inspect
@@ -80,13 +80,15 @@ class RunHooks:
 
     Args:
         hooks: all of them.
-        tell: called with what is wrong with a hook, and the error.
+        on_error: called with the name of a hook that failed, and the error.
 
     """
 
-    def __init__(self, hooks: Sequence[Hook], tell: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, hooks: Sequence[Hook], on_error: Callable[[str, BaseException], None]
+    ) -> None:
         self._hooks = hooks
-        self._tell = tell
+        self._on_error = on_error
         self._entered: list[tuple[str, Generator[None, RunEnd, None]]] = []
 
     def enter(self, context: JobContext) -> None:
@@ -97,9 +99,9 @@ class RunHooks:
                 entered = hook(context)
                 next(entered)
             except StopIteration:
-                self._tell(name, RuntimeError("it did not yield"))
+                self._on_error(name, RuntimeError("it did not yield"))
             except BaseException as error:  # noqa: BLE001 - whatever the user's code raises is logged
-                self._tell(name, error)
+                self._on_error(name, error)
             else:
                 self._entered.append((name, entered))
 
@@ -109,20 +111,20 @@ class RunHooks:
             try:
                 entered.send(end)
                 entered.close()
-                self._tell(name, RuntimeError("it yielded twice"))
+                self._on_error(name, RuntimeError("it yielded twice"))
             except StopIteration:
                 continue
             except BaseException as error:  # noqa: BLE001 - as above
-                self._tell(name, error)
+                self._on_error(name, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCode:
     """What job processes import: sources of handlers, modules of hooks, and built-in handlers.
 
-    `log_level` is the least level of `logging` records that a run's log gets. `http_hosts` is the
+    `log_level` is the lowest level of `logging` records that a run's log gets. `http_hosts` is the
     allow-list of `warren.http`, `secrets_file` the file of the secrets that jobs without code name.
-    `is_reloaded`: the sources may change within the second, which their compiled files do not see.
+    `is_reloaded`: the sources may change twice a second, which Python's compiled files do not show.
     `breakpoint()` stops on the `terminal`; "" = nowhere.
     """
 

@@ -1,8 +1,8 @@
-"""Finds modules that handlers import and that more than one of the handlers' folders has.
+"""Finds modules that handlers import and that exist in more than one of the handlers' folders.
 
-All these folders are on `sys.path`, and a process has one module of a name. So with `a/util.py` and
-`b/util.py`, the handlers of one folder would get the other's. Imported only for an executor with
-handlers in several folders.
+All these folders are on `sys.path`, and a process has only one module of each name. So if there are
+`a/util.py` and `b/util.py`, the handlers of one folder would get the other's. Imported only for an
+executor with handlers in several folders.
 """
 
 import ast
@@ -16,10 +16,10 @@ from types import ModuleType
 def find_clash(sources: Mapping[Path, Path]) -> str:
     """Return a sentence about a module that two folders have; "" if there is none.
 
-    `sources` has the folder of each file that was loaded. Modules count that were imported while
-    the handlers were loaded, and those that an import statement of the handlers or of these modules
-    names anywhere, in functions too. Files that nobody imports do not: each folder may have its
-    setup.py.
+    `sources` has the folder of each file that was loaded. The modules that count are those imported
+    while the handlers were loaded, and those that an import statement in the handlers or in these
+    modules names anywhere, even in a function. Files that nobody imports do not count: each folder
+    may have its own setup.py.
     """
     folders = sorted(set(sources.values()))
     loaded = _loaded_from(folders)
@@ -51,7 +51,7 @@ def _loaded_from(folders: list[Path]) -> dict[str, Path]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Yield the dotted names that a file imports; a name from a module counts as its part."""
+    """Yield the dotted names that a file imports; `from a import b` gives `a.b`."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -22,8 +22,8 @@ _OUR_CALLERS = frozenset(
 class HandlerOutcome:
     """The outcome and message of a handler's run, and the text for its log.
 
-    `error` is what it raised; `result` is what it returned, as JSON. `may_retry` False: it is not
-    retried; `retry_seconds`: after this wait instead of its job's.
+    `error` is what it raised; `result` is what it returned, as JSON. `may_retry` False: the run is
+    not retried. `retry_seconds`: the wait before a retry, instead of the job's.
     """
 
     outcome: Outcome
@@ -84,7 +84,7 @@ def _describe(error: BaseException, never: tuple[type[BaseException], ...]) -> H
 
 
 def describe_hook(what: str, error: BaseException, when: str = "") -> str:
-    """Return the log text for an exception of the user's code beside the handler."""
+    """Return the log text for an exception raised by user code other than the handler."""
     return f"{what} failed{when}: {headline(error)}\n{_trace(error)}"
 
 
@@ -124,13 +124,13 @@ def _safe_text(value: object) -> str:
 
 
 def _trace(error: BaseException) -> str:
-    frames = theirs = error.__traceback__
+    frames = user_frames = error.__traceback__
     while frames is not None:
         code = frames.tb_frame.f_code
         frames = frames.tb_next
         if code.co_filename in _OUR_FILES and code.co_name in _OUR_CALLERS:
-            theirs = frames
+            user_frames = frames
     try:
-        return "".join(traceback.format_exception(type(error), error, theirs)).rstrip()
+        return "".join(traceback.format_exception(type(error), error, user_frames)).rstrip()
     except Exception as broken:  # noqa: BLE001 - the user's exception may break the printing too
         return f"<no traceback: {type(broken).__name__} while printing it>"

@@ -56,7 +56,7 @@ def encode(params: object) -> str:
 
 
 def _type_of(function: Callable[..., Any], params: inspect.Parameter) -> Any:
-    """Return the type of an argument; those of the others need not be known at run time."""
+    """Return the type of an argument; the types of other arguments need not exist at run time."""
     if params.annotation is inspect.Parameter.empty:
         raise NotATypeOfParams("a type, such as a dataclass, got: none")
     alone = type("Alone", (), {"__annotations__": {"params": params.annotation}})
@@ -82,8 +82,8 @@ def _msgspec(kind: Any, name: str) -> tuple[dict[str, Any], Callable[[str], Any]
         decode = msgspec.json.Decoder(kind).decode
     except Exception as error:
         raise NotATypeOfParams(f"a type with a JSON Schema, got: {_line(error)}") from error
-    meant = schema.get("$ref", "").rpartition("/")[2]
-    if schema.get("$defs", {}).get(meant, {}).get("type") != "object":
+    definition = schema.get("$ref", "").rpartition("/")[2]
+    if schema.get("$defs", {}).get(definition, {}).get("type") != "object":
         raise NotATypeOfParams(f"a struct, dataclass, TypedDict or model as type, got: {name}")
     return schema, decode
 

@@ -10,11 +10,11 @@ from warren.broker.reasons.codes import Why, Words
 from warren.executor.handlers.outcomes import clean, text_of
 
 
-def told_by(value: object) -> tuple[Words, str]:
+def message_and_result(value: object) -> tuple[Words, str]:
     """Return the message and the result of what a handler returned; both are empty for None.
 
     The message is its text. A result of more than RESULT_LIMIT characters is left out, and the
-    message says so, unless it is cut itself.
+    message says so, unless the message is cut too.
 
     Raises:
         NoText: the value cannot be turned into text.
@@ -33,12 +33,12 @@ def told_by(value: object) -> tuple[Words, str]:
 def _as_json(value: object) -> str:
     try:
         return _encode(clean(value) if isinstance(value, str) else value).decode()
-    except Exception:  # noqa: BLE001 - circles, lone surrogates, whatever the value's own code raises
+    except Exception:  # noqa: BLE001 - cycles, lone surrogates, whatever the value's own code raises
         return _encode(clean(str(value))).decode()
 
 
 def _plain(value: object) -> Any:
-    """Return what stands for an object of a type that msgspec does not know."""
+    """Return a plain value for an object of a type that msgspec does not know."""
     dump = getattr(value, "model_dump", None)  # pydantic's
     if callable(dump):
         return dump(mode="json")

@@ -13,7 +13,7 @@ import pytest
 
 from warren.broker.messages.values import RESULT_LIMIT
 from warren.executor.handlers.outcomes import NoText
-from warren.executor.handlers.results import told_by
+from warren.executor.handlers.results import message_and_result
 
 
 class Loaded(msgspec.Struct):
@@ -73,25 +73,25 @@ RESULTS: list[tuple[Any, Any]] = [
 
 
 def test_result_is_the_json_of_what_was_returned() -> None:
-    kept = [(value, json.loads(told_by(value)[1])) for value, _ in RESULTS]
+    kept = [(value, json.loads(message_and_result(value)[1])) for value, _ in RESULTS]
 
     assert [(value, result) for (value, result) in kept] == RESULTS
 
 
 def test_nothing_returned_is_no_result() -> None:
-    assert told_by(None) == ("", "")
+    assert message_and_result(None) == ("", "")
 
 
 def test_message_stays_the_text_of_what_was_returned() -> None:
-    assert told_by({"rows": 3}) == ("{'rows': 3}", '{"rows":3}')
+    assert message_and_result({"rows": 3}) == ("{'rows': 3}", '{"rows":3}')
 
 
 def test_result_that_is_too_long_is_left_out_and_the_message_says_so() -> None:
     at_the_limit = "x" * (RESULT_LIMIT - 2)
     of_quotes = '"' * (RESULT_LIMIT // 2)
 
-    assert told_by(at_the_limit) == (at_the_limit, f'"{at_the_limit}"')
-    words, result = told_by(of_quotes)
+    assert message_and_result(at_the_limit) == (at_the_limit, f'"{at_the_limit}"')
+    words, result = message_and_result(of_quotes)
     assert result == ""
     assert str(words) == (
         f"{of_quotes} (its result has 50,002 characters as JSON, too many to be kept)"
@@ -99,7 +99,7 @@ def test_result_that_is_too_long_is_left_out_and_the_message_says_so() -> None:
 
 
 def test_message_that_is_cut_says_that_itself() -> None:
-    words, result = told_by("x" * 60_000)
+    words, result = message_and_result("x" * 60_000)
 
     assert result == ""
     assert str(words).endswith("[cut, 60,000 characters]")
@@ -112,4 +112,4 @@ class Wordless:
 
 def test_value_without_text_fails_its_run() -> None:
     with pytest.raises(NoText, match="the returned Wordless has no text"):
-        told_by(Wordless())
+        message_and_result(Wordless())
