@@ -15,9 +15,9 @@ from warren.executor.journal.records import Final
 
 @dataclass(slots=True)
 class OpenRun:
-    """A run of one boot. `line` is its FINISHED line; b"" until it has ended.
+    """A run that a boot accepted. `line` is its FINISHED line; b"" until it has ended.
 
-    `handed` are the runs that it was handed over with, in the order in which they begin.
+    `handed` are the runs that were handed over together with it, in the order in which they begin.
     """
 
     run_id: int
@@ -55,13 +55,13 @@ class OpenRun:
         )
 
     def _may_have_begun(self, noted: frozenset[int] | None) -> bool:
-        """Whether its process has begun it, or a later run of the batch."""
+        """Whether its process may have begun it or a later run of the batch."""
         if self.run_id not in self.handed:
             return False
         return noted is None or not noted.isdisjoint(self.handed[self.handed.index(self.run_id) :])
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the journal lines that restore the run; the last BOOT above is its own."""
+        """Yield the journal lines that restore the run; they belong after its BOOT line."""
         if self.line:
             yield self.line
             return
@@ -74,7 +74,7 @@ class OpenRun:
             yield records.to_line(self.starting)
 
 
-#: Most boots kept; older ones count as unknown, like another executor's.
+#: The most boots that are kept; older ones count as unknown, like another executor's.
 BOOT_LIMIT = 1_000
 
 
@@ -84,10 +84,10 @@ class Contents:
     Attributes:
         boots: when each boot began, oldest first.
         boot_id: the last boot; it accepted what comes next.
-        host_boot: the host's boot, in which that boot began.
+        host_boot: the boot of the host during which that boot began.
         open_runs: runs whose report the broker does not have yet.
         calls: the CALLED lines of calls whose report the broker does not have yet.
-        finished: the others.
+        finished: runs whose report the broker has.
         horizon_ms: the time before which runs may be missing; 0 = none are.
 
     """

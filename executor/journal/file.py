@@ -78,7 +78,7 @@ class Journal:
             self._mend()
             self._write(group)
         except OSError as error:
-            # A partly written group must not precede its repetition.
+            # A partly written group must not stay in front of its repetition.
             self._cut_back(self._written)
             raise self._failure(error) from error
         self._written += len(group)

@@ -11,7 +11,7 @@ from warren.executor.journal import records
 
 #: Ids in one bitmap.
 BLOCK_SIZE = 256
-#: Most bitmaps kept, about 300 bytes each; beyond that the oldest are dropped early.
+#: The most bitmaps that are kept, about 300 bytes each; beyond that, the oldest are dropped early.
 BLOCK_LIMIT = 100_000
 
 
@@ -69,12 +69,12 @@ class FinishedIds:
 
 #: How long a run is kept after the broker has its report, in milliseconds.
 MEMORY_MS = 3_600_000
-#: How long a report that the broker has may be on its way: a scheduler that is stuck holds it until
-#: the broker gives it to another one.
+#: How long a report may take from the broker into the database: a scheduler that is stuck holds it
+#: until the broker gives it to another one.
 SETTLED_MS = 600_000
 #: Bytes of memory for reports, kept in case a scheduler asks for them again.
 RESULTS_LIMIT = 8_000_000
-#: What keeping a line costs besides its bytes: more than a usual line, so it has to count.
+#: The overhead of a kept line, in bytes: more than a typical line itself, so it has to be counted.
 LINE_COST = 250
 
 
@@ -110,7 +110,7 @@ class FinishedRuns:
             self._drop(next(iter(self._results)))
 
     def add_block(self, block: records.FinishedIdBlock) -> None:
-        """Add the ids of a line of the journal."""
+        """Add the ids of a REMEMBERED line."""
         self._ids.add_block(block.block, int(block.bits, 16), block.at_ms)
 
     def forget(self, now_ms: int) -> int:

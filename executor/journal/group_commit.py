@@ -1,4 +1,4 @@
-"""Delays effects until the journal is durable; changes of a few milliseconds share one sync."""
+"""Delays effects until the journal is durable; changes within a few milliseconds share one sync."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,8 +16,8 @@ Effect = Callable[[], None]
 class CommitPace:
     """How quickly commits follow one another: each blocks the loop for as long as the disk takes.
 
-    `gather_seconds` is the shortest time between two of them, `retry_seconds` the delay before a
-    failed one is tried again.
+    `gather_seconds` is the shortest time between two commits, `retry_seconds` the delay before a
+    failed one is repeated.
     """
 
     gather_seconds: float = 0.005
@@ -30,7 +30,7 @@ _PACE = CommitPace()
 class GroupCommit:
     """Commits the run states at the end of a loop iteration, then performs the effects in order.
 
-    Shortly after a commit the next one waits for further changes.
+    Soon after a commit, the next one waits a little, to gather more changes.
 
     When the journal cannot be written, `on_failing(True)` is called, and `on_failing(False)` once
     it can be written again; effects that need durability wait until then.
@@ -114,5 +114,5 @@ class GroupCommit:
         for effect in effects:
             try:
                 effect()
-            except Exception:  # noqa: BLE001 - one effect spoils no other
+            except Exception:  # noqa: BLE001 - a failing effect must not stop the others
                 self._log.exception("effect_failed", effect=repr(effect))

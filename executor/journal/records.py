@@ -45,7 +45,7 @@ class HandedOver(Record, frozen=True, kw_only=True, tag="HANDED"):
 
 
 class Starting(Record, frozen=True, kw_only=True, tag="STARTING"):
-    """From here on the run's process may exist; a run with a `trigger` is remote and outlives us.
+    """From here on the run's process may exist; with a `trigger` it is remote, and may outlive us.
 
     `at_ms` is the scheduler's time. `host_at_ms` is the host's, which the next process can compare
     with its own before it hears from a scheduler.
@@ -58,7 +58,7 @@ class Starting(Record, frozen=True, kw_only=True, tag="STARTING"):
 
 
 class Ended(Record, frozen=True, kw_only=True, tag="FINISHED"):
-    """A run ended, or certainly never will start."""
+    """A run ended, or will certainly never start."""
 
     report: Final
 
@@ -139,7 +139,7 @@ def line_of(report: Final) -> bytes:
 
 
 def line_of_call(report: Called) -> bytes:
-    """Encode a call as a CALLED line; what is not Unicode in its param becomes a question mark."""
+    """Encode a call as a CALLED line; in its param, `?` replaces what is not Unicode."""
     try:
         return _encoder.encode(Calling(report=report))
     except UnicodeEncodeError:
@@ -165,7 +165,7 @@ def report_of(line: bytes) -> Final:
 
 
 def without_surrogates(report: Final) -> Final:
-    """Replace everything that is not Unicode, such as in a file's name, by a question mark."""
+    """Return the report with `?` for everything that is not Unicode, such as in a file's name."""
     texts = {"reason"} if isinstance(report, NotStarted) else {"message", "log_tail", "result"}
     cleaned = {
         name: getattr(report, name).encode("utf-8", "replace").decode() for name in sorted(texts)

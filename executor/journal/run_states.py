@@ -3,12 +3,15 @@
     ACCEPTED ──> STARTING ──> FINISHED ──> CONFIRMED ──> (id only) ──> dropped after an hour
         └───────────────────────^
 
-It detects duplicates, keeps reports until the broker has them, and is the truth after a crash: runs
-that were only ACCEPTED never started, runs that were STARTING are lost, unless they are remote, of
-the same boot, and so `resumable`, FINISHED ones are reported again. A run that was RESERVED in time
-starts without a sync: STARTING survives a crash of this process anyway, and after a crash of the
-host RESERVED counts as STARTING. Of runs HANDED to one job process at once, those that it began
-have a begin note instead of a STARTING line.
+It detects duplicates, keeps reports until the broker has them, and decides after a crash:
+
+- Runs that were only ACCEPTED never started.
+- Runs that were STARTING are lost, unless they are `resumable`: remote, and of the same boot.
+- FINISHED runs are reported again.
+
+A run that was RESERVED in time starts without a sync: STARTING survives a crash of this process
+anyway, and after a crash of the host RESERVED counts as STARTING. Of runs HANDED to one job process
+together, those that it began have a begin note instead of a STARTING line.
 """
 
 from collections.abc import Iterable
@@ -78,8 +81,8 @@ class RunStates:
     def report(self, run_id: int, boot_id: str, *, now_ms: int) -> tuple[Final, int] | None:
         """Return the report of a finished run and its size; None if the run is not finished.
 
-        If only its id is kept, the report is for `boot_id`, with outcome LOST, and says so; None
-        while the real one may still be on its way, since the first that is stored counts.
+        If only its id is kept, this is a report for `boot_id` with the outcome LOST; or None while
+        the real one may still be on its way, because the first report that is stored counts.
         """
         entry = self._contents.open_runs.get(run_id)
         line = entry.line if entry else self._contents.finished.line(run_id)
@@ -98,7 +101,7 @@ class RunStates:
         return None
 
     def may_have_forgotten(self, boot_id: str, routed_at_ms: int) -> bool:
-        """Whether a run sent to that boot at that time may have been here but be unknown now."""
+        """Whether a run sent to that boot at that time may have been here and been forgotten."""
         return boot_id not in self._contents.boots or routed_at_ms < self._contents.horizon_ms
 
     def knows_boot(self, boot_id: str) -> bool:
@@ -269,7 +272,7 @@ class RunStates:
             JournalFailed: as `commit` does.
 
         """
-        if not self._journal.has_pending:  # else they wait since the last try
+        if not self._journal.has_pending:  # otherwise they have been waiting since the last try
             for line in (*self._contents.boot_lines(), *verdicts):
                 self._journal.append(line)
         self._journal.commit()
@@ -286,7 +289,10 @@ class RunStates:
                 self._contents.apply(record, line)
 
     def _noted(self, entry: OpenRun) -> frozenset[int] | None:
-        """Return what the job processes of a run's boot began last; they begin no other then."""
+        """Return the runs that job processes of a run's boot began last; they begin no more then.
+
+        None if the run was not handed over, or if that is not known.
+        """
         if not entry.handed or self._notes is None:
             return None
         if entry.boot_id not in self._noted_of:

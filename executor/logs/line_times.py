@@ -1,8 +1,8 @@
 """When the lines of a log were written, to half a second: noted beside it, in `<run id>.times`.
 
-A log itself stays as its job writes it. Each line of the notes is `size milliseconds`: by then the
-log had grown to this size. What was written after the last note is as old as the log's last change.
-A log without notes is that of a shorter run, or of an executor that noted nothing.
+The log itself stays as its job writes it. Each line of the notes is `size milliseconds`: the log's
+size at that time. What was written after the last note is as old as the log's last change. A log
+without notes is that of a shorter run, or of an executor that takes no notes.
 """
 
 import os
@@ -11,22 +11,22 @@ from collections.abc import Callable, Collection, Sequence
 
 from warren.executor.disk import open_regular
 
-#: Most bytes of notes beside one log: some six hours of a job that prints all the time.
+#: The most bytes of notes beside a log: about six hours of a job that prints all the time.
 NOTES_BYTES = 1_000_000
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 #: The last line of notes that are as long as they may be.
 _FULL = b"full\n"
-#: From which line on which time counts, in epoch milliseconds.
+#: Pairs of a line and the time of that line and those after it, in epoch milliseconds.
 TimeChanges = tuple[tuple[int, int], ...]
 
 
 class LineTimes:
-    """Notes when logs grow. Used from one thread.
+    """Takes notes of when logs grow. Used from one thread.
 
     Args:
         size_of: gives the size of a log.
         now_ms: the host's clock.
-        notes_bytes: about how long the notes beside one log may become.
+        notes_bytes: about how long the notes of one log may become.
 
     """
 
@@ -42,7 +42,7 @@ class LineTimes:
         self._sizes: dict[str, int] = {}
 
     def look(self, paths: Collection[str]) -> None:
-        """Note which logs have grown since the last look; `paths` are all logs of running jobs."""
+        """Note which logs have grown since the last call; `paths` are all logs of running jobs."""
         sizes = {path: self._size_of(path) for path in paths}
         for path, size in sizes.items():
             if size > self._sizes.get(path, 0):
@@ -69,9 +69,9 @@ def notes_path(path: str) -> str:
 
 
 def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: int) -> TimeChanges:
-    """Return when the lines at these offsets of a log were written: a pair where it changes.
+    """Return when the lines at these offsets of a log were written: a pair wherever that changes.
 
-    Milliseconds 0 = not known.
+    A time of 0 = not known.
     """
     sizes, instants, is_full = _read(path)
     after_the_notes = last_change_ms if sizes and not is_full else 0
@@ -85,7 +85,7 @@ def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: i
 
 
 def _read(path: str) -> tuple[list[int], list[int], bool]:
-    """Return the sizes, in rising order, with their instants, and whether more was not noted."""
+    """Return the sizes in rising order, their instants, and whether the notes became full."""
     try:
         with open(notes_path(path), "rb", opener=open_regular) as file:
             text = file.read(NOTES_BYTES + 100)
@@ -96,7 +96,7 @@ def _read(path: str) -> tuple[list[int], list[int], bool]:
     for line in text.splitlines():
         size, _, at_ms = line.partition(b" ")
         is_number = size.isdigit() and at_ms.isdigit() and len(line) < 40  # noqa: PLR2004 - digits
-        # A log that was cut grew again to what it had been.
+        # A log that was cut may have grown back to an earlier size.
         if is_number and (not sizes or int(size) > sizes[-1]):
             sizes.append(int(size))
             instants.append(int(at_ms))

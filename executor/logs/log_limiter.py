@@ -48,7 +48,7 @@ class LogLimiter:
         return size > LOG_TAIL_BYTES and self._run_logs.shortfall() > 0
 
     def check(self, path: str, tail: str) -> FinishedLog:
-        """Return a finished log of known tail that needs no cut."""
+        """Return a finished log that needs no cut and whose tail is known."""
         fault = self._run_logs.fault(path)
         return FinishedLog(tail, Why.LOG_MISSING(fault=fault) if fault else "")
 

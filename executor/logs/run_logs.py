@@ -22,7 +22,7 @@ from warren.executor.disk import DEFAULT_RESERVE, Reserve, Space, misplaced, ope
 from warren.executor.logs import line_times
 from warren.executor.logs.line_times import TimeChanges
 
-#: What one answer looks at.
+#: How many bytes one search reads at most.
 SEARCH_BYTES = 8_000_000
 _PIECE_BYTES = 65_536
 
@@ -46,8 +46,8 @@ def find(
 ) -> FoundLines:
     """Return which lines contain the words, in any case, from the file's position on.
 
-    `from_line` is the number of the line there. Lines are searched whole, so the next search
-    continues with the next line.
+    `from_line` is the number of the line there. A search always ends at the end of a line, so that
+    the next one continues with the line after it.
     """
     wanted = words.encode().lower()
     positions: list[int] = []
@@ -55,7 +55,7 @@ def find(
     carried = b""
     while piece := file.readline(_PIECE_BYTES):
         looked += len(piece)
-        # Words may lie where a very long line was cut into pieces.
+        # The words may span two pieces of a very long line.
         if wanted in (carried + piece).lower() and positions[-1:] != [line]:
             positions.append(line)
         carried = b""
@@ -70,7 +70,7 @@ def find(
     return FoundLines(lines=tuple(positions), to_line=last, is_end=True)
 
 
-#: Most bytes of text in one answer, and in one line; longer lines are cut and marked.
+#: The most bytes of text in an answer, and in a line; longer lines are cut and marked.
 CHUNK_BYTES, LINE_BYTES = 256_000, 16_000
 
 _LINE_MARK = " … [line cut]"
@@ -82,7 +82,7 @@ class Lines:
     """Lines `from_line` to `to_line`, 1-based; `to_line` < `from_line` if there are none.
 
     `is_end`: there are no more lines at present. `missing`: no logs of that day are kept here.
-    `times`: pairs of a line and the time from it on.
+    `times`: pairs of a line and the time of that line and those after it.
     """
 
     from_line: int
@@ -94,9 +94,10 @@ class Lines:
 
 
 def first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
-    """Return the first of the last lines that begin in the last CHUNK_BYTES; go to the start.
+    """Return the number of the line with which the last `limit` lines begin; rewind the file.
 
-    That is the last line if it is longer. While the log is `growing`, an unfinished one is no line.
+    These begin in the last CHUNK_BYTES; if even the last line is longer, it is returned. While the
+    log is `growing`, an unfinished line does not count.
     """
     finished, end, size = _count_lines(file)
     count = finished + (end < size)
@@ -106,13 +107,13 @@ def first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
     return max(1, count - limit + 1, min(first, finished if growing else count))
 
 
-def _count_lines(file: io.BufferedReader, most: int = sys.maxsize) -> tuple[int, int, int]:
-    """Count the line feeds in the first `most` bytes; go back to the start.
+def _count_lines(file: io.BufferedReader, limit: int = sys.maxsize) -> tuple[int, int, int]:
+    """Count the line feeds in the first `limit` bytes; rewind the file.
 
     Returns their number, the bytes up to and including the last one, and the bytes in all.
     """
     count = end = size = 0
-    while data := file.read(min(most - size, _READ_BYTES)):
+    while data := file.read(min(limit - size, _READ_BYTES)):
         if newlines := data.count(b"\n"):
             count, end = count + newlines, size + data.rindex(b"\n") + 1
         size += len(data)
@@ -139,9 +140,10 @@ def skip(file: io.BufferedReader, count: int) -> bool:
 
 
 def take(file: io.BufferedReader, path: str, from_line: int, limit: int, *, growing: bool) -> Lines:
-    """Return up to `limit` lines and CHUNK_BYTES from the file's place on, which is `from_line`.
+    """Return up to `limit` lines and CHUNK_BYTES from the file's position on.
 
-    While the log is `growing`, an unfinished last line is left out. `path` is the file's.
+    `from_line` is the number of the line there. While the log is `growing`, an unfinished last line
+    is left out. `path` is the file's.
     """
     taken: list[str] = []
     offsets: list[int] = []
@@ -180,7 +182,7 @@ def _as_text(line: bytes) -> str:
     return text if len(line) < LINE_BYTES or line.endswith(b"\n") else text + _LINE_MARK
 
 
-#: Most bytes of one run's log.
+#: The most bytes of a run's log.
 CAP_BYTES = 50_000_000
 
 _CAP_MARK = "\n… [the log is cut here: over {:,} bytes]\n"
@@ -296,7 +298,7 @@ class RunLogs:
             return _nothing(from_line, missing=not (self.folder / day).is_dir())
 
     def search(self, run_id: int, day: str, words: str, from_line: int) -> FoundLines:
-        """Return which lines of a run's log contain some words, as far as one answer searches."""
+        """Return which lines of a run's log contain some words; one search reads SEARCH_BYTES."""
         nothing = FoundLines(lines=(), to_line=max(1, from_line) - 1, is_end=True)
         if not _DAY.fullmatch(day) or not words:
             return nothing
@@ -311,7 +313,7 @@ class RunLogs:
     def clean(self, keep_days: int, now: datetime | None = None) -> int:
         """Delete the folders of days more than `keep_days` ago; return how many.
 
-        A log that a run is still writing, which its lock shows, stays with its folder.
+        A log that is locked, because a run is still writing it, stays, and so does its folder.
         """
         oldest = ((now or datetime.now(UTC)) - timedelta(days=keep_days)).date().isoformat()
         count = 0
