@@ -1,6 +1,6 @@
-"""What identifies a boot of an executor, and the host's clock that boots are timed by.
+"""What identifies a boot of an executor, and the host's clock by which boots are timed.
 
-Small on purpose: everything that names or times an executor imports it, and it imports nothing.
+It is small and imports nothing, because everything that names or times an executor imports it.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Catalogues as they travel: bytes with a fingerprint, cut until they fit into a message.
+"""Catalogues in their encoded form: bytes with a fingerprint, cut until they fit into a message.
 
 No catalogue is refused: a program with too many handlers or very long docstrings still works.
 """

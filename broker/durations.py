@@ -1,11 +1,11 @@
 """Durations as people write them: `90`, `90s`, `5m`, `1h30m`, `2d`. The standard library only.
 
-Whatever reads one reads it here: job files, decorators, settings, options, the API, pages.
+All durations are read here: those of job files, decorators, settings, options, the API and pages.
 """
 
 import re
 
-#: In a refusal, what was expected.
+#: What an error message says is expected.
 DURATION = "a duration such as 90s, 5m, 2h or 1d"
 #: The units, the longest first, in seconds.
 UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -14,10 +14,10 @@ _PARTS = re.compile("".join(rf"(?:(\d{{1,9}}) ?{unit} ?)?" for unit in UNITS), r
 
 
 def seconds_of(text: str, *, needs_unit: bool = False) -> float | None:
-    """Return a duration in seconds, digits alone being seconds; None if it is no duration.
+    """Return a duration in seconds; None if the text is not a duration.
 
-    Only seconds may have a fraction; of several units, the longer ones come first. `needs_unit`:
-    digits alone are no duration.
+    A number without a unit is in seconds, unless `needs_unit`: then it is not a duration. Only
+    seconds may have a fraction; of several units, the longer ones come first.
     """
     text = text.strip()
     number = text.removesuffix("s").rstrip(" ")
@@ -33,10 +33,10 @@ def seconds_of(text: str, *, needs_unit: bool = False) -> float | None:
 
 
 def read_duration(text: str, what: str = "", *, needs_unit: bool = False) -> float:
-    """Return a duration in seconds, as `seconds_of` does; `what` is its name in a refusal.
+    """Return a duration in seconds, as `seconds_of` does; `what` names it in an error.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: the text is not a duration.
 
     """
     seconds = seconds_of(text, needs_unit=needs_unit)

@@ -27,7 +27,7 @@ from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publi
 
 log = structlog.get_logger()
 
-#: How far ahead an executor's clock may be before it takes a question for expired.
+#: How far ahead an executor's clock may be before it considers a question expired.
 CLOCK_MARGIN_SECONDS = 5.0
 #: Seconds between two removals of questions whose time is up.
 _TAKE_SECONDS = 5.0
@@ -81,7 +81,7 @@ class Requester:
         others until all are answered or time runs out.
 
         Raises:
-            ValueError: a name that is no app, address or boot id.
+            ValueError: a name is not a valid app, address or boot id.
 
         """
         deadline = self._clock() + timeout_seconds
@@ -93,8 +93,8 @@ class Requester:
         with self._changed:
             self._open |= pending
         try:
-            fates = self._publisher.publish(messages).wait(timeout_seconds)
-            return self._collect(list(pending.values()), fates, deadline)
+            confirms = self._publisher.publish(messages).wait(timeout_seconds)
+            return self._collect(list(pending.values()), confirms, deadline)
         finally:
             with self._changed:
                 for question_id in pending:
@@ -112,7 +112,7 @@ class Requester:
         thread, at most once for each and never after the timeout; it must not block.
 
         Raises:
-            ValueError: a name that is no app, address or boot id.
+            ValueError: a name is not a valid app, address or boot id.
 
         """
         give_up_at = self._clock() + timeout_seconds
@@ -153,17 +153,19 @@ class Requester:
         )
 
     def _collect(
-        self, pending: Sequence["_Pending"], fates: Sequence[Confirm], deadline: float
+        self, pending: Sequence["_Pending"], confirms: Sequence[Confirm], deadline: float
     ) -> list[Answer | None]:
         awaited = [
-            asked for asked, fate in zip(pending, fates, strict=True) if fate is Confirm.CONFIRMED
+            question
+            for question, confirm in zip(pending, confirms, strict=True)
+            if confirm is Confirm.CONFIRMED
         ]
         with self._changed:
             self._changed.wait_for(
-                lambda: all(asked.answer is not None for asked in awaited),
+                lambda: all(question.answer is not None for question in awaited),
                 max(0.0, deadline - self._clock()),
             )
-            return [asked.answer for asked in pending]
+            return [question.answer for question in pending]
 
     def _listen(self) -> None:
         while not self._closing.is_set():
@@ -209,7 +211,7 @@ class Requester:
                 del self._open[question_id]
 
     def _accept(self, app: str, answer: Answer) -> Callable[[], None] | None:
-        """Record an answer; return the call that passes it on if it was posted for."""
+        """Record an answer; if its question was posted, return the call that passes it on."""
         pending = self._open.get(answer.question_id)
         if pending is None:
             log.debug("answer_ignored", address=answer.address, reason="nobody waits for it")
@@ -238,8 +240,8 @@ def _call(pass_on: Callable[[], None]) -> None:
 class _Pending:
     """The boot that was asked, and its answer once there is one.
 
-    Of a posted question, `on_answer` is called with the answer, and `give_up_at` is the monotonic
-    time after which it is forgotten.
+    For a posted question, `on_answer` is called with the answer, and `give_up_at` is the monotonic
+    time after which the question is forgotten.
     """
 
     def __init__(

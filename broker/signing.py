@@ -29,12 +29,12 @@ _HEADERS = ("type", "cluster", "expiry", "app", "address", "mac")
 _EXPIRY_DIGITS = 16
 #: The most signatures that one message may have.
 _MAX_SIGNATURES = 2
-#: What the sender of a message of version 1 is.
+#: What an error says about the sender of a message of version 1.
 _OLD_VERSION = "an older Warren with another signature scheme: upgrade that process"
 
 
 class Direction(StrEnum):
-    """Which way a message goes; a scheduler's message to itself is FROM_EXECUTOR, as its node."""
+    """Which way a message goes; a scheduler's message to itself is FROM_EXECUTOR, from its node."""
 
     TO_EXECUTOR = "to"
     FROM_EXECUTOR = "from"
@@ -79,8 +79,8 @@ class Sealer:
     ) -> Outgoing:
         """Return the message ready to publish, good for `valid_seconds` from now.
 
-        `app` and `address` are those of the executor that it goes to or comes from; a scheduler's
-        message to itself has NO_APP.
+        `app` and `address` are those of the executor that it goes to or comes from; the app of a
+        scheduler's message to itself is NO_APP.
 
         Raises:
             ValueError: this process has no key of this app.
@@ -121,21 +121,21 @@ class Sealer:
         """Return the message, of type `expect`, once everything about it is verified.
 
         `app` and `address` are those of the executor that the message must be to or from; None
-        accepts any, and then the sender that the message names is proven too. If a message does
-        not name its app, `app_of` does.
+        accepts any, and then the sender that the message names is verified too. For messages that
+        do not name their app, `app_of` returns it.
 
         Raises:
             Oversized: larger than any message; it is to be dropped, not dead-lettered.
             Malformed: headers missing, another version, or not what was expected.
             Forged: not signed with a key of this app, direction and address, or for another place.
-            Foreign: of another cluster, or of none though it is no Heartbeat.
+            Foreign: of another cluster, or of none although it is not a Heartbeat.
             Expired: past its time; `message` on the error is the message.
 
         """
         headers = _read_headers(delivery)
-        for name, wanted in (("app", app), ("address", address)):
-            if wanted is not None and headers[name] != wanted:
-                raise Forged(f"expected {name} to be {wanted}, got: {headers[name][:200]!r}")
+        for name, expected in (("app", app), ("address", address)):
+            if expected is not None and headers[name] != expected:
+                raise Forged(f"expected {name} to be {expected}, got: {headers[name][:200]!r}")
         self._prove(headers, delivery, direction)
         self._check_cluster(headers)
         message: Message = decode(delivery.body, expect)
@@ -148,20 +148,20 @@ class Sealer:
         return message
 
     def _prove(self, headers: dict[str, str], delivery: Delivery, direction: Direction) -> None:
-        ours = self._macs(headers, direction, delivery.routing_key, delivery.body)
-        theirs = headers["mac"].split(",", _MAX_SIGNATURES)[:_MAX_SIGNATURES]
-        if not any(hmac.compare_digest(a.encode(), _bytes(b)) for a in ours for b in theirs):
+        valid = self._macs(headers, direction, delivery.routing_key, delivery.body)
+        given = headers["mac"].split(",", _MAX_SIGNATURES)[:_MAX_SIGNATURES]
+        if not any(hmac.compare_digest(a.encode(), _bytes(b)) for a in valid for b in given):
             raise Forged(
                 f"{headers['type'][:50]!r} of {headers['address'][:200]!r}, "
                 f"app {headers['app'][:100]!r}: wrong signature"
             )
 
     def _check_cluster(self, headers: dict[str, str]) -> None:
-        theirs = headers["cluster"]
-        if not self._cluster or theirs == self._cluster:
+        cluster = headers["cluster"]
+        if not self._cluster or cluster == self._cluster:
             return
-        if theirs or headers["type"] != Heartbeat.__name__:
-            raise Foreign(f"expected cluster to be {self._cluster}, got: {theirs[:200]!r}")
+        if cluster or headers["type"] != Heartbeat.__name__:
+            raise Foreign(f"expected cluster to be {self._cluster}, got: {cluster[:200]!r}")
 
     def _macs(
         self, headers: dict[str, str], direction: Direction, routing_key: str, body: bytes
@@ -237,5 +237,5 @@ def _check_sender(message: Message, app: str, address: str) -> None:
     claimed = message.node if isinstance(message, Canary) else getattr(message, "address", address)
     claimed_app = NO_APP if is_own else getattr(message, "app", app)
     if (claimed_app, claimed) != (app, address):
-        theirs = f"{claimed_app}/{claimed}"
-        raise Forged(f"expected sender to be {app[:100]}/{address[:200]!r}, got: {theirs!r}")
+        sender = f"{claimed_app}/{claimed}"
+        raise Forged(f"expected sender to be {app[:100]}/{address[:200]!r}, got: {sender!r}")

@@ -43,17 +43,17 @@ class MemoryBroker:
 class MemoryBatch:
     """Published messages, whose confirms are known from the start."""
 
-    def __init__(self, fates: list[Confirm]) -> None:
-        self._fates = fates
+    def __init__(self, confirms: list[Confirm]) -> None:
+        self._confirms = confirms
 
     @property
     def is_settled(self) -> bool:
-        """True: the confirms are known."""
+        """True, because the confirms are known."""
         return True
 
     def wait(self, timeout_seconds: float) -> list[Confirm]:  # noqa: ARG002 - the interface's
         """Return each message's confirm, in the order given."""
-        return list(self._fates)
+        return list(self._confirms)
 
 
 class MemoryPublisher:
@@ -71,7 +71,7 @@ class MemoryPublisher:
 
     @property
     def missing_exchanges(self) -> int:
-        """0, as nobody can delete an exchange here."""
+        """0, because nobody can delete an exchange here."""
         return 0
 
     def publish(self, messages: Sequence[Outgoing]) -> MemoryBatch:

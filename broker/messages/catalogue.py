@@ -25,7 +25,7 @@ CodeVersion = Annotated[str, msgspec.Meta(max_length=CODE_VERSION_LIMIT)]
 class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A handler: its name, the first line of its docstring, its module, and the line there.
 
-    `process` is which runs a process serves unless the job says so; None = the executor's default.
+    `process`: which runs a process serves unless the job decides; None = the executor's default.
     `schema` is the JSON Schema of its params; "" = it has none, or the schema was too large.
     """
 
@@ -40,8 +40,8 @@ class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an executor can run.
 
-    `has_more`: it has more handlers, which did not fit in. `languages`: scripts in them are
-    allowed and their interpreters were found; `missing`: allowed, but without an interpreter.
+    `has_more`: some handlers did not fit in. `languages`: the script languages that are allowed and
+    whose interpreters were found; `missing`: those allowed, but without an interpreter.
     """
 
     handlers: Annotated[tuple[HandlerFacts, ...], msgspec.Meta(max_length=HANDLER_LIMIT)] = ()

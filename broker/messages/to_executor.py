@@ -30,12 +30,12 @@ class Trigger(Message, frozen=True, kw_only=True):
     timeout_seconds: Seconds = 0
     #: None = the handler's value, or else the executor's default.
     process: ProcessUse | None = None
-    #: Whether its job is due only once, so that a process which belongs to the job is not kept.
+    #: Whether its job is due only once, so that a process of this job's own is not kept.
     one_time: bool = False
     #: The ScriptLanguage of a script that runs instead of a handler; empty = the handler runs.
     script_language: str = ""
     script_source: str = ""
-    #: Whether an earlier copy may have arrived: then finding this one unread proves nothing.
+    #: Whether an earlier copy may have arrived; if so, finding this one unread proves nothing.
     resent: bool = False
     #: When the run was routed to this boot; a copy of an older decision proves nothing either.
     routed_at_ms: Natural = 0
@@ -46,7 +46,7 @@ class Trigger(Message, frozen=True, kw_only=True):
 
 
 class Triggers(Message, frozen=True, kw_only=True):
-    """Several triggers for one boot; only for boots that declared how many they accept.
+    """Several triggers for one boot; sent only to boots that declared how many they accept.
 
     Each is decoded separately, see `warren.broker.codec`.
     """
@@ -124,8 +124,8 @@ class Know(Message, frozen=True, kw_only=True):
 class ReadLog(Message, frozen=True, kw_only=True):
     """Asks for lines of a run's log from `from_line` (1-based). Answered with `LogChunk`.
 
-    `at_end`: the last `limit` lines instead. `find`: the numbers of lines from there on that
-    contain these words instead.
+    `at_end`: asks for the last `limit` lines instead. `find`: asks instead for the numbers of the
+    lines from there on that contain these words.
     """
 
     question_id: str

@@ -24,7 +24,8 @@ from warren.broker.reasons.codes import Why
 
 #: The most lines that one answer to a search of a log names.
 FOUND_LIMIT = 500
-#: The most reports in one message; an executor sends 100. All of a round are one transaction.
+#: The most reports in one message; an executor sends 100. All reports of a round are stored in one
+#: transaction.
 REPORTS_LIMIT = 1_000
 #: The most runs that one `WhichOpen` may name; an executor takes no more while 20,000 wait.
 OPEN_LIMIT = 50_000
@@ -72,7 +73,7 @@ class Knowledge(StrEnum):
 
 
 class KnowAnswer(Message, frozen=True, kw_only=True):
-    """What is known about each run; results of finished ones are also reported again.
+    """What the executor knows about each run; it also reports the results of finished ones again.
 
     `remembers_since_ms`: runs triggered before that may have been forgotten, so NEVER_STARTED and
     UNKNOWN prove nothing about them.
@@ -88,8 +89,9 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
 class LogChunk(Message, frozen=True, kw_only=True):
     """Lines `from_line`..`to_line` of a run's log; `to_line` < `from_line` if there are none.
 
-    `is_end`: there are no more at present, and if the run has ended, there will be no more.
-    `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
+    `is_end`: there are no more lines at present; if the run has ended, there never will be.
+    `times` are pairs of a line number and the time of that line and those after it, in epoch
+    milliseconds; 0 = unknown.
     `found` are the numbers of lines that match a search; None = no search.
     """
 
@@ -110,7 +112,7 @@ class LogChunk(Message, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """The run's process has started; not sent for runs shorter than about half a second."""
+    """The run's process has started; not sent for runs that take less than about half a second."""
 
     run_id: Natural
     boot_id: str
@@ -126,8 +128,8 @@ class Finished(
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
     `result` is what its handler returned, as JSON; "" = nothing.
     `due_at_ms` is when the run was due according to the trigger; 0 = the trigger did not say.
-    `may_retry` False: its handler said that trying again is useless. `retry_seconds`: it asked for
-    this wait before the next attempt, instead of its job's.
+    `may_retry` False: its handler said that a retry is useless. `retry_seconds`: its handler asked
+    for this wait before the next attempt, instead of its job's.
     """
 
     run_id: Natural
@@ -165,8 +167,8 @@ class Called(
 ):
     """The run asks for a run of another job of its executor's app.
 
-    `number` counts the run's calls from 1 on: a retry of the run that asks again, as the same
-    number, gets no second run. `param` None = the job's own.
+    `number` counts the run's calls from 1 on: if a retry of the run repeats a call with the same
+    number, no second run is planned. `param` None = the job's own.
     """
 
     run_id: Natural
@@ -192,7 +194,7 @@ class Callback(Message, frozen=True, kw_only=True):
 
 
 class Progressed(Message, frozen=True, kw_only=True):
-    """The progress of this boot's runs that changed in the last second. It may get lost."""
+    """The progress of this boot's runs for which it changed in the last second; it may get lost."""
 
     app: AppName
     address: Address
@@ -233,7 +235,7 @@ class Ailment(StrEnum):
     CONTACT = "CONTACT"
     #: Too many of its reports are waiting for the broker: it starts nothing.
     REPORTS = "REPORTS"
-    #: Processes that it forks in advance end one after the other: runs start without them.
+    #: The processes that it forks in advance keep exiting: runs start without them.
     SPARES = "SPARES"
 
     @classmethod
@@ -264,11 +266,13 @@ _AILMENTS = {
 class Heartbeat(Message, frozen=True, kw_only=True):
     """An executor is alive; sent every 5 s, and at once after a change of `draining` or `ailments`.
 
-    `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
-    do; 0 = the usual time. `triggers_per_message`: how many triggers it accepts in one message; an
-    older executor accepts one. `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome`
-    repeats it. `catalogue`: the fingerprint of its catalogue; empty if it sends none: then it may
-    run anything.
+    - `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
+      do; 0 = the usual time.
+    - `triggers_per_message`: how many triggers it accepts in one message; an older executor accepts
+      one.
+    - `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome` repeats it.
+    - `catalogue`: the fingerprint of its catalogue; empty if it has none, so that it may run
+      anything.
     """
 
     app: AppName

@@ -19,7 +19,7 @@ JOB_NAME_LIMIT = 255
 PROGRESS_TEXT_LIMIT = 200
 #: How many bytes of the log's end are sent with the result.
 LOG_TAIL_BYTES = 4_096
-#: Largest number on the wire: what a double, and so every JSON parser, represents exactly.
+#: The largest number on the wire, which a double, and so every JSON parser, represents exactly.
 NUMBER_LIMIT = 2**53 - 1
 
 APP_PATTERN = r"[a-z][a-z0-9-]{2,63}"

@@ -1,4 +1,4 @@
-"""The properties of messages: of those that we send, and of those that strangers send."""
+"""The properties of messages: written for our own, and read from those of strangers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -42,7 +42,7 @@ class AmqpBatch:
 
     def __init__(self, size: int) -> None:
         self.is_given_up = False
-        self._fates: list[Confirm | None] = [None] * size
+        self._confirms: list[Confirm | None] = [None] * size
         self._left = size
         self._done = threading.Event()
         if not size:
@@ -53,9 +53,9 @@ class AmqpBatch:
         """Whether every confirm is known."""
         return self._done.is_set()
 
-    def settle(self, index: int, fate: Confirm) -> None:
+    def settle(self, index: int, confirm: Confirm) -> None:
         """Record one message's confirm."""
-        self._fates[index] = fate
+        self._confirms[index] = confirm
         self._left -= 1
         if not self._left:
             self._done.set()
@@ -64,7 +64,7 @@ class AmqpBatch:
         """Return each message's confirm; after the timeout UNKNOWN, and unsent ones are dropped."""
         if not self._done.wait(timeout_seconds):
             self.is_given_up = True
-        return [fate or Confirm.UNKNOWN for fate in self._fates]
+        return [confirm or Confirm.UNKNOWN for confirm in self._confirms]
 
 
 Item = tuple[AmqpBatch, int, Outgoing]
@@ -196,7 +196,7 @@ class AmqpPublisher:
         self._link.call_later(self._silent_seconds / 4, lambda: self._watch(channel))
 
     def _forget_given_up(self) -> None:
-        """Remove messages from the window whose confirms nobody awaits any more.
+        """Remove from the window the messages whose confirms nobody awaits any more.
 
         They may be in a queue that confirms nothing; others must not wait for it.
         """
@@ -299,9 +299,10 @@ class AmqpPublisher:
         tags = self._up_to(method.delivery_tag) if method.multiple else [method.delivery_tag]
         self._progress_at = time.monotonic()
         for tag in tags:
-            known = self._in_flight.pop(tag, None)
-            if known is not None:
-                known[0].settle(known[1], self._fate(tag, is_ack=is_ack))
+            entry = self._in_flight.pop(tag, None)
+            if entry is not None:
+                batch, index = entry
+                batch.settle(index, self._confirm_of(tag, is_ack=is_ack))
         self._is_ready = True
         self._pump()
 
@@ -313,7 +314,7 @@ class AmqpPublisher:
             tags.append(tag)
         return tags
 
-    def _fate(self, tag: int, *, is_ack: bool) -> Confirm:
+    def _confirm_of(self, tag: int, *, is_ack: bool) -> Confirm:
         if tag in self._returned:
             self._returned.discard(tag)
             return Confirm.RETURNED

@@ -12,7 +12,7 @@ import msgspec
 
 from warren.broker.reasons.codes import Fact, Reason, Sentence, Why, Words
 
-#: Longest reason, in characters of JSON, and how many reasons may be within each other.
+#: The longest reason, in characters of JSON, and how deep reasons may be nested.
 LIMIT = 8_000
 DEPTH = 8
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
@@ -35,7 +35,7 @@ def to_json(words: Words) -> str:
         return ""
     try:
         text = _encoder.encode(_plain(words)).decode()
-    except UnicodeEncodeError:  # half of a character, such as in a file's name
+    except UnicodeEncodeError:  # a lone surrogate, such as in a file's name
         return ""
     return text if len(text) <= LIMIT else ""
 
