@@ -76,13 +76,13 @@ def check_gateway(settings: Settings) -> str:
 
 def check_folder(path: Path) -> str:
     """Return a line saying that a folder, or its nearest existing parent, is writable, or raise."""
-    there = path.absolute()
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir():
-        raise NotADirectoryError(f"{there} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(f"{there} is not writable")
+    existing = path.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir():
+        raise NotADirectoryError(f"{existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(f"{existing} is not writable")
     return f"{path} is writable"
 
 
@@ -107,11 +107,11 @@ def check_executors(settings: Settings, *, must_run: bool) -> str:
         problems = [f"none runs with the state folder {settings.state_dir}"]
     if problems:
         raise CommandError("; ".join(problems))
-    said = ["drains" if signs.is_draining else "takes runs" for signs, _ in running_now]
-    words = (
-        f"{executor.address} {what}" for (executor, _), what in zip(running_now, said, strict=True)
+    states = (
+        f"{signs.address} {'drains' if signs.is_draining else 'takes runs'}"
+        for signs, _ in running_now
     )
-    return ", ".join(words) or "none runs here"
+    return ", ".join(states) or "none runs here"
 
 
 def _problem(signs: Signs, age_seconds: float) -> str:

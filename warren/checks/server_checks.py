@@ -36,10 +36,10 @@ def check_secret(settings: Settings) -> str:
         return words
     keys = cluster_keys(settings)
     with open_database(settings) as database:
-        own = keys.fingerprints(database.read(cluster.cluster_id))
+        fingerprints = keys.fingerprints(database.read(cluster.cluster_id))
         known = database.read(cluster.fingerprints)
         rows, now_ms = registrations(database, presence.ADMIN, presence.SCHEDULER)
-    if known and not set(own) & set(known):
+    if known and not set(fingerprints) & set(known):
         raise ValueError("it is not the secret of this cluster's schedulers and consoles")
     nodes = [node_view(row, now_ms) for row in rows]
     rejected = sorted({name for node in nodes if node.is_online for name in node.rejected})

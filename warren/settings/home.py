@@ -36,7 +36,7 @@ class FileLock:
 
 
 def lock_embedded_database(url: str) -> FileLock | None:
-    """Lock an embedded database for one scheduler; None if the database can be shared.
+    """Lock an embedded database for one scheduler; return None if several can share the database.
 
     Raises:
         CommandError: another scheduler uses it.
@@ -86,7 +86,7 @@ def home_secret(settings: Settings) -> str:
 def known_secret(settings: Settings) -> str:
     """Return the secret of the settings, else that of `warren up` in this folder.
 
-    With a database of its own, only the settings can know its secret.
+    If the settings name a database, only they can have its secret.
 
     Raises:
         SettingsError: there is neither.
@@ -99,8 +99,8 @@ def known_secret(settings: Settings) -> str:
 
 def _write_secret(path: Path) -> None:
     # Written under another name and renamed, so that it is never incomplete.
-    fresh = path.with_suffix(".new")
-    fresh.touch(mode=0o600)
-    fresh.chmod(0o600)
-    fresh.write_text(secrets.token_urlsafe(_SECRET_BYTES), encoding="ascii")
-    fresh.replace(path)
+    unfinished = path.with_suffix(".new")
+    unfinished.touch(mode=0o600)
+    unfinished.chmod(0o600)
+    unfinished.write_text(secrets.token_urlsafe(_SECRET_BYTES), encoding="ascii")
+    unfinished.replace(path)

@@ -74,46 +74,46 @@ def folder(value: Any) -> Path:
 
 
 def boolean(value: Any) -> bool:
-    """Return a truth value, in any of its usual spellings."""
+    """Return a boolean, from any of its usual spellings."""
     try:
         return _BOOLEANS[str(value).strip().lower()]
     except KeyError:
         raise ValueError from None
 
 
-def whole(least: int, most: int) -> Reader:
+def whole(minimum: int, maximum: int) -> Reader:
     """Return a reader of integers within bounds."""
 
     def read(value: Any) -> int:
-        if not _WHOLE.fullmatch(str(value).strip()) or not least <= int(value) <= most:
+        if not _WHOLE.fullmatch(str(value).strip()) or not minimum <= int(value) <= maximum:
             raise ValueError
         return int(value)
 
     return read
 
 
-def whole_or_auto(least: int, most: int) -> Reader:
-    """Return a reader of integers within bounds; the word `auto` is None."""
-    read = whole(least, most)
+def whole_or_auto(minimum: int, maximum: int) -> Reader:
+    """Return a reader of integers within bounds; the word `auto` gives None."""
+    read = whole(minimum, maximum)
     return lambda value: None if value == "auto" else read(value)
 
 
-def number(least: float, most: float, *, above: bool = False) -> Reader:
-    """Return a reader of numbers within bounds; `above`: excluding the lower bound itself."""
+def number(minimum: float, maximum: float, *, above: bool = False) -> Reader:
+    """Return a reader of numbers within bounds; `above`: excluding the minimum itself."""
 
     def read(value: Any) -> float:
         try:
-            seconds = float(str(value))
+            number = float(str(value))
         except ValueError:
             raise ValueError from None
-        if not least <= seconds <= most or (above and seconds == least):
+        if not minimum <= number <= maximum or (above and number == minimum):
             raise ValueError
-        return seconds
+        return number
 
     return read
 
 
-def seconds(least: float, most: float) -> Reader:
+def seconds(minimum: float, maximum: float) -> Reader:
     """Return a reader of durations within bounds, in seconds or with a unit: `90`, `5m`."""
 
     def read(value: Any) -> float:
@@ -121,18 +121,18 @@ def seconds(least: float, most: float) -> Reader:
             seconds = read_duration(str(value))
         except ValueError:
             raise ValueError from None
-        if not least <= seconds <= most:
+        if not minimum <= seconds <= maximum:
             raise ValueError
         return seconds
 
     return read
 
 
-def one_of(known: Collection[str]) -> Reader:
-    """Return a reader of one of some words."""
+def one_of(words: Collection[str]) -> Reader:
+    """Return a reader of one of these words."""
 
     def read(value: Any) -> str:
-        if value not in known:
+        if value not in words:
             raise ValueError
         return str(value)
 

@@ -44,10 +44,10 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     files = read_secret_files(secret_names(), os.environ, toml, PREFIX)
     values = _from_toml(toml) | _from_variables() | files.values | given
     problems = _misspelt_variables() + _exposed(given) + files.problems
-    values_, faults = _read_all(values, lambda name: _origin(name, given, files))
-    if faults:
-        raise SettingsError(problems + faults)
-    settings = Settings(**values_, was_set=frozenset(values_), by_flag=frozenset(given))
+    valid, invalid = _read_all(values, lambda name: _origin(name, given, files))
+    if invalid:
+        raise SettingsError(problems + invalid)
+    settings = Settings(**valid, was_set=frozenset(valid), by_flag=frozenset(given))
     origins = {
         DATABASE: _origin("database_url", given, files),
         BROKER: _origin("broker_url", given, files),
@@ -98,7 +98,7 @@ def _from_toml(keys: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment_without_settings() -> dict[str, str]:
-    """Return the environment for a process that imports users' code."""
+    """Return the environment, without Warren's settings, for a process that imports users' code."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
 
 
@@ -112,16 +112,16 @@ def _misspelt_variables() -> list[str]:
     # Other programs may use this prefix too: only names similar to ours are mistakes.
     known = list(variables())
     unknown = [n for n in sorted(os.environ) if n.startswith(PREFIX) and n not in known]
-    near = {name: difflib.get_close_matches(name, known, 1, 0.9) for name in unknown}
+    similar = {name: difflib.get_close_matches(name, known, 1, 0.9) for name in unknown}
     return [
         f"unknown setting {name!r}, did you mean {match[0]!r}?"
-        for name, match in near.items()
+        for name, match in similar.items()
         if match
     ]
 
 
 def _exposed(flags: Mapping[str, Any]) -> list[str]:
-    """Refuse passwords on the command line, which /proc shows to every user and job."""
+    """Return a line for each password on the command line: /proc shows it to all users and jobs."""
     return [
         f"{flag_of(name)}: expected a URL without a password, because the process list shows it; "
         f"set {PREFIX}{name.upper()} or {PREFIX}{name.upper()}{SUFFIX.upper()} instead"
@@ -141,8 +141,8 @@ def _words(name: str, value: Any, detail: str, origin: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, list(KINDS), 1)
-    return f"unknown setting {name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    similar = difflib.get_close_matches(name, list(KINDS), 1)
+    return f"unknown setting {name!r}" + (f", did you mean {similar[0]!r}?" if similar else "")
 
 
 def _origin(name: str, flags: Mapping[str, Any], files: SecretFiles) -> str:

@@ -58,13 +58,13 @@ def check_allowed(links: str) -> str:
 def open_links(settings: Services) -> list[OpenLink]:
     """Return each link that is neither local nor encrypted to a verified server."""
     database, brokers = settings.database_url or "", (settings.broker_url or "").split(",")
-    plain = [] if _is_verified(database) else [OpenLink(DATABASE, _host(database))]
-    plain += [
+    unencrypted = [] if _is_verified(database) else [OpenLink(DATABASE, _host(database))]
+    unencrypted += [
         OpenLink(BROKER, _host(url))
         for url in map(str.strip, brokers)
         if urlsplit(url).scheme == "amqp"
     ]
-    return [setting for setting in plain if setting.host and not is_loopback(setting.host)]
+    return [link for link in unencrypted if link.host and not is_loopback(link.host)]
 
 
 def allowed_links(settings: Services) -> list[OpenLink]:
@@ -84,12 +84,12 @@ def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[s
 
     `origins` has the name of each link's setting.
     """
-    wanted = {DATABASE: "?ssl_ca=FILE at the end", BROKER: "amqps://"}
+    expected = {DATABASE: "?ssl_ca=FILE at the end", BROKER: "amqps://"}
     refused = [
         setting for setting in open_links(settings) if setting not in allowed_links(settings)
     ]
     return [
-        f"{origins[setting.link]}: expected {wanted[setting.link]}, "
+        f"{origins[setting.link]}: expected {expected[setting.link]}, "
         f"as {setting.host} is not this machine: "
         f"others could read passwords and params (WARREN_ALLOW_PLAINTEXT={setting.link} lets them)"
         for setting in refused
@@ -102,13 +102,13 @@ def _host(url: str) -> str:
 
 def _is_verified(database_url: str) -> bool:
     """Return whether the server must present a certificate from a given authority."""
-    asked = parse_qs(urlsplit(database_url).query)
-    return "ssl_ca" in asked or "ssl_capath" in asked
+    arguments = parse_qs(urlsplit(database_url).query)
+    return "ssl_ca" in arguments or "ssl_capath" in arguments
 
 
 SUFFIX = "_file"
-#: Bytes of a file at most; no secret or list of URLs comes near it.
-LARGEST_BYTES = 65_536
+#: The largest file, in bytes; no secret or list of URLs comes near it.
+MAX_FILE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ def read_secret_files(
 ) -> SecretFiles:
     """Read the files that environment `variables` and `keys` of warren.toml name.
 
-    A variable beats a key, whether it names the file or holds the value itself. It is a
-    problem if the same source gives both.
+    A variable takes precedence over a key, whether it names the file or holds the value itself. It
+    is a problem if the same source gives both.
     """
     secret_files = SecretFiles()
     for name in secrets:
@@ -160,9 +160,9 @@ def _take(secret_files: SecretFiles, name: str, origin: str, path: str, *, doubl
 
 def _read(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(LARGEST_BYTES + 1)
-    if len(data) > LARGEST_BYTES:
-        raise ValueError(f"of up to {LARGEST_BYTES:,} bytes")
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"of up to {MAX_FILE_BYTES:,} bytes")
     try:
         text = data.decode().strip()
     except UnicodeDecodeError:

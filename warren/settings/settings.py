@@ -58,7 +58,7 @@ from warren.settings.setting_rules import (
     local_timezone,
 )
 
-#: One of these must be set.
+#: Tracing is on if one of these is set.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _NAME, _SWITCH = "OTEL_SERVICE_NAME", "OTEL_SDK_DISABLED"
 
@@ -91,7 +91,7 @@ JOB_LOG_LEVELS = ("debug", "info", "warning", "error")
 class Settings:
     """All settings; each field has its reader and the words for what is expected.
 
-    `was_set` are the names of the settings that a flag, a variable or warren.toml sets, `by_flag`
+    `was_set` has the names of the settings that a flag, a variable or warren.toml sets, `by_flag`
     of those that a flag sets.
     """
 
@@ -316,9 +316,9 @@ def needed_services(settings: Settings, *, database: bool, keys: bool = True) ->
 
 def variables() -> dict[str, str]:
     """Return each variable with what it expects; a test compares the documentation with it."""
-    own = {f"{PREFIX}{name.upper()}": _kind(name) for name in KINDS}
+    values = {f"{PREFIX}{name.upper()}": _kind(name) for name in KINDS}
     files = {f"{PREFIX}{name}{SUFFIX}".upper(): "the path of a file" for name in secret_names()}
-    return own | files
+    return values | files
 
 
 def _kind(name: str) -> str:
@@ -362,7 +362,7 @@ def app_keys(settings: Settings, app: str) -> AppKeys:
 
 
 def with_api(settings: Settings, url: str) -> Settings:
-    """Return the settings for commands that use the API at this URL, whatever else is set."""
+    """Return settings with which commands use the API at this URL, whatever else is set."""
     return replace(settings, api_url=url, by_flag=settings.by_flag - {"database_url"})
 
 
