@@ -96,13 +96,13 @@ def update_alike(
 
     Measured per row on the client: 1.2 us; with `update_each`, 7 to 8 us.
     """
-    dialect, connection, known = of(session), session.connection(), model.__mapper__.columns
-    columns = [known[attribute] for attribute in values]
+    dialect, connection, mapped = of(session), session.connection(), model.__mapper__.columns
+    columns = [mapped[attribute] for attribute in values]
     [bound] = _bound([values], columns, connection)
     condition = guard.sql(dialect.parameter)
     count = 0
     for chunk in chunks(ids):
-        statement = dialect.update_alike(columns, chunk, known[key]) + condition
+        statement = dialect.update_alike(columns, chunk, mapped[key]) + condition
         count += connection.exec_driver_sql(statement, (*bound, *guard.values)).rowcount
     return count
 
@@ -134,12 +134,12 @@ def _execute(
     more_values: Sequence[Any] = (),
 ) -> int:
     """Execute the statements that `build` returns for columns, a number of rows, and the key."""
-    connection, known = session.connection(), model.__mapper__.columns
+    connection, mapped = session.connection(), model.__mapper__.columns
     count = 0
     for chunk in _statements(rows):
-        columns = [known[attribute] for attribute in chunk[0]]
+        columns = [mapped[attribute] for attribute in chunk[0]]
         values = tuple(chain(chain.from_iterable(_bound(chunk, columns, connection)), more_values))
-        statement = build(columns, len(chunk), known[key])
+        statement = build(columns, len(chunk), mapped[key])
         count += connection.exec_driver_sql(statement, values).rowcount
     return count
 

@@ -56,13 +56,13 @@ def filters(session: Session, user_id: int, page: str) -> list[NamedFilter]:
 
 def save_filter(session: Session, user_id: int, page: str, name: str, text: str) -> bool:
     """Save a filter, replacing one of that name; return False if there would be too many."""
-    known = session.execute(
+    saved = session.execute(
         select(SavedFilter).where(
             SavedFilter.user_id == user_id, SavedFilter.page == page, SavedFilter.name == name
         )
     ).scalar_one_or_none()
-    if known is not None:
-        known.query = text
+    if saved is not None:
+        saved.query = text
         return True
     if len(filters(session, user_id, page)) >= MAX_FILTERS:
         return False

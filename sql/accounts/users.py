@@ -122,7 +122,7 @@ def set_disabled(user: User, *, is_disabled: bool) -> None:
 
 
 def rights_of(user: HasRights) -> Rights:
-    """Return a user's rights."""
+    """Return the role and the apps in a user's row."""
     listed = (user.permission or "").split(",")
     return Rights(
         role=Role(user.role),

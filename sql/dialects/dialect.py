@@ -88,7 +88,7 @@ Columns: TypeAlias = Sequence[Column[Any]]
 
 
 class Dialect(Protocol):
-    """One kind of database; has no state and opens nothing by itself."""
+    """A kind of database; it has no state and opens nothing by itself."""
 
     #: SQLAlchemy's name of it.
     name: str

@@ -206,8 +206,8 @@ class MySQL:
         further = f" UNION ALL SELECT {', '.join(['%s'] * len(names))}"
         values = f"({first}{further * (count - 1)}) v"
         by_key = f"FORCE INDEX (PRIMARY) ON {table}.{key.name} = v.{key.name}"
-        own = (name for name in names if name not in (key.name, *rule.matched))
-        sets = {name: f"v.{name}" for name in own} | rule.sets
+        set_names = (name for name in names if name not in (key.name, *rule.matched))
+        sets = {name: f"v.{name}" for name in set_names} | rule.sets
         changes = ", ".join(f"{table}.{name} = {value}" for name, value in sets.items())
         matches = "".join(f"{table}.{name} = v.{name} AND " for name in rule.matched)
         return f"UPDATE {values} STRAIGHT_JOIN {table} {by_key} SET {changes} WHERE {matches}"  # noqa: S608 - constants of ours
@@ -262,19 +262,19 @@ def _tls(url: URL) -> dict[str, Any]:
     On this host TLS is off unless the URL asks for it: for each connection that may use TLS,
     PyMySQL reads all certificates that the system trusts, which takes 20 ms and more.
     """
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         name.removeprefix("ssl_"): value
         for name, value in url.query.items()
         if name.startswith("ssl_")
     }
-    if not asked:
+    if not options:
         return {"ssl_disabled": True} if _is_local(url.host or "localhost") else {}
-    if "ca" in asked or "capath" in asked:
-        asked |= {"check_hostname": True, "verify_mode": True}
-    if "cipher" in asked:
+    if "ca" in options or "capath" in options:
+        options |= {"check_hostname": True, "verify_mode": True}
+    if "cipher" in options:
         # With an anonymous cipher there is no certificate to verify.
-        asked["cipher"] += ":!aNULL:!eNULL"
-    return {"ssl": asked}
+        options["cipher"] += ":!aNULL:!eNULL"
+    return {"ssl": options}
 
 
 def _is_local(host: str) -> bool:

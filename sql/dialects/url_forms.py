@@ -31,9 +31,10 @@ def check_mysql_url(url: str) -> None:
     names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     for name in names:
         if name not in ARGUMENTS:
-            near = get_close_matches(name, ARGUMENTS, 1)
-            known = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(ARGUMENTS)}"
-            raise ValueError(f"unknown argument {name[:40]!r}, {known}")
+            similar = get_close_matches(name, ARGUMENTS, 1)
+            known = f"known are {', '.join(ARGUMENTS)}"
+            hint = f"did you mean {similar[0]!r}?" if similar else known
+            raise ValueError(f"unknown argument {name[:40]!r}, {hint}")
         if name == SOCKET and parts.hostname != "localhost":
             raise ValueError(f"{SOCKET} goes with the host localhost only")
         if names.count(name) > 1:

@@ -120,24 +120,26 @@ def parent_ids(
     for chunk in chunks(sorted(job_ids)):
         listed = select(JobChild.job_id).where(JobChild.child_id.in_(chunk)).distinct()
         parents |= set(session.execute(listed).scalars())
-    wanted = set(job_ids)
     links = copied(session) if among_copied is None else among_copied
-    return parents | {job_id for job_id, own in links.items() if not wanted.isdisjoint(own)}
+    wanted = set(job_ids)
+    return parents | {
+        job_id for job_id, child_ids in links.items() if not wanted.isdisjoint(child_ids)
+    }
 
 
 def parents(session: Session, job_ids: Collection[int]) -> list[Parent]:
     """Return all jobs that have one of these as a child, sorted by app and name."""
-    known = names(session, parent_ids(session, job_ids))
-    rows = [Parent(job_id, app, name) for job_id, (app, name) in known.items()]
+    by_id = names(session, parent_ids(session, job_ids))
+    rows = [Parent(job_id, app, name) for job_id, (app, name) in by_id.items()]
     return sorted(rows, key=lambda row: (row.app, row.name))
 
 
 def children_names(session: Session, job_ids: Iterable[int]) -> dict[int, list[str]]:
     """Return the names of the jobs' children as APP/NAME."""
     by_parent = children(session, job_ids)
-    known = names(session, {child for child_ids in by_parent.values() for child in child_ids})
+    by_id = names(session, {child for child_ids in by_parent.values() for child in child_ids})
     return {
-        job_id: ["/".join(known[child]) for child in child_ids if child in known]
+        job_id: ["/".join(by_id[child]) for child in child_ids if child in by_id]
         for job_id, child_ids in by_parent.items()
     }
 
@@ -188,9 +190,10 @@ def _read(
     )
     for chunk in chunks(job_ids):
         rows = session.execute(statement.where(Job.id.in_(chunk)))
-        for job_id, rows_of_job in groupby(rows, key=lambda row: row.id):
-            first, *others = rows_of_job
-            listed = tuple(row.child_id for row in (first, *others) if row.child_id is not None)
+        for job_id, group in groupby(rows, key=lambda row: row.id):
+            rows_of_job = list(group)
+            first = rows_of_job[0]
+            listed = tuple(row.child_id for row in rows_of_job if row.child_id is not None)
             hook = (first.webhook_url, first.webhook_when)
             url, when = hook if hook[0] else (first.app_url, first.app_when)
             children = listed or ids(first.child_ids)

@@ -17,7 +17,7 @@ from warren.sql.rows import contains, fetch, query
 
 
 def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> Job:
-    """Return a job of some apps, None = of all: as NAME, or as APP/NAME if two share the name.
+    """Return the job called NAME, or APP/NAME if several apps have it; `app_ids` None = all apps.
 
     Raises:
         NotFound: there is no such job.
@@ -95,11 +95,11 @@ class _NamedJob(NamedTuple):
 def ids_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
     """Return the ids of jobs named NAME or APP/NAME in the given apps; up to two for each form."""
     # By app and name, which have an index; a search by name alone would read all jobs.
-    known = ids_by_name(session, app_ids)
+    apps = ids_by_name(session, app_ids)
     app, _, short = name.partition("/")
-    conditions = [and_(Job.app_id.in_(sorted(known.values())), Job.name == name)]
-    if app in known:
-        conditions.append(and_(Job.app_id == known[app], Job.name == short))
+    conditions = [and_(Job.app_id.in_(sorted(apps.values())), Job.name == name)]
+    if app in apps:
+        conditions.append(and_(Job.app_id == apps[app], Job.name == short))
     job_ids = {
         job_id
         for condition in conditions
@@ -115,9 +115,9 @@ def names_with(
 
     The text may also be APP/ and a part of a name.
     """
-    known = ids_by_name(session, app_ids)
-    by_id = {app_id: name for name, app_id in known.items()}
-    return [f"{by_id[row.app_id]}/{row.name}" for row in _with(session, text, known, limit)]
+    apps = ids_by_name(session, app_ids)
+    by_id = {app_id: name for name, app_id in apps.items()}
+    return [f"{by_id[row.app_id]}/{row.name}" for row in _with(session, text, apps, limit)]
 
 
 def ids_with(
@@ -146,7 +146,7 @@ def _with(session: Session, text: str, known: Mapping[str, int], limit: int) -> 
 def some(
     session: Session, app_ids: Collection[int] | None = None, *, limit: int
 ) -> list[tuple[str, str]]:
-    """Return app and name of the jobs of some apps, None = of all, up to `limit` of them."""
+    """Return the apps and names of up to `limit` jobs; `app_ids` None = of all apps."""
     wanted = select(App.name, Job.name).join(App, App.id == Job.app_id).limit(limit)
     if app_ids is not None:
         wanted = wanted.where(App.id.in_(app_ids))

@@ -1,4 +1,4 @@
-"""Jobs: inserts, locks and reads them by id."""
+"""Inserts jobs, and locks and reads them by id."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

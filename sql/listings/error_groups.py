@@ -135,13 +135,13 @@ def _merged(
             text = run_messages.without_numbers(message or "")
             last_due, run_id = map(int, newest.split("-"))
             run_id -= _ID_OFFSET
-            known = groups.get((job_id, text))
-            if known is None:
+            group = groups.get((job_id, text))
+            if group is None:
                 groups[job_id, text] = ErrorGroup(job_id, text, count, first_due, last_due, run_id)
                 continue
-            known.count += count
-            known.first_due = min(known.first_due, first_due)
-            known.last_due, known.newest = max((known.last_due, known.newest), (last_due, run_id))
+            group.count += count
+            group.first_due = min(group.first_due, first_due)
+            group.last_due, group.newest = max((group.last_due, group.newest), (last_due, run_id))
     return ErrorGroups(
         groups=sorted(
             groups.values(), key=lambda group: (-group.count, -group.last_due, -group.newest)

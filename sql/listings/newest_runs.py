@@ -1,4 +1,4 @@
-"""Reads the newest runs of some statuses and apps, along the index `(status, job_group, due_at)`.
+"""Reads the newest runs with certain statuses and apps, along `(status, job_group, due_at)`.
 
 The index orders the runs of one status and app, a partition, by due time; no index orders all
 partitions together. The newest run of each partition costs one step in the index, and shows which
@@ -129,10 +129,13 @@ def read(session: Session, wanted: RunSelection, *, limit: int) -> Walk[FoundRun
     slices = _read(session, wanted, limit)
     # Beyond the end of one slice, other slices may lack runs that come in between.
     end = max((part.end for part in slices if part.end is not None), default=None)
-    places = {(run.due_at, run.id): run for part in slices for run in part.rows}
-    known = [(place, places[place]) for place in sorted(places, reverse=True)]
+    runs = {(run.due_at, run.id): run for part in slices for run in part.rows}
     return Walk(
-        [(place, run) for place, run in known if end is None or place >= end],
+        [
+            (place, runs[place])
+            for place in sorted(runs, reverse=True)
+            if end is None or place >= end
+        ],
         end=end,
         looked_at=sum(len(part.rows) for part in slices),
     )

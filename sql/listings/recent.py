@@ -147,7 +147,7 @@ def jobs(
 def job(
     session: Session, name: str, *, now_ms: int, app_ids: Collection[int] | None = None
 ) -> ListedJob:
-    """Return one job of some apps by NAME or APP/NAME; None = of all apps.
+    """Return a job by NAME or APP/NAME; `app_ids` None = of all apps.
 
     Raises:
         NotFound: there is no such job.
@@ -236,8 +236,8 @@ def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
     """
     wanted = _runs(log_tail=null()).where(Run.id.in_(run_ids))
     runs = fetch(session, DetailedRun, wanted) if run_ids else []
-    known = {run.id: run for run in runs}
-    return [known[run_id] for run_id in run_ids if run_id in known]
+    by_id = {run.id: run for run in runs}
+    return [by_id[run_id] for run_id in run_ids if run_id in by_id]
 
 
 def count_in_flight(session: Session) -> int:

@@ -46,35 +46,35 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
     def visible(job_ids: Collection[int]) -> dict[int, str]:
         return job_search.names(session, job_ids, app_ids)
 
-    known = visible([job_id])
-    cuts = [_walk(known, job_id, step, visible) for step in (children, parents)]
+    family = visible([job_id])
+    cuts = [_walk(family, job_id, step, visible) for step in (children, parents)]
     links = [
         (parent, child)
-        for parent, child_ids in child_links.children(session, known).items()
+        for parent, child_ids in child_links.children(session, family).items()
         for child in child_ids
-        if child in known
+        if child in family
     ]
-    return Family(names=known, links=links, is_cut=any(cuts))
+    return Family(names=family, links=links, is_cut=any(cuts))
 
 
 def _walk(
-    known: dict[int, str],
+    family: dict[int, str],
     start: int,
     step: Callable[[Collection[int]], set[int]],
     visible: Callable[[Collection[int]], dict[int, str]],
 ) -> bool:
-    """Add the generations in one direction to `known`; return whether some were left out."""
+    """Add the generations in one direction to `family`; return whether some were left out."""
     edge = {start}
     for _ in range(MAX_GENERATIONS):
-        new = visible(step(edge) - known.keys())
-        room = MAX_JOBS - len(known)
-        if not new:
+        generation = visible(step(edge) - family.keys())
+        room = MAX_JOBS - len(family)
+        if not generation:
             return False
-        known.update(list(new.items())[:room])
-        if len(new) > room:
+        family.update(list(generation.items())[:room])
+        if len(generation) > room:
             return True
-        edge = set(new)
-    return bool(visible(step(edge) - known.keys()))
+        edge = set(generation)
+    return bool(visible(step(edge) - family.keys()))
 
 
 #: The most runs of the tick that are shown; a broadcast may have thousands of shards.

@@ -68,15 +68,15 @@ def found_in_runs(
 
 def keep(session: Session, successes: Mapping[int, int]) -> None:
     """Store successes that are later than the stored ones, by job id."""
-    known: dict[int, int] = {}
+    stored: dict[int, int] = {}
     for chunk in chunks(successes):
-        stored = select(JobSuccess.job_id, JobSuccess.succeeded_at)
-        result = session.execute(stored.where(JobSuccess.job_id.in_(chunk)))
-        known |= dict(result.all())
+        columns = select(JobSuccess.job_id, JobSuccess.succeeded_at)
+        result = session.execute(columns.where(JobSuccess.job_id.in_(chunk)))
+        stored |= dict(result.all())
     rows = [
         {"job_id": job_id, "succeeded_at": at_ms}
         for job_id, at_ms in sorted(successes.items())
-        if at_ms > known.get(job_id, -1)
+        if at_ms > stored.get(job_id, -1)
     ]
     replace = of(session).insert_or_replace(JobSuccess, JobSuccess.job_id, JobSuccess.succeeded_at)
     if rows:

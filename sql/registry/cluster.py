@@ -1,4 +1,4 @@
-"""The cluster's row, which holds its id and secrets, and leases for work that only one may do."""
+"""The cluster's row, with its id and secrets, and leases for work of one process at a time."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -203,7 +203,7 @@ def executor_id(
     app: str | None = None,
     app_ids: Collection[int] | None = None,
 ) -> int:
-    """Return the id of an executor's registration, in some apps; None = in all.
+    """Return the id of an executor's registration; `app_ids` None = in all apps.
 
     Raises:
         NotFound: no executor with this address has registered.

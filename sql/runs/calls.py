@@ -73,14 +73,14 @@ def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
     """
     ordered = sorted(calls)
     insert_or_ignore(session, Call, [call._asdict() for call in ordered], key="number")
-    kept = {
+    stored = {
         run_id
         for chunk in chunks(ordered, _CHUNK)
         for run_id in session.execute(
             select(Call.run_id).where(or_(*(_is_same(call) for call in chunk)))
         ).scalars()
     }
-    return kept & {call.run_id for call in calls}
+    return stored & {call.run_id for call in calls}
 
 
 def note_refusal(session: Session, run_id: int, *, text: str, why: str | None) -> None:
@@ -112,9 +112,9 @@ def of_run(session: Session, run: Calling) -> list[int]:
         Call.origin_id == run.origin_id,
         Call.shard_index == run.shard_index,
     )
-    own = select(Call.run_id).where(Call.called_by == run.id)
+    of_caller = select(Call.run_id).where(Call.called_by == run.id)
     # Two statements, because the database would read a union through a temporary table.
-    return sorted({*session.execute(of_shard).scalars(), *session.execute(own).scalars()})
+    return sorted({*session.execute(of_shard).scalars(), *session.execute(of_caller).scalars()})
 
 
 class TriggerText(NamedTuple):

@@ -208,11 +208,11 @@ def _app_days(session: Session, day: date, app_ids: Iterable[int]) -> dict[int, 
     """Return all app rows of a locked day; add the missing ones of `app_ids`."""
     query = select(AppDay).where(AppDay.day == midnight(day)).with_for_update()
     rows = session.execute(query.execution_options(populate_existing=True)).scalars()
-    known = {row.app_id: row for row in rows}
-    for app_id in sorted(set(app_ids) - known.keys()):
-        known[app_id] = AppDay(app_id=app_id, day=midnight(day), **_NO_RUNS)
-        session.add(known[app_id])
-    return known
+    by_app = {row.app_id: row for row in rows}
+    for app_id in sorted(set(app_ids) - by_app.keys()):
+        by_app[app_id] = AppDay(app_id=app_id, day=midnight(day), **_NO_RUNS)
+        session.add(by_app[app_id])
+    return by_app
 
 
 def _insert_missing(session: Session, day: date) -> None:

@@ -170,7 +170,7 @@ def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now
     last = dict.fromkeys(counts, 0)
     for row in deleted:
         last[row.job_id] = max(last[row.job_id], row.scheduled_at)
-    known = {row.job_id: row for row in _recorded(session, list(counts), by)}
+    records = {row.job_id: row for row in _recorded(session, list(counts), by)}
     changed = [
         {
             "id": row.id,
@@ -178,7 +178,7 @@ def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now
             "count": row.runs + counts[job_id],
             "purged_at": now_ms,
         }
-        for job_id, row in sorted(known.items())
+        for job_id, row in sorted(records.items())
     ]
     if changed:
         update_each(session, Purge, changed, guard=ALREADY_LOCKED)
@@ -190,7 +190,7 @@ def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now
             "purged_at": now_ms,
             "purged_by": by,
         }
-        for job_id in sorted(counts.keys() - known.keys())
+        for job_id in sorted(counts.keys() - records.keys())
     ]
     if new:
         session.execute(insert(Purge), new)

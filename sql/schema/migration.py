@@ -94,11 +94,11 @@ def _clear_unfinished(connection: Connection) -> None:
 
     """
     existing = set(inspect(connection).get_table_names())
-    ours = [table for table in Model.metadata.sorted_tables if table.name in existing]
-    for table in ours:
+    tables = [table for table in Model.metadata.sorted_tables if table.name in existing]
+    for table in tables:
         if connection.execute(select(func.count()).select_from(table)).scalar():
             raise SchemaMismatch(
                 f"cannot make the schema: the database holds a table {table.name} with rows "
                 "and no schema version; use an empty database"
             )
-    Model.metadata.drop_all(connection, tables=ours)
+    Model.metadata.drop_all(connection, tables=tables)
