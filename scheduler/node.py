@@ -109,6 +109,7 @@ class SchedulerNode:
             loops.add_resting(
                 name, run_round, pending_work.settlers, longest_seconds=SETTLE_SECONDS
             )
+        loops.add_waiting("backfills", roles.refilling, roles.refilling.awake)
         loops.add_resting("killer", roles.killer.run_round, pending_work.killer)
         loops.add_resting("drainer", roles.drainer.run_round, pending_work.drainer)
         loops.add("reporter", roles.reporter.run_round, longest_seconds=reporter.POLL_SECONDS)

@@ -18,7 +18,7 @@ from warren.broker.transport import Transport
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.counters import Counters
 from warren.scheduler.metrics.run_counts import RunMetrics
-from warren.scheduler.rounds.loop import WakeUp
+from warren.scheduler.rounds.loop import JobWatch, WakeUp
 from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
@@ -130,6 +130,7 @@ class NodeContext:
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
         wake_dispatcher: set to end the dispatcher's wait early.
+        backfilled: wakes the role of backfills when a run of a job with one ends.
         metrics: counts ended runs for Prometheus.
         has_old_runs: set when runs may be sent that are long due, further back than it looks.
 
@@ -145,6 +146,7 @@ class NodeContext:
     timeouts: Timeouts
     limits: ClaimLimits
     wake_dispatcher: WakeUp
+    backfilled: JobWatch = field(default_factory=JobWatch)
     metrics: RunMetrics = field(default_factory=RunMetrics)
     has_old_runs: threading.Event = field(default_factory=threading.Event)
 

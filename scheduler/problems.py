@@ -297,6 +297,23 @@ class Code(Enum):
         "run %(id)s's children have run for its due time; say if they run again: %(children)s",
         ProblemKind.CONFLICT,
     )
+    BACKFILL_RANGE = (
+        "expected a range of dates that begins before it ends, got: %(first)s to %(last)s"
+    )
+    BACKFILL_NO_RANGE = "expected the first and the last date of a range"
+    BACKFILL_FUTURE = "expected dates up to %(last)s, the newest that has begun, got: %(got)s"
+    BACKFILL_NO_SCHEDULE = (
+        "job %(job)s has no schedule, and so no due times to fill; say that it runs once a date"
+    )
+    BACKFILL_DELAY = "the due times of job %(job)s depend on its runs; say that it runs once a date"
+    BACKFILL_EMPTY = "job %(job)s has no due time with a run date from %(first)s to %(last)s so far"
+    BACKFILL_NO_TICK = "job %(job)s has no due time there by its present schedule"
+    BACKFILL_TOO_LONG = "expected up to %(most)s due times, got %(got)s"
+    BACKFILL_AT_ONCE = "expected at-once to be 1 to %(most)s, got: %(got)s"
+    BACKFILL_KEY = "expected the key to be like %(pattern)s, got: %(got)r"
+    BACKFILL_SKIPS = "expected skips of job %(job)s, got: %(got)s"
+    NO_BACKFILL = "no backfill %(id)s", ProblemKind.UNKNOWN
+    BACKFILL_OVER = "backfill %(id)s is over already (%(state)s)", ProblemKind.CONFLICT
     NOTHING_TO_CLEAR = "no such job or app", ProblemKind.UNKNOWN
 
     # Changes to apps, executors and users.

@@ -18,6 +18,7 @@ from warren.broker.transport import Transport
 from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.roles import AlarmRoles
 from warren.scheduler.app_names import AppNames
+from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.command_sender import CommandSender
 from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
@@ -52,7 +53,7 @@ from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.cleaner import Cleaner
 from warren.scheduler.retention.reporter import Reporter
 from warren.scheduler.rounds import pending_work
-from warren.scheduler.rounds.loop import WakeUp
+from warren.scheduler.rounds.loop import JobWatch, WakeUp
 from warren.scheduler.rounds.pending_work import PendingWork
 from warren.scheduler.rounds.role_loops import RoleLoops
 from warren.scheduler.routing.probes import Probes
@@ -115,6 +116,7 @@ class Roles:
             timeouts=options.timeouts,
             limits=options.limits,
             wake_dispatcher=WakeUp(monotonic),
+            backfilled=JobWatch(monotonic),
         )
         cluster_id = database.read(cluster.cluster_id)
         database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
@@ -302,6 +304,11 @@ class Roles:
             uptime=self.uptime,
             has_pauses=self.work.may_have_pauses,
             alarm_defaults=self._options.alarm_policy.defaults,
+        )
+
+        self.refill = Refill(self.context, self.completion, timezone=self._options.timezone)
+        self.refilling = self.work.resting(
+            self.refill.run_round, pending_work.backfills, awake=self.context.backfilled.awake
         )
 
     def _make_callbacks(self) -> None:

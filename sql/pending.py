@@ -19,6 +19,7 @@ from sqlalchemy import (
 from warren.sql.alarms.alarms import MessageKind, is_ready
 from warren.sql.alarms.rate_limit import is_undecided
 from warren.sql.engine import Database
+from warren.sql.jobs.backfills import HAS_WORK
 from warren.sql.jobs.due_jobs import earliest_tick
 from warren.sql.models import Run
 from warren.sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
@@ -42,6 +43,7 @@ class Pending(NamedTuple):
     has_downtimes: bool
     has_kills: bool
     has_drains: bool
+    has_backfills: bool
     has_routed: bool
     has_in_flight: bool
     has_new_alarms: bool
@@ -66,6 +68,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         "has_downtimes": exists().where(IS_UNSETTLED),
         "has_kills": exists().where(*is_kill_requested(now_ms)),
         "has_drains": exists().where(*IS_REQUESTED),
+        "has_backfills": exists().where(HAS_WORK),
         "has_routed": exists().where(Run.status == RunStatus.ROUTED),
         "has_in_flight": exists().where(Run.status.in_(IN_FLIGHT)),
         "has_new_alarms": exists().where(is_undecided(now_ms)),

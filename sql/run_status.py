@@ -43,6 +43,8 @@ class Kind(StrEnum):
     RERUN = "RERUN"
     #: A node of a flow that was let run by what became of the nodes before it.
     NODE = "NODE"
+    #: Belongs to a backfill: a due time that somebody wants run now.
+    BACKFILL = "BACKFILL"
 
 
 #: The kinds of runs of a schedule's own ticks.

@@ -29,6 +29,7 @@ CAUSE = {
     Kind.PARENT: lazy_gettext("Its parent job succeeded."),
     Kind.RERUN: lazy_gettext("Repeats an earlier run for its due time."),
     Kind.NODE: lazy_gettext("A node of a flow, let run by the nodes before it."),
+    Kind.BACKFILL: lazy_gettext("Belongs to a backfill."),
 }
 RESULT = {
     RunStatus.PLANNED: lazy_gettext("Waiting for its due time or for a free executor."),
@@ -122,6 +123,7 @@ KIND = {
     Kind.PARENT: lazy_gettext("parent job"),
     Kind.RERUN: lazy_gettext("re-run"),
     Kind.NODE: lazy_gettext("flow node"),
+    Kind.BACKFILL: lazy_gettext("backfill"),
 }
 #: Why runs are left out when many are run again.
 LEFT_OUT = {
@@ -185,6 +187,10 @@ ACTION = {
     "run.again": lazy_gettext("re-ran runs"),
     "run.kill": lazy_gettext("killed run"),
     "run.clear": lazy_gettext("cleared runs"),
+    "backfill.make": lazy_gettext("made backfill of"),
+    "backfill.pause": lazy_gettext("paused backfill of"),
+    "backfill.resume": lazy_gettext("resumed backfill of"),
+    "backfill.cancel": lazy_gettext("cancelled backfill of"),
     "alarm.test": lazy_gettext("tested an alarm target"),
     "alarm.resend": lazy_gettext("sent alarms again"),
     "alarm.dismiss": lazy_gettext("dismissed alarms"),
@@ -213,6 +219,7 @@ ACTION = {
 OBJECT = {
     "alarm": lazy_gettext("alarm"),
     "app": lazy_gettext("app"),
+    "backfill": lazy_gettext("backfill"),
     "executor": lazy_gettext("executor"),
     "glue": lazy_gettext("script"),
     "incident": lazy_gettext("incident"),

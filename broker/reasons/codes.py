@@ -256,6 +256,14 @@ class Why(Sentence):
     DELETED_BY = "job deleted by %(who)s"
     SCHEDULE_CHANGED_BY = "schedule changed by %(who)s"
     NO_FURTHER_TIME = "its schedule has no more fire times"
+    BACKFILLED_INSTEAD = "backfill %(id)s runs instead of its schedule"
+    BACKFILL_ABOVE_CONCURRENCY = (
+        "each executor runs %(n)s at a time of this job, so more of them may wait there"
+    )
+    BACKFILL_PAUSED_BY = "paused by %(who)s"
+    BACKFILL_CANCELLED_BY = "cancelled by %(who)s"
+    BACKFILL_FAILURE = "stopped because the run of %(date)s failed"
+    BACKFILL_FAULT = "its runs cannot be planned: %(fault)s"
     NOT_COMPUTABLE = (
         "its schedule cannot be computed: %(kind)s %(value)r in time zone %(zone)s, "
         "misfire policy %(policy)s"
@@ -278,6 +286,10 @@ class Why(Sentence):
     # -- what the integrity check found -------------------------------------------------------
 
     SHARDS_MISCOUNTED = "%(rows)s of %(total)s shards have a row"
+    BACKFILL_LOST = "backfill %(id)s has no run for it"
+    BACKFILL_STRAY = "backfill %(id)s has a run for it that it did not plan"
+    BACKFILL_UNKNOWN = "its run belongs to backfill %(id)s, which does not exist"
+    BACKFILL_MISCOUNTED = "backfill %(id)s counts %(got)s due times, and has %(n)s"
     PARENT_UNSUCCESSFUL = "%(path)s has not succeeded"
     PARENT_SUCCEEDED = "%(path)s succeeded"
     PARAM_NOT_MADE = "the template of its param fails: %(why)s"

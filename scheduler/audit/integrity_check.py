@@ -16,6 +16,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from warren.scheduler.audit.backfill_check import audit_backfills, audit_strays
 from warren.scheduler.audit.related_runs import (
     DelaySpan,
     LateStartRule,
@@ -127,6 +128,8 @@ def _audit(
             if job := tallies.of(row.job_id):
                 job.add_doubled(row.scheduled_at)
         audit_shards(session, tallies, bounds, jobs)
+        audit_strays(session, tallies, bounds, jobs)
+    audit_backfills(session, tallies, bounds, job_id)
     audit_children(session, tallies, bounds)
     audit_waiting(session, tallies)
     return AuditReport(
@@ -160,6 +163,8 @@ def audit_job(
     for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
         job.add_doubled(row.scheduled_at)
     audit_shards(session, tallies, bounds, alone)
+    audit_strays(session, tallies, bounds, alone)
+    audit_backfills(session, tallies, bounds, job_id)
     if child_links.parents(session, [job_id]):
         audit_children(session, tallies, bounds)
     return job

@@ -187,6 +187,8 @@ def _judge(
         if not is_repeated:
             first_runs.forbidden[first.id] = tick.scheduled_at
     # Of several shards, one that ran again may have ended after the others.
+    elif first.without_children:
+        first_runs.forbidden[first.id] = tick.scheduled_at
     elif end.finished_at > since_ms and not (is_repeated and first.shard_total > 1):
         first_runs.required[first.id,] = tick.scheduled_at
 

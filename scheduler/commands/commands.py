@@ -3,6 +3,7 @@
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.commands.alarms.incident_commands import IncidentCommands
 from warren.scheduler.commands.apps import AppCommands
+from warren.scheduler.commands.backfills import BackfillCommands
 from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
 from warren.scheduler.commands.clearing import ClearingCommands
@@ -26,6 +27,7 @@ class Commands:
     def __init__(self, context: CommandContext) -> None:
         self.alarms = AlarmCommands(context)
         self.apps = AppCommands(context)
+        self.backfills = BackfillCommands(context)
         self.bulk_jobs = BulkJobCommands(context)
         self.bulk_runs = BulkRunCommands(context)
         self.clearing = ClearingCommands(context)

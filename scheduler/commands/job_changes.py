@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
+from warren.scheduler.backfills.refill import end
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_edits import Edit, edit_of, is_to_start
@@ -24,8 +25,9 @@ from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
+from warren.sql.backfill_status import BackfillState
 from warren.sql.instants import at
-from warren.sql.jobs import child_links, due_jobs, job_names, jobs, script_versions
+from warren.sql.jobs import backfills, child_links, due_jobs, job_names, jobs, script_versions
 from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
@@ -207,6 +209,8 @@ class JobChanges:
         before = record_of(session, job, child_links.children_of(session, job.id))
         self._note(session, Action.JOB_DELETE, job, now_ms, before=before)
         self._schedules.stop(session, job, now_ms)
+        for backfill in backfills.lock_of_job(session, job.id):
+            end(backfill, BackfillState.CANCELLED, Why.DELETED_BY(who=self._who))
         cancelled = transitions.cancel(
             session,
             [job.id],

@@ -148,7 +148,7 @@ class RunCommands:
         def unit(session: Session) -> int:
             job = self._job(session, job_id)
             now_ms = self._context.now_ms()
-            if (known := _claimed(session, once, first_id, now_ms)) != first_id:
+            if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
                 return known
             due = triggers.check(asked, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
@@ -294,7 +294,7 @@ class RunCommands:
 
         def unit(session: Session) -> list[int]:
             now_ms = self._context.now_ms()
-            if (known := _claimed(session, once, first, now_ms)) != first:
+            if (known := claimed_id(session, once, first, now_ms)) != first:
                 return [known]
             runs = self._repeatable(session, run_ids, options)
             planned = [
@@ -370,8 +370,13 @@ class RunCommands:
         return self._context.write(Right.OPERATE, unit)
 
 
-def _claimed(session: Session, once: IdempotentRequest | None, run_id: int, now_ms: int) -> int:
-    """Return the run id of a key: `run_id`, also without a key, or that of an earlier request."""
+def claimed_id(session: Session, once: IdempotentRequest | None, run_id: int, now_ms: int) -> int:
+    """Return the id of a key: `run_id`, also without a key, or that of an earlier request.
+
+    Raises:
+        Problem: the key was used for a different request.
+
+    """
     if once is None:
         return run_id
     noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)

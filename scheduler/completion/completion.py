@@ -232,6 +232,7 @@ class RunEnder:
 
         tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)
         self._context.metrics.add(tally.ended)
+        self._context.backfilled.hear(run.job_id for run in tally.ended)
         if self._on_ended is not None:
             self._on_ended(tally.won.keys())
         return tally

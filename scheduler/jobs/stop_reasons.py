@@ -30,7 +30,11 @@ def is_by_person(job: Stopped) -> bool:
 
 def has_ended(job: Stopped) -> bool:
     """Whether a stopped job has ended by itself, and its runs are still retried."""
-    return _code_of(job) in (Why.NO_FURTHER_TIME, Why.SCHEDULE_CHANGED_BY)
+    return _code_of(job) in (
+        Why.NO_FURTHER_TIME,
+        Why.SCHEDULE_CHANGED_BY,
+        Why.BACKFILLED_INSTEAD,
+    )
 
 
 def is_over(job: Stopped) -> bool:
@@ -43,6 +47,7 @@ def may_start(job: Stopped) -> bool:
     return job.stop_reason is None or _code_of(job) in (
         Why.SCHEDULE_CHANGED_BY,
         Why.IMPORTED_IN_PART,
+        Why.BACKFILLED_INSTEAD,
     )
 
 

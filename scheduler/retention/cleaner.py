@@ -14,6 +14,7 @@ from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingC
 from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
+from warren.sql.jobs import backfills
 from warren.sql.registry import catalogues, presence
 
 LEASE = "retention"
@@ -90,6 +91,9 @@ class Cleaner:
         )
         if self._retention:
             oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)
+            self._database.write(
+                lambda session: backfills.forget(session, before_ms=epoch_ms(oldest))
+            )
             criteria = ClearingCriteria(before_ms=epoch_ms(oldest))
             self._clearing = Clearing(
                 self._database,

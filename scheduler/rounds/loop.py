@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -28,6 +28,19 @@ class WakeUp(threading.Event):
         """Ask for a round now."""
         self.asked_at = self._clock()
         super().set()
+
+
+class JobWatch:
+    """Wakes a role when runs of the jobs end that it waits for."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.awake = WakeUp(clock)
+        self.job_ids: frozenset[int] = frozenset()
+
+    def hear(self, ended: Iterable[int]) -> None:
+        """Note the jobs of runs that have ended."""
+        if self.job_ids and not self.job_ids.isdisjoint(ended):
+            self.awake.set()
 
 
 class Loop:

@@ -198,6 +198,11 @@ def killer(work: Pending, _now_ms: int) -> bool:
     return work.has_kills
 
 
+def backfills(work: Pending, _now_ms: int) -> bool:
+    """Whether a backfill has due times to plan, or runs that it waits for."""
+    return work.has_backfills
+
+
 def drainer(work: Pending, _now_ms: int) -> bool:
     """Whether somebody asked to drain an executor."""
     return work.has_drains

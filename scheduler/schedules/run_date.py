@@ -5,6 +5,7 @@ has the same date: retries, re-runs, shards and children.
 """
 
 import calendar
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -14,6 +15,8 @@ from warren.scheduler.problems import Code, Problem
 
 #: The furthest that a rule moves a date.
 MAX_DAYS, MAX_MONTHS = 3_660, 120
+#: All days that Python knows.
+_ORDINALS = range(1, date.max.toordinal() + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,21 @@ class RunDateRule:
             return months_later(day, self.months) + timedelta(days=self.days)
         except (OverflowError, ValueError):
             return date.min if self.days < 0 or self.months < 0 else date.max
+
+    def days_before(self, first: date, last: date) -> tuple[date, date] | None:
+        """Return the first day that the rule moves into [first, last], and the one after the last.
+
+        None if it moves no day there. A rule never changes the order of two days, so those that it
+        moves there follow each other.
+        """
+        begin = bisect_left(_ORDINALS, first, key=self._apply_to_ordinal)
+        end = bisect_right(_ORDINALS, last, key=self._apply_to_ordinal)
+        if begin >= end or end >= len(_ORDINALS):
+            return None
+        return date.fromordinal(_ORDINALS[begin]), date.fromordinal(_ORDINALS[end])
+
+    def _apply_to_ordinal(self, ordinal: int) -> date:
+        return self.apply(date.fromordinal(ordinal))
 
 
 def months_later(day: date, months: int) -> date:

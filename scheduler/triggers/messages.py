@@ -146,7 +146,7 @@ def routed_trigger(
             shard_total=run.shard_total,
             scheduled_at_ms=run.scheduled_at,
             run_date=run.run_date.isoformat() if run.run_date else "",
-            block=Block(job.block),
+            block=Block(job.block) if run.backfill_id is None else Block.SERIAL_EXECUTION,
             concurrency=job.concurrency,
             timeout_seconds=job.timeout,
             process=ProcessUse(job.process) if job.process else None,

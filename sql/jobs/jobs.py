@@ -89,6 +89,12 @@ def lock(session: Session, job_id: int) -> Job:
     return lock_all(session, [job_id])[job_id]
 
 
+def lock_if_any(session: Session, job_id: int) -> Job | None:
+    """Lock and return a job; None if there is no such one."""
+    rows = select(Job).where(Job.id == job_id).execution_options(populate_existing=True)
+    return session.execute(rows.with_for_update()).scalar_one_or_none()
+
+
 def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
     """Lock jobs in the order of their ids; return them by id.
 

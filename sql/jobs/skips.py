@@ -72,6 +72,13 @@ def of_jobs(
     return fetch(session, SkipLine, union_all(*(select(skips) for skips in by_job)))  # type: ignore[arg-type]
 
 
+def spans_of(session: Session, job_id: int, skip_ids: Collection[int]) -> list[tuple[int, int]]:
+    """Return the first and last due time of each of these records that is of this job."""
+    columns = select(SkippedTicks.from_at, SkippedTicks.to_at)
+    wanted = columns.where(SkippedTicks.id.in_(sorted(skip_ids)), SkippedTicks.job_id == job_id)
+    return [(first, last) for first, last in session.execute(wanted)]
+
+
 def _query() -> Query:
     named = {"job": Job.name, "app": App.name, "timezone": Job.timezone}
     skips = query(SkipLine, SkippedTicks, number=SkippedTicks.count, **named)

@@ -16,6 +16,7 @@ from warren.sql.models.accounts import (
 )
 from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
+from warren.sql.models.backfills import Backfill
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import History, Job, JobChild, RouteMemory, ScriptVersion, SkippedTicks
@@ -36,6 +37,7 @@ __all__ = [
     "App",
     "AppDay",
     "AuditEntry",
+    "Backfill",
     "Call",
     "Cluster",
     "DayReport",

@@ -75,7 +75,9 @@ class Run(Model):
     called_by: Mapped[int | None] = mapped_column(BigInteger)
     #: The flow's run whose node it belongs to; its retries have it too.
     flow_run_id: Mapped[int | None] = mapped_column(BigInteger)
-    #: 1 = the success of this re-run starts no children.
+    #: The backfill that it belongs to; its retries and re-runs have it too.
+    backfill_id: Mapped[int | None] = mapped_column(BigInteger)
+    #: 1 = its success starts no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
     #: When it was decided that it runs although it is late; None if that was never in question.
     released_at: Mapped[int | None] = mapped_column(BigInteger)

@@ -100,10 +100,14 @@ def job_of(session: Session, run_id: int) -> int | None:
 
 
 def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
-    """Return the number of each job's PLANNED runs that were due before `before_ms`."""
+    """Return the number of each job's PLANNED runs that were due before `before_ms`.
+
+    Those of backfills, which are few at once, do not count.
+    """
     rows = session.execute(
         select(Run.job_id, func.count())
         .where(Run.status == RunStatus.PLANNED, Run.due_at < before_ms)
+        .where(Run.backfill_id.is_(None))
         .group_by(Run.job_id)
     )
     return dict(rows.all())

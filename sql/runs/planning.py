@@ -34,7 +34,8 @@ class NewRun:
             work may be repeated after a commit whose answer was lost.
         rerun_of: the run that it repeats, if it is a re-run or a retry of one.
         called_by: the run that called it, if it is such a run or a retry of one.
-        without_children: whether the success of this re-run starts no children.
+        backfill_id: the backfill that it belongs to, if any.
+        without_children: whether its success starts no children.
         traceparent: the trace in which the run was triggered.
         fault: why it has no param, so that it can only fail; it is not stored here.
         released_at: when it was decided that it runs although it is late.
@@ -61,6 +62,7 @@ class NewRun:
     script_version: int | None = None
     rerun_of: int | None = None
     called_by: int | None = None
+    backfill_id: int | None = None
     without_children: bool = False
     run_id: int | None = None
     traceparent: str | None = None

@@ -27,6 +27,7 @@ class PlannedRun(NamedTuple):
     starts: int
     wanted_addresses: str | None
     script_version: int | None
+    backfill_id: int | None
     traceparent: str | None
     released_at: int | None
 
@@ -47,6 +48,7 @@ class RoutedRun(NamedTuple):
     shard_total: int
     starts: int
     script_version: int | None
+    backfill_id: int | None
     traceparent: str | None
     address: str
     boot_id: str
@@ -79,6 +81,7 @@ class LockedRun(NamedTuple):
     script_version: int | None
     rerun_of: int | None
     called_by: int | None
+    backfill_id: int | None
     without_children: int | None
     traceparent: str | None
     boot_id: str | None

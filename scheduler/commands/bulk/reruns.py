@@ -260,6 +260,7 @@ def _again(
         run_id=run_id,
         origin_id=run_id,
         rerun_of=run.id,
+        backfill_id=run.backfill_id,
         shard_index=run.shard_index,
         shard_total=run.shard_total,
     )

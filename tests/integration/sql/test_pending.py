@@ -25,6 +25,7 @@ NOTHING = Pending(
     has_downtimes=False,
     has_kills=False,
     has_drains=False,
+    has_backfills=False,
     has_routed=False,
     has_in_flight=False,
     has_new_alarms=False,

@@ -41,6 +41,7 @@ def run(**values: Any) -> Any:
         "kill_requested_at": None,
         "rerun_of": None,
         "called_by": None,
+        "backfill_id": None,
         "without_children": 0,
     }
     return SimpleNamespace(**(facts | values))

@@ -1,0 +1,205 @@
+"""What a backfill would be: its due times as asked for, before anything is stored."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons.codes import Reason, Why
+from warren.scheduler.backfills import outcomes
+from warren.scheduler.backfills.kept_schedule import (
+    MAX_TICKS,
+    Dates,
+    DueTimes,
+    KeptSchedule,
+    Span,
+    joined,
+    ranks_to_text,
+    spans_to_json,
+)
+from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.registry import read_schedule
+from warren.sql.backfill_status import Selection
+from warren.sql.jobs import history
+from warren.sql.models import Backfill, Job
+
+#: The most due times of a backfill that are open at once.
+MAX_AT_ONCE = 100
+_KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillRequest:
+    """A backfill that somebody asks for.
+
+    Attributes:
+        from_date: the first run date, and `to_date` the last; None = the due times in `spans`.
+        dates: one run for each date instead of the due times of the job's schedule.
+        at_once: how many due times may be open at the same time.
+        selection: which due times run; the others are left out.
+        stop_on_failure: whether it pauses when a run has failed, its retries included.
+        children: whether the successes of its runs start the job's children.
+        instead: whether the job's own schedule rests until it is over.
+        param: of its runs; None = as the job says.
+        key: a name; the same key of the same job makes no second backfill.
+
+    """
+
+    from_date: date | None = None
+    to_date: date | None = None
+    spans: Sequence[Span] = ()
+    dates: bool = False
+    at_once: int = 1
+    newest_first: bool = False
+    selection: Selection = Selection.MISSING
+    stop_on_failure: bool = False
+    children: bool = True
+    instead: bool = False
+    param: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A backfill to make for a job, with the schedule that it will keep."""
+
+    job: Job
+    request: BackfillRequest
+    kept: KeptSchedule
+    spans: Sequence[Span]
+
+    @cached_property
+    def ticks(self) -> list[int]:
+        """Its due times, in the order in which it takes them."""
+        return DueTimes(self.kept, self.spans, newest_first=self.request.newest_first).all()
+
+    def states(self, session: Session) -> dict[int, DueTimeState]:
+        """Return what became of each due time so far."""
+        if self.kept.is_of_dates:
+            return outcomes.states_of_dates(session, self.job.id, self.kept, self.ticks)
+        return outcomes.states(session, self.job.id, self.ticks)
+
+    def notices(self) -> list[Reason]:
+        """Return what whoever asks for it should know."""
+        if self.request.at_once > self.job.concurrency > 0:
+            return [Why.BACKFILL_ABOVE_CONCURRENCY(n=self.job.concurrency)]
+        return []
+
+    def row(self, session: Session, backfill_id: int, *, by: str, now_ms: int) -> Backfill:
+        """Return its row; that of a backfill of dates says which of these are left out."""
+        request = self.request
+        left_out: list[int] = []
+        if self.kept.is_of_dates and request.selection is not Selection.ALL:
+            states, wanted = self.states(session), SELECTED[request.selection]
+            left_out = [rank for rank, t in enumerate(self.ticks) if states[t] not in wanted]
+        return Backfill(
+            id=backfill_id,
+            job_id=self.job.id,
+            key=request.key,
+            from_date=request.from_date,
+            to_date=request.to_date,
+            schedule=self.kept.to_json(),
+            spans=spans_to_json(self.spans),
+            ticks=len(self.ticks),
+            left_out=ranks_to_text(left_out),
+            at_once=request.at_once,
+            newest_first=int(request.newest_first),
+            selection=request.selection,
+            stop_on_failure=int(request.stop_on_failure),
+            without_children=None if request.children else 1,
+            instead=int(request.instead),
+            param=request.param,
+            made_at=now_ms,
+            made_by=by,
+            moved_at=now_ms,
+        )
+
+
+def draft(session: Session, job: Job, request: BackfillRequest, *, zone: str, now_ms: int) -> Draft:
+    """Return the backfill that is asked for; `zone` is that of jobs that name none.
+
+    Due times that the job's schedule has still to decide belong to it, and to no backfill.
+
+    Raises:
+        Problem: the range is empty, in the future or too long, the job has no due times that can be
+            computed, or another value is not valid.
+
+    """
+    _check(request)
+    kept = _kept(session, job, zone) if not request.dates else _dates(job, zone)
+    spans = _spans(job, request, kept, now_ms)
+    count = DueTimes(kept, spans).count()
+    if count > MAX_TICKS:
+        raise Problem(Code.BACKFILL_TOO_LONG, "to", most=f"{MAX_TICKS:,}", got=f"{count:,}")
+    if not count:
+        raise _no_tick(job, request)
+    return Draft(job, request, kept, spans)
+
+
+def _check(request: BackfillRequest) -> None:
+    if not 1 <= request.at_once <= MAX_AT_ONCE:
+        raise Problem(Code.BACKFILL_AT_ONCE, "at_once", most=MAX_AT_ONCE, got=request.at_once)
+    if request.key is not None and not _KEY.fullmatch(request.key):
+        raise Problem(Code.BACKFILL_KEY, "key", pattern=_KEY.pattern, got=request.key[:100])
+
+
+def kept_schedule(job: Job, zone: str, anchor_ms: int) -> KeptSchedule:
+    """Return the facts of a job's present schedule; `zone` is that of jobs that name none."""
+    return KeptSchedule(
+        kind=job.schedule_kind,
+        value=job.schedule_value or "",
+        timezone=job.timezone or zone,
+        anchor_ms=anchor_ms,
+        days=job.run_date_days,
+        months=job.run_date_months,
+    )
+
+
+def _kept(session: Session, job: Job, zone: str) -> KeptSchedule:
+    schedule = read_schedule(job.schedule_kind, job.schedule_value, job.timezone or zone)
+    if not schedule.fires:
+        raise Problem(Code.BACKFILL_NO_SCHEDULE, "dates", job=job.name)
+    if schedule.waits_for_completion:
+        raise Problem(Code.BACKFILL_DELAY, "dates", job=job.name)
+    return kept_schedule(job, zone, _anchor(session, job))
+
+
+def _anchor(session: Session, job: Job) -> int:
+    """Return a due time of the job; of a stopped one, from when it was last started."""
+    if job.is_enabled == 1:
+        return job.next_tick_at
+    anchors = [change.anchor for change in history.changes_of(session, job.id) if change.anchor]
+    return anchors[-1] if anchors else 0
+
+
+def _dates(job: Job, zone: str) -> KeptSchedule:
+    return KeptSchedule(kind=Dates.kind, value="", timezone=job.timezone or zone)
+
+
+def _spans(job: Job, request: BackfillRequest, kept: KeptSchedule, now_ms: int) -> Sequence[Span]:
+    last_ms = now_ms if job.is_enabled != 1 or kept.is_of_dates else min(now_ms, job.last_tick_at)
+    first, last = request.from_date, request.to_date
+    if request.spans:
+        spans = joined(request.spans)
+    elif first is None or last is None:
+        raise Problem(Code.BACKFILL_NO_RANGE, "from" if first is None else "to")
+    else:
+        if first > last:
+            raise Problem(Code.BACKFILL_RANGE, "from", first=first, last=last)
+        if last > (newest := kept.run_date(now_ms)):
+            raise Problem(Code.BACKFILL_FUTURE, "to", last=newest, got=last)
+        span = kept.span_of(first, last)
+        spans = [] if span is None else [span]
+    cut = [Span(span.after_ms, min(span.until_ms, last_ms)) for span in spans]
+    return [span for span in cut if span.after_ms < span.until_ms]
+
+
+def _no_tick(job: Job, request: BackfillRequest) -> Problem:
+    if request.spans:
+        return Problem(Code.BACKFILL_NO_TICK, job=job.name)
+    facts = {"job": job.name, "first": request.from_date, "last": request.to_date}
+    return Problem(Code.BACKFILL_EMPTY, "from", **facts)

@@ -1,0 +1,217 @@
+"""The schedule that a backfill was made with, and the due times that it has in spans of time.
+
+A backfill keeps it as facts in JSON, so that an edit of its job changes none of its due times, and
+the audit can compute them again.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import NamedTuple, Self
+
+from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
+from warren.scheduler.schedules.schedule import Schedule
+
+#: The most due times of a backfill.
+MAX_TICKS = 10_000
+#: The first date that a due time can have.
+FIRST_DATE = date(1970, 1, 2)
+
+
+class Span(NamedTuple):
+    """A span of time, (after, until], in epoch milliseconds."""
+
+    after_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dates(Schedule):
+    """Each date once, at its first moment in a zone; for jobs that have no due times."""
+
+    kind = "DATES"
+
+    timezone: str
+
+    @classmethod
+    def read(cls, _value: str, timezone: str) -> Self:
+        """Read nothing but the zone."""
+        return cls(timezone)
+
+    def next_after(self, after_ms: int, _anchor_ms: int) -> int | None:
+        """Return the beginning of the next date."""
+        return self._step(after_ms, 1, lambda begin: begin > after_ms)
+
+    def last_until(self, after_ms: int, until_ms: int, _anchor_ms: int) -> int | None:
+        """Return the beginning of the last date in this span."""
+        last = self._step(until_ms, -1, lambda begin: begin <= until_ms)
+        return last if last > after_ms else None
+
+    def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
+        """Count the dates that begin in this span, as far as a backfill may have them."""
+        return len(self.ticks(after_ms, until_ms, anchor_ms, MAX_TICKS + 1))
+
+    def _step(self, from_ms: int, days: int, is_wanted: Callable[[int], bool]) -> int:
+        day = _local_date(from_ms, self.timezone)
+        while not is_wanted(begin := first_moment(day, self.timezone)):
+            day += timedelta(days=days)
+        return begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSchedule:
+    """What decides which due times a backfill has, and their run dates; `anchor_ms` is any tick."""
+
+    kind: str
+    value: str
+    timezone: str
+    anchor_ms: int = 0
+    days: int = 0
+    months: int = 0
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what `to_json` has written."""
+        return cls(**json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the facts as text."""
+        return json.dumps(asdict(self))
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule, to compute due times with; raises `Problem` if it cannot be read."""
+        if self.is_of_dates:
+            return Dates.read(self.value, self.timezone)
+        return read_schedule(self.kind, self.value, self.timezone)
+
+    @property
+    def is_of_dates(self) -> bool:
+        """Whether it has each date once, whatever the job's schedule."""
+        return self.kind == Dates.kind
+
+    @property
+    def rule(self) -> RunDateRule:
+        """How far the run dates are from the days of the due times."""
+        return RunDateRule(self.days, self.months)
+
+    def run_date(self, tick: int) -> date:
+        """Return the date that the run of a due time is about."""
+        return run_date_of(tick, self.timezone, self.rule)
+
+    def span_of(self, first: date, last: date) -> Span | None:
+        """Return the span whose due times have their run dates from `first` to `last`.
+
+        None if no day has such a run date.
+        """
+        days = self.rule.days_before(max(first, FIRST_DATE), last)
+        if days is None:
+            return None
+        begin, over = (first_moment(day, self.timezone) for day in days)
+        return Span(begin - 1, over - 1)
+
+
+class DueTimes:
+    """The due times of a schedule in spans, in the order in which a backfill takes them."""
+
+    def __init__(
+        self, kept: KeptSchedule, spans: Iterable[Span], *, newest_first: bool = False
+    ) -> None:
+        self._schedule = kept.schedule
+        self._anchor_ms = kept.anchor_ms
+        self._newest_first = newest_first
+        self.spans = sorted(spans, reverse=newest_first)
+
+    def count(self) -> int:
+        """Return how many there are."""
+        return sum(self._schedule.count(*span, self._anchor_ms) for span in self.spans)
+
+    def after(self, cursor_ms: int | None, limit: int) -> list[int]:
+        """Return the next ones after one of them, up to `limit`; None = from the first."""
+        ticks: list[int] = []
+        for span in self.spans:
+            if (left := limit - len(ticks)) <= 0:
+                break
+            if self._newest_first:
+                ticks += self._backwards(span, cursor_ms, left)
+            else:
+                after_ms = span.after_ms if cursor_ms is None else max(span.after_ms, cursor_ms)
+                ticks += self._schedule.ticks(after_ms, span.until_ms, self._anchor_ms, left)
+        return ticks
+
+    def all(self) -> list[int]:
+        """Return all of them, as far as a backfill may have them."""
+        return self.after(None, MAX_TICKS)
+
+    def _backwards(self, span: Span, cursor_ms: int | None, limit: int) -> list[int]:
+        until_ms = span.until_ms if cursor_ms is None else min(span.until_ms, cursor_ms - 1)
+        ticks: list[int] = []
+        while len(ticks) < limit:
+            tick = self._schedule.last_until(span.after_ms, until_ms, self._anchor_ms)
+            if tick is None:
+                break
+            ticks.append(tick)
+            until_ms = tick - 1
+        return ticks
+
+
+def spans_to_json(spans: Iterable[Span]) -> str:
+    """Return spans as text."""
+    return json.dumps([list(span) for span in spans])
+
+
+def spans_from_json(text: str) -> list[Span]:
+    """Return the spans of `spans_to_json`."""
+    return [Span(*pair) for pair in json.loads(text)]
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Return the same time as spans that do not overlap, in order."""
+    apart: list[Span] = []
+    for span in sorted(spans):
+        if apart and span.after_ms <= apart[-1].until_ms:
+            apart[-1] = Span(apart[-1].after_ms, max(apart[-1].until_ms, span.until_ms))
+        else:
+            apart.append(span)
+    return apart
+
+
+def ranks_to_text(ranks: Sequence[int]) -> str:
+    """Return ascending numbers as ranges, such as "0-2,7"."""
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}" for first, last in _runs(ranks)
+    )
+
+
+def ranks_from_text(text: str) -> list[int]:
+    """Return the numbers of `ranks_to_text`."""
+    ranks: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        ranks += range(int(first), int(last or first) + 1)
+    return ranks
+
+
+def _runs(ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for rank in ranks:
+        if last is not None and rank == last + 1:
+            last = rank
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = rank
+    if first is not None and last is not None:
+        yield first, last
+
+
+def first_moment(day: date, timezone: str) -> int:
+    """Return when a day begins in a zone, in epoch milliseconds."""
+    begin = datetime.combine(day, time(), zone_or_utc(timezone))
+    return round((begin - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * 1_000
+
+
+def _local_date(instant_ms: int, timezone: str) -> date:
+    return datetime.fromtimestamp(instant_ms / 1_000, zone_or_utc(timezone)).date()

@@ -1,0 +1,239 @@
+"""The role that plans the runs of backfills, so many at once as each allows.
+
+One transaction locks a backfill's row, notes which of its open due times are over, plans the next
+ones and moves the cursor. So the limit holds with any number of schedulers, and after a crash the
+row says what is planned: the runs are rows of the same transaction.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons.codes import Reason, Why
+from warren.scheduler.backfills import instead, outcomes
+from warren.scheduler.backfills.kept_schedule import (
+    DueTimes,
+    KeptSchedule,
+    ranks_from_text,
+    ranks_to_text,
+    spans_from_json,
+)
+from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.jobs.new_run import app_names_for, run_of
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.problems import explanation, fault_of
+from warren.sql.backfill_status import BackfillState, Selection
+from warren.sql.errors import DatabaseUnavailable
+from warren.sql.jobs import backfills, due_jobs, jobs
+from warren.sql.jobs.due_jobs import JobToPlan
+from warren.sql.models import Backfill
+from warren.sql.run_status import Kind
+from warren.sql.runs import planning
+from warren.sql.runs.planning import NewRun
+
+#: The most due times that one transaction looks at, whether it runs them or leaves them out.
+MAX_LOOKED_AT = 500
+WAIT_SECONDS = 0.5
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Refilled:
+    """How many runs a transaction has planned, and if more may be planned at once."""
+
+    planned: int = 0
+    has_more: bool = False
+
+
+class Refill:
+    """Plans the next runs of each open backfill; any number of schedulers share the work.
+
+    Args:
+        context: what the roles share.
+        completion: ends runs whose params cannot be made.
+        timezone: of jobs that name none, until a scheduler is registered.
+
+    """
+
+    def __init__(self, context: NodeContext, completion: Completion, *, timezone: str) -> None:
+        self._context = context
+        self._completion = completion
+        self._timezone = timezone
+
+    def run_round(self, now_ms: int) -> float:
+        """Refill each backfill; return the seconds to wait, 0 when there may be more to plan."""
+        active = self._context.database.read(backfills.with_work)
+        self._context.backfilled.job_ids = frozenset(backfill.job_id for backfill in active)
+        refilled = [self._refill_safely(backfill, now_ms) for backfill in active]
+        return 0 if any(done.has_more for done in refilled) else WAIT_SECONDS
+
+    def _refill_safely(self, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
+        """Refill a backfill; one at fault is paused, with the reason, and holds up no other."""
+        try:
+            return self._context.write_runs(
+                lambda session: self._refill(session, active, now_ms),
+                has_planned=lambda refilled: refilled.planned,
+            )
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            log.exception("backfill_failed", backfill_id=active.id, job_id=active.job_id)
+            why = Why.BACKFILL_FAULT(fault=fault_of(error))
+            self._context.database.write(lambda session: _pause(session, active.id, why))
+            return Refilled()
+
+    def _refill(self, session: Session, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
+        if active.instead:
+            # Before the backfill's row, as those do who delete the job.
+            jobs.lock_if_any(session, active.job_id)
+        backfill = backfills.claim(session, active.id)
+        if backfill is None:
+            return Refilled()
+        job = due_jobs.to_plan(session, [backfill.job_id]).get(backfill.job_id)
+        if job is None and backfill.state != BackfillState.CANCELLED:
+            end(backfill, BackfillState.CANCELLED, Why.JOB_DELETED())
+        work = _Work(backfill, KeptSchedule.from_json(backfill.schedule), now_ms)
+        work.settle(session)
+        refilled = Refilled()
+        if job is not None and backfill.state == BackfillState.OPEN:
+            refilled = self._plan(session, work, job)
+        self._end_if_over(session, backfill, now_ms)
+        return refilled
+
+    def _plan(self, session: Session, work: "_Work", job: JobToPlan) -> Refilled:
+        backfill = work.backfill
+        open_ticks: list[int] = json.loads(backfill.open_ticks)
+        room = backfill.at_once - len(open_ticks)
+        if room <= 0 or backfill.decided >= backfill.ticks:
+            return Refilled()
+        looked_at = work.next_ticks()
+        wanted = work.wanted(session, looked_at)
+        left_out = ranks_from_text(backfill.left_out)
+        chosen: list[int] = []
+        for tick in looked_at:
+            if len(chosen) == room:
+                break
+            if tick in wanted:
+                chosen.append(tick)
+            elif backfill.decided not in left_out:
+                left_out.append(backfill.decided)
+            backfill.decided += 1
+            backfill.cursor_at = tick
+        backfill.left_out = ranks_to_text(sorted(left_out))
+        backfill.open_ticks = json.dumps(open_ticks + chosen)
+        backfill.moved_at = work.now_ms
+        if chosen:
+            apps = app_names_for(session, [job])
+            run_ids = self._context.ids.take(session, len(chosen))
+            runs = work.runs(job, chosen, run_ids, apps.get(job.app_id, ""))
+            planning.plan_asked(session, runs, self._context.ids)
+            self._completion.end_faulty(session, runs, run_ids)
+        return Refilled(len(chosen), has_more=len(chosen) < room)
+
+    def _end_if_over(self, session: Session, backfill: Backfill, now_ms: int) -> None:
+        if backfill.open_ticks != "[]":
+            return
+        if backfill.state == BackfillState.OPEN and backfill.decided >= backfill.ticks:
+            end(backfill, BackfillState.DONE)
+            log.info("backfill_ended", backfill_id=backfill.id, failed=backfill.failed)
+        if backfill.state in (BackfillState.DONE, BackfillState.CANCELLED):
+            backfill.ended_at = now_ms
+            zone = cluster_zone(session, self._timezone)
+            instead.go_on(session, backfill, zone=zone, by="scheduler", now_ms=now_ms)
+
+
+def end(backfill: Backfill, state: BackfillState, why: Reason | None = None) -> None:
+    """Give a locked backfill a state in which it plans nothing, and the reason."""
+    reason = None if why is None else explanation(why)
+    backfill.state = state
+    backfill.state_reason = reason and reason.text[:512]
+    backfill.state_why = reason and reason.why
+
+
+def _pause(session: Session, backfill_id: int, why: Reason) -> None:
+    backfill = backfills.lock(session, backfill_id)
+    if backfill is not None and backfill.state == BackfillState.OPEN:
+        end(backfill, BackfillState.PAUSED, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A locked backfill, with the schedule that it keeps."""
+
+    backfill: Backfill
+    kept: KeptSchedule
+    now_ms: int
+
+    def settle(self, session: Session) -> None:
+        """Count the open due times whose runs have all ended."""
+        backfill = self.backfill
+        open_ticks: list[int] = json.loads(backfill.open_ticks)
+        states = outcomes.states(session, backfill.job_id, open_ticks, backfill_id=backfill.id)
+        over = [tick for tick in open_ticks if states[tick] is not DueTimeState.OPEN]
+        if not over:
+            return
+        backfill.open_ticks = json.dumps([tick for tick in open_ticks if tick not in over])
+        failed = [tick for tick in over if states[tick] is DueTimeState.FAILED]
+        succeeded = sum(states[tick] is DueTimeState.SUCCEEDED for tick in over)
+        backfill.failed += len(failed)
+        backfill.succeeded += succeeded
+        backfill.skipped += len(over) - len(failed) - succeeded
+        backfill.moved_at = self.now_ms
+        if failed and backfill.stop_on_failure and backfill.state == BackfillState.OPEN:
+            run_date = self.kept.run_date(failed[0]).isoformat()
+            end(backfill, BackfillState.PAUSED, Why.BACKFILL_FAILURE(date=run_date))
+            log.warning("backfill_stopped", backfill_id=backfill.id, run_date=run_date)
+
+    def next_ticks(self) -> list[int]:
+        """Return the due times to look at next."""
+        backfill = self.backfill
+        spans = spans_from_json(backfill.spans)
+        due = DueTimes(self.kept, spans, newest_first=bool(backfill.newest_first))
+        left = backfill.ticks - backfill.decided
+        return due.after(backfill.cursor_at, min(left, MAX_LOOKED_AT))
+
+    def wanted(self, session: Session, ticks: Sequence[int]) -> set[int]:
+        """Return which of the next due times are to run: those of its selection.
+
+        For a backfill of dates this was decided when it was made.
+        """
+        backfill = self.backfill
+        if self.kept.is_of_dates:
+            left_out = set(ranks_from_text(backfill.left_out))
+            ranked = enumerate(ticks, backfill.decided)
+            return {tick for rank, tick in ranked if rank not in left_out}
+        selected = SELECTED[Selection(backfill.selection)]
+        states = outcomes.states(session, backfill.job_id, ticks)
+        return {tick for tick, state in states.items() if state in selected}
+
+    def runs(
+        self, job: JobToPlan, ticks: Sequence[int], run_ids: Sequence[int], app: str
+    ) -> list[NewRun]:
+        """Return the runs of due times, with these ids."""
+        backfill = self.backfill
+        if backfill.param is not None:
+            job = job._replace(param=backfill.param, param_template=None)
+        return [
+            replace(
+                run_of(
+                    job,
+                    kind=Kind.BACKFILL,
+                    scheduled_at=tick,
+                    due_at=self.now_ms,
+                    zone=self.kept.timezone,
+                    app=app,
+                    run_date=self.kept.run_date(tick),
+                ),
+                run_id=run_id,
+                origin_id=backfill.id,
+                backfill_id=backfill.id,
+                without_children=bool(backfill.without_children),
+            )
+            for tick, run_id in zip(ticks, run_ids, strict=True)
+        ]

@@ -1,0 +1,181 @@
+"""Queries of backfills: which have work, their rows to lock, and the runs of their due times."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select
+from sqlalchemy.orm import Session
+
+from warren.sql.backfill_status import BackfillState
+from warren.sql.batch import chunks, modify
+from warren.sql.models import Backfill, Purge, Run
+from warren.sql.rows import fetch, query
+from warren.sql.run_status import OPEN, Kind
+
+#: The backfills whose due times are to be planned, or whose open runs are waited for.
+HAS_WORK: ColumnElement[bool] = and_(
+    Backfill.ended_at.is_(None),
+    or_(Backfill.state != BackfillState.PAUSED, Backfill.open_ticks != "[]"),
+)
+
+
+class ActiveBackfill(NamedTuple):
+    """The ids of a backfill with work and of its job, and if it runs instead of the schedule."""
+
+    id: int
+    job_id: int
+    instead: int
+
+
+class DueRun(NamedTuple):
+    """A run of a due time, as far as it decides what became of the due time."""
+
+    id: int
+    scheduled_at: int
+    run_date: date | None
+    origin_id: int
+    shard_index: int
+    shard_total: int
+    attempt: int
+    backfill_id: int | None
+    status: str
+    started_at: int | None
+    finished_at: int | None
+
+
+def with_work(session: Session) -> list[ActiveBackfill]:
+    """Return the backfills that have work, the oldest first."""
+    return fetch(
+        session,
+        ActiveBackfill,
+        query(ActiveBackfill, Backfill).where(HAS_WORK).order_by(Backfill.id),
+    )
+
+
+def claim(session: Session, backfill_id: int) -> Backfill | None:
+    """Lock and return a backfill that has work; None if it has none, or others hold it."""
+    wanted = select(Backfill).where(Backfill.id == backfill_id, HAS_WORK)
+    return session.execute(wanted.with_for_update(skip_locked=True)).scalar_one_or_none()
+
+
+def lock(session: Session, backfill_id: int) -> Backfill | None:
+    """Lock and return a backfill; None if there is no such one."""
+    wanted = select(Backfill).where(Backfill.id == backfill_id)
+    fresh = wanted.with_for_update().execution_options(populate_existing=True)
+    return session.execute(fresh).scalar_one_or_none()
+
+
+def read(session: Session, backfill_id: int) -> Backfill | None:
+    """Return a backfill as it is stored now; None if there is no such one."""
+    return session.get(Backfill, backfill_id, populate_existing=True)
+
+
+def lock_of_job(session: Session, job_id: int) -> Sequence[Backfill]:
+    """Lock and return the backfills of a job that are open or paused."""
+    wanted = select(Backfill).where(
+        Backfill.job_id == job_id,
+        Backfill.state.in_([BackfillState.OPEN, BackfillState.PAUSED]),
+    )
+    return session.execute(wanted.order_by(Backfill.id).with_for_update()).scalars().all()
+
+
+def by_key(session: Session, job_id: int, key: str) -> Backfill | None:
+    """Return the backfill of a job that has this key."""
+    wanted = select(Backfill).where(Backfill.job_id == job_id, Backfill.key == key)
+    return session.execute(wanted).scalar_one_or_none()
+
+
+def of_jobs(session: Session, job_id: int | None) -> Sequence[Backfill]:
+    """Return all backfills, or those of one job, the oldest first."""
+    wanted = select(Backfill).order_by(Backfill.id)
+    if job_id is not None:
+        wanted = wanted.where(Backfill.job_id == job_id)
+    return session.execute(wanted.execution_options(populate_existing=True)).scalars().all()
+
+
+def runs_at(session: Session, job_id: int, ticks: Iterable[int]) -> dict[int, list[DueRun]]:
+    """Return the runs of a job at these due times, each shard's newest last."""
+    by_tick: dict[int, list[DueRun]] = defaultdict(list)
+    in_order = query(DueRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
+    for chunk in chunks(ticks):
+        at_these = in_order.where(Run.job_id == job_id, Run.scheduled_at.in_(chunk))
+        for run in fetch(session, DueRun, at_these):
+            by_tick[run.scheduled_at].append(run)
+    return by_tick
+
+
+def open_runs(session: Session, backfill: Backfill) -> list[int]:
+    """Return the ids of a backfill's open runs, without locks."""
+    return [
+        run_id
+        for chunk in chunks(json.loads(backfill.open_ticks))
+        for run_id in session.execute(
+            select(Run.id).where(
+                Run.job_id == backfill.job_id,
+                Run.scheduled_at.in_(chunk),
+                Run.backfill_id == backfill.id,
+                Run.status.in_(OPEN),
+            )
+        ).scalars()
+    ]
+
+
+def runs_about(session: Session, job_id: int, days: Sequence[date]) -> dict[date, list[DueRun]]:
+    """Return the runs of a job that are about these dates, each shard's newest last."""
+    by_date: dict[date, list[DueRun]] = defaultdict(list)
+    in_order = query(DueRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
+    about = in_order.where(Run.job_id == job_id, Run.run_date.between(min(days), max(days)))
+    for run in fetch(session, DueRun, about):
+        if run.run_date is not None:
+            by_date[run.run_date].append(run)
+    return by_date
+
+
+class FirstRun(NamedTuple):
+    """The first run of a due time of a backfill."""
+
+    id: int
+    scheduled_at: int
+    job_id: int
+    origin_id: int
+
+
+def first_runs(session: Session, job_id: int, backfill_id: int) -> list[FirstRun]:
+    """Return the first run (shard 0, attempt 0) of each due time that a backfill has planned."""
+    wanted = query(FirstRun, Run).where(
+        Run.job_id == job_id,
+        Run.origin_id == backfill_id,
+        Run.shard_index == 0,
+        Run.attempt == 0,
+    )
+    return fetch(session, FirstRun, wanted.order_by(Run.scheduled_at))
+
+
+def strays(session: Session, jobs: tuple[int, int]) -> list[FirstRun]:
+    """Return the first runs of due times whose backfill, of jobs in this range, is unknown."""
+    wanted = query(FirstRun, Run).where(
+        Run.job_id.between(*jobs),
+        Run.kind == Kind.BACKFILL,
+        Run.shard_index == 0,
+        ~exists().where(Backfill.id == Run.origin_id, Backfill.job_id == Run.job_id),
+    )
+    return fetch(session, FirstRun, wanted.order_by(Run.scheduled_at))
+
+
+def purged_until(session: Session, backfill: Backfill) -> int:
+    """Return the last due time of which runs may have been deleted since a backfill was made."""
+    last = session.execute(
+        select(func.max(Purge.to_at)).where(
+            Purge.job_id == backfill.job_id, Purge.purged_at >= backfill.made_at
+        )
+    )
+    return last.scalar_one() or 0
+
+
+def forget(session: Session, *, before_ms: int) -> None:
+    """Delete the backfills that ended before an instant and have no runs any more."""
+    has_runs = exists().where(Run.job_id == Backfill.job_id, Run.backfill_id == Backfill.id)
+    modify(session, delete(Backfill).where(Backfill.ended_at < before_ms, ~has_runs))

@@ -1,0 +1,136 @@
+"""The due times of a backfill: those whose run dates are in its range, each once, in its order."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from warren.scheduler.backfills.kept_schedule import (
+    MAX_TICKS,
+    Dates,
+    DueTimes,
+    KeptSchedule,
+    Span,
+    joined,
+    ranks_from_text,
+    ranks_to_text,
+)
+from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, RunDateRule
+
+HOUR_MS = 3_600_000
+NIGHTLY = KeptSchedule(kind="CRON", value="0 30 0 * * ?", timezone="Asia/Shanghai", days=-1)
+
+
+def ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1_000)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        RunDateRule(),
+        RunDateRule(days=-1),
+        RunDateRule(months=-1),
+        RunDateRule(months=1, days=-3),
+        RunDateRule(months=-MAX_MONTHS, days=MAX_DAYS),
+    ],
+)
+def test_the_days_of_a_range_are_all_that_the_rule_moves_there(rule: RunDateRule) -> None:
+    year = [date(2024, 1, 1) + timedelta(days=number) for number in range(400)]
+    far = [day + timedelta(days=-rule.days - 31 * rule.months) for day in year]
+    around = [day + timedelta(days=more) for day in (far[0], far[-1]) for more in (-90, 90)]
+    every = [
+        min(around) + timedelta(days=number) for number in range((max(around) - min(around)).days)
+    ]
+    wrong = []
+    for first in year[::9]:
+        for length in (0, 1, 2, 30, 31):
+            last = first + timedelta(days=length)
+            inside = [day for day in every if first <= rule.apply(day) <= last]
+            days = rule.days_before(first, last)
+            expected = (inside[0], inside[-1] + timedelta(days=1)) if inside else None
+            if days != expected:
+                wrong.append((first, last, days, expected))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "first", "last"),
+    [
+        ("UTC", date(2026, 1, 30), date(2026, 2, 2)),
+        ("Europe/Berlin", date(2026, 3, 28), date(2026, 3, 30)),
+        ("Europe/Berlin", date(2026, 10, 24), date(2026, 10, 26)),
+        ("America/Santiago", date(2026, 9, 5), date(2026, 9, 7)),
+        ("America/Santiago", date(2026, 4, 3), date(2026, 4, 6)),
+        ("Pacific/Apia", date(2011, 12, 29), date(2011, 12, 31)),
+        ("Pacific/Apia", date(2011, 12, 30), date(2011, 12, 30)),
+    ],
+)
+@pytest.mark.parametrize("days", [0, -1, 2])
+def test_hourly_due_times_are_those_with_their_run_dates_in_the_range(
+    zone: str, first: date, last: date, days: int
+) -> None:
+    kept = KeptSchedule(kind="FIX_RATE", value="3600", timezone=zone, anchor_ms=7, days=days)
+    middle = int(datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp() * 1_000)
+    around = range(middle - 240 * HOUR_MS + 7, middle + 240 * HOUR_MS, HOUR_MS)
+
+    span = kept.span_of(first, last)
+
+    expected = [tick for tick in around if first <= kept.run_date(tick) <= last]
+    due = DueTimes(kept, [span] if span else [])
+    assert due.all() == expected
+    assert due.count() == len(expected)
+
+
+def test_newest_first_is_the_same_backwards_from_any_place() -> None:
+    spans = [
+        Span(ms("2026-11-01T00:00Z"), ms("2026-11-04T00:00Z")),
+        Span(ms("2026-11-10T00:00Z"), ms("2026-11-12T00:00Z")),
+    ]
+    forwards = DueTimes(NIGHTLY, spans)
+    backwards = DueTimes(NIGHTLY, spans, newest_first=True)
+
+    every = forwards.all()
+
+    assert len(every) == 5
+    assert backwards.all() == every[::-1]
+    for rank, tick in enumerate(every):
+        assert forwards.after(tick, 2) == every[rank + 1 : rank + 3]
+        assert backwards.after(tick, 2) == every[:rank][::-1][:2]
+
+
+def test_dates_begin_once_each_even_where_midnight_does_not_exist() -> None:
+    kept = KeptSchedule(kind=Dates.kind, value="", timezone="America/Santiago")
+    first, last = date(2026, 9, 5), date(2026, 9, 8)
+
+    span = kept.span_of(first, last)
+    assert span is not None
+    due = DueTimes(kept, [span])
+
+    assert [kept.run_date(tick).day for tick in due.all()] == [5, 6, 7, 8]
+    assert DueTimes(kept, [span], newest_first=True).all() == due.all()[::-1]
+
+
+def test_too_many_dates_are_counted_no_further_than_needed() -> None:
+    kept = KeptSchedule(kind=Dates.kind, value="", timezone="UTC")
+    span = kept.span_of(date(1, 1, 1), date(2300, 1, 1))
+    assert span is not None
+
+    assert DueTimes(kept, [span]).count() == MAX_TICKS + 1
+
+
+def test_a_schedule_is_read_as_it_was_written() -> None:
+    assert KeptSchedule.from_json(NIGHTLY.to_json()) == NIGHTLY
+
+
+def test_spans_that_touch_become_one() -> None:
+    spans = [Span(30, 40), Span(0, 10), Span(10, 20), Span(35, 50)]
+
+    assert joined(spans) == [Span(0, 20), Span(30, 50)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"), [([], ""), ([4], "4"), ([0, 1, 2, 7, 9, 10], "0-2,7,9-10")]
+)
+def test_ranks_are_stored_as_ranges(ranks: list[int], text: str) -> None:
+    assert ranks_to_text(ranks) == text
+    assert ranks_from_text(text) == ranks
