@@ -37,6 +37,7 @@ class LookupFailure(Enum):
     NO_JOB_IN_APP = auto()
     SEVERAL_JOBS_NAMED = auto()
     NO_RUN = auto()
+    NO_BACKFILL = auto()
     NO_SCRIPT = auto()
     NO_SCRIPT_VERSION = auto()
     NO_APP = auto()

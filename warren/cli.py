@@ -36,6 +36,16 @@ COMMANDS = {
         "Import jobs from XXL-JOB, cron or Celery.",
     ),
     "runs": ("warren.commands.runs", "runs", "List, show, move, kill and clear runs; read logs."),
+    "backfill": (
+        "warren.commands.backfills",
+        "backfill",
+        "Run a job for a range of dates.",
+    ),
+    "backfills": (
+        "warren.commands.backfills",
+        "backfills",
+        "List, show, pause, resume and cancel backfills.",
+    ),
     "executors": ("warren.commands.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),

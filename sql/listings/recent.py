@@ -79,6 +79,7 @@ class DetailedRun(NamedTuple):
     origin_id: int
     rerun_of: int | None
     called_by: int | None
+    backfill_id: int | None
     shard_index: int
     shard_total: int
     attempt: int

@@ -4,7 +4,7 @@
 sent again, `connections` and `streams` only send.
 """
 
-from warren.client.answers import Applied, Change, Executor, Job, LogPart, Run, Tick
+from warren.client.answers import Applied, Backfill, Change, Executor, Job, LogPart, Run, Tick
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
 from warren.client.errors import ApiError, RunFailed
@@ -13,6 +13,7 @@ __all__ = [
     "ApiError",
     "Applied",
     "AsyncClient",
+    "Backfill",
     "Change",
     "Client",
     "Executor",

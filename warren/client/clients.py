@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from warren.client import calls
+from warren.client import backfill_calls, calls
 from warren.client.address import ApiAddress
 from warren.client.connections import Connections
 from warren.client.exchange import Exchange, Pause, repeated
@@ -142,6 +142,14 @@ class Client(_Configured):
     resume = _Call(calls.resume)
     executors = _Call(calls.executors)
     read = _Call(calls.read)
+    backfill = _Call(backfill_calls.backfill)
+    preview_backfill = _Call(backfill_calls.preview_backfill)
+    backfills = _Call(backfill_calls.backfills)
+    get_backfill = _Call(backfill_calls.get_backfill)
+    backfill_due_times = _Call(backfill_calls.backfill_due_times)
+    pause_backfill = _Call(backfill_calls.pause_backfill)
+    resume_backfill = _Call(backfill_calls.resume_backfill)
+    cancel_backfill = _Call(backfill_calls.cancel_backfill)
 
     def follow(self, run: RunId, *, from_line: int = 1) -> Iterator[str]:
         """Yield the lines of a run's log, without line ends, until the run is over.
@@ -217,6 +225,14 @@ class AsyncClient(_Configured):
     resume = _AsyncCall(calls.resume)
     executors = _AsyncCall(calls.executors)
     read = _AsyncCall(calls.read)
+    backfill = _AsyncCall(backfill_calls.backfill)
+    preview_backfill = _AsyncCall(backfill_calls.preview_backfill)
+    backfills = _AsyncCall(backfill_calls.backfills)
+    get_backfill = _AsyncCall(backfill_calls.get_backfill)
+    backfill_due_times = _AsyncCall(backfill_calls.backfill_due_times)
+    pause_backfill = _AsyncCall(backfill_calls.pause_backfill)
+    resume_backfill = _AsyncCall(backfill_calls.resume_backfill)
+    cancel_backfill = _AsyncCall(backfill_calls.cancel_backfill)
 
     async def follow(self, run: RunId, *, from_line: int = 1) -> AsyncIterator[str]:
         """Yield the lines of a run's log as `Client.follow` does."""

@@ -63,6 +63,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "run date": run.run_date.isoformat() if run.run_date else "",
         "repeats run": str(run.rerun_of or ""),
         "called by run": str(run.called_by or ""),
+        "backfill": str(run.backfill_id or ""),
         "status": run.status,
         "progress": str(run_progress(run, now_ms) or ""),
         "reported later": run.late_status or "",

@@ -58,6 +58,7 @@ def run(**columns: Any) -> DetailedRun:
         "route": "FIRST",
         "rerun_of": None,
         "called_by": None,
+        "backfill_id": None,
     }
     return DetailedRun(**row | columns)
 
