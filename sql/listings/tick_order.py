@@ -13,14 +13,17 @@ from warren.sql.rows import Query, query
 
 #: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
 #: of long runs. So this many runs with ticks before the earliest due time are looked at too.
-EARLIER_RUNS = 5_000
+MAX_EARLIER_RUNS = 5_000
 
 _TICK = (Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
 _NEWEST_FIRST = tuple(column.desc() for column in _TICK)
 
 
 class TickOrder:
-    """Queries of jobs' runs by tick, between two due times; reads where to begin at once."""
+    """Queries of jobs' runs by tick, between two due times.
+
+    The constructor looks up where each job's query begins.
+    """
 
     def __init__(
         self,
@@ -52,12 +55,12 @@ class TickOrder:
 
 
 def _first_ticks(session: Session, job_ids: Sequence[int], since_ms: int) -> dict[int, int]:
-    """Return the tick of each job from which on runs are looked at."""
+    """Return, for each job, the first tick whose runs are looked at."""
     earlier = (
         use_index(select(Run.job_id, Run.scheduled_at), Run, BY_TICK)
         .where(Run.scheduled_at < since_ms)
         .order_by(*_NEWEST_FIRST)
-        .offset(EARLIER_RUNS)
+        .offset(MAX_EARLIER_RUNS)
         .limit(1)
     )
     firsts = (select(earlier.where(Run.job_id == job_id).subquery()) for job_id in job_ids)
