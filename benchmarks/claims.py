@@ -12,7 +12,7 @@ from benchmarks.servers import Servers
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan
-from warren.broker.codec import PACK_TRIGGERS
+from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.memory.transport import MemoryBroker
 from warren.broker.messages.to_scheduler import Heartbeat, Load
 from warren.scheduler.jobs.spec import JobSpec
@@ -96,7 +96,7 @@ def _seat(cluster: Cluster, node: SchedulerNode) -> None:
             boot_id=f"boot-{address}",
             started_at_ms=1,
             load=Load(),
-            triggers_per_message=PACK_TRIGGERS,
+            triggers_per_message=MAX_PACK_TRIGGERS,
         )
         roles.roster.hear(heartbeat)
         roles.registrar.greet(heartbeat, "")

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from warren.broker.codec import PACK_TRIGGERS, unpacked
+from warren.broker.codec import MAX_PACK_TRIGGERS, unpacked
 from warren.broker.messages.to_executor import Trigger, Triggers
 from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
 from warren.broker.messages.values import Message, Outcome
@@ -99,7 +99,7 @@ class SimulatedExecutors:
             boot_id=self._boot_id,
             started_at_ms=self._started_at_ms,
             load=Load(),
-            triggers_per_message=PACK_TRIGGERS,
+            triggers_per_message=MAX_PACK_TRIGGERS,
         )
 
     def _goodbye(self, address: str) -> Goodbye:

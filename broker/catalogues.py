@@ -32,7 +32,7 @@ def fitted(catalogue: Catalogue) -> bytes:
     catalogue = _with_first(catalogue, HANDLER_LIMIT)
     return next(
         body
-        for body in map(msgspec.json.encode, _shorter_and_shorter(catalogue))
+        for body in map(msgspec.json.encode, _shortened(catalogue))
         if len(body) <= CATALOGUE_BYTES
     )
 
@@ -60,7 +60,8 @@ def catalogue_of(contents: bytes) -> Catalogue:
 _decoder = msgspec.json.Decoder(Catalogue)
 
 
-def _shorter_and_shorter(catalogue: Catalogue) -> Iterator[Catalogue]:
+def _shortened(catalogue: Catalogue) -> Iterator[Catalogue]:
+    """Yield the catalogue, then shorter and shorter versions of it, without end."""
     yield catalogue
     yield _with_each(catalogue, lambda handler: _with_about(handler, SHORT_ABOUT))
     yield _with_each(catalogue, lambda handler: _with_about(handler, 0))

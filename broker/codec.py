@@ -63,8 +63,8 @@ def _decoder(expect: Any) -> msgspec.json.Decoder[Any]:
 
 
 #: The most triggers in one message, and the most bytes; a longer trigger is sent alone.
-PACK_TRIGGERS = 50
-PACK_BYTES = 256_000
+MAX_PACK_TRIGGERS = 50
+MAX_PACK_BYTES = 256_000
 
 
 def packed(encoded: Sequence[bytes]) -> Triggers:
@@ -76,7 +76,7 @@ def stretches(sizes: Sequence[int], limit: int) -> Iterator[slice]:
     """Yield slices of triggers of these sizes; each fits into a message and has at most `limit`."""
     first = total = 0
     for position, size in enumerate(sizes):
-        is_full = position - first >= min(limit, PACK_TRIGGERS) or total + size > PACK_BYTES
+        is_full = position - first >= min(limit, MAX_PACK_TRIGGERS) or total + size > MAX_PACK_BYTES
         if is_full and position > first:
             yield slice(first, position)
             first, total = position, 0

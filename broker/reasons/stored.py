@@ -13,8 +13,8 @@ import msgspec
 from warren.broker.reasons.codes import Fact, Reason, Sentence, Why, Words
 
 #: The longest reason, in characters of JSON, and how deep reasons may be nested.
-LIMIT = 8_000
-DEPTH = 8
+REASON_LIMIT = 8_000
+DEPTH_LIMIT = 8
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 _NESTED = (Reason, tuple)
 _PLACE = re.compile(r"%\((\w+)\)[rs]")
@@ -37,15 +37,15 @@ def to_json(words: Words) -> str:
         text = _encoder.encode(_plain(words)).decode()
     except UnicodeEncodeError:  # a lone surrogate, such as in a file's name
         return ""
-    return text if len(text) <= LIMIT else ""
+    return text if len(text) <= REASON_LIMIT else ""
 
 
 def from_json(text: str | None) -> Reason | None:
     """Return the reason in a JSON text; None if this version does not know it."""
-    if not text or len(text) > LIMIT:
+    if not text or len(text) > REASON_LIMIT:
         return None
     try:
-        return _reason(_decoder.decode(text), DEPTH)
+        return _reason(_decoder.decode(text), DEPTH_LIMIT)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError, ValueError):
         return None
 

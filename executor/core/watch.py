@@ -5,7 +5,7 @@ Such changes are lost contact, ailments and absence.
 
 import structlog
 
-from warren.broker.codec import PACK_TRIGGERS
+from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
 from warren.executor.boot_context import BootContext
 from warren.executor.core.assembly import Roles
@@ -101,7 +101,7 @@ class HeartbeatComposer:
             draining=self._roles.readiness.refusal is not None,
             ailments=self._watch.ailments,
             returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
-            triggers_per_message=PACK_TRIGGERS,
+            triggers_per_message=MAX_PACK_TRIGGERS,
             sent_at_ms=self._clock.steady_ms(),
         )
 

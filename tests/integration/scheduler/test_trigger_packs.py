@@ -9,7 +9,7 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import trigger_at_once
-from warren.broker.codec import PACK_TRIGGERS
+from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.messages.to_scheduler import Knowledge
 from warren.broker.topology import run_queue
 from warren.scheduler.node import SchedulerNode
@@ -17,7 +17,7 @@ from warren.sql.run_status import RunStatus
 
 pytestmark = pytest.mark.both("returns and confirms of packed messages")
 
-COUNT = PACK_TRIGGERS
+COUNT = MAX_PACK_TRIGGERS
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.broker.reasons.stored import DEPTH, LIMIT, from_json, to_json
+from warren.broker.reasons.stored import DEPTH_LIMIT, REASON_LIMIT, from_json, to_json
 
 TIMED_OUT = Why.TIMED_OUT(seconds="5")
 
@@ -57,7 +57,7 @@ def test_jobs_own_words_are_no_reason() -> None:
         '{"code": "TIMED_OUT", "facts": {"seconds": ' + "9" * 40 + "}}",
         '{"code": "TIMED_OUT", "facts": {"seconds": ' + "9" * 5_000 + "}}",
         '{"code": "__class__"}',
-        '{"code": "KILLED"}' + " " * LIMIT,
+        '{"code": "KILLED"}' + " " * REASON_LIMIT,
         "[" * 4_000,
     ],
 )
@@ -73,12 +73,12 @@ def nested(depth: int) -> Reason:
 
 
 def test_reasons_are_within_each_other_to_a_depth_only() -> None:
-    assert from_json(to_json(nested(DEPTH - 1))) == nested(DEPTH - 1)
-    assert from_json(to_json(nested(DEPTH))) is None
+    assert from_json(to_json(nested(DEPTH_LIMIT - 1))) == nested(DEPTH_LIMIT - 1)
+    assert from_json(to_json(nested(DEPTH_LIMIT))) is None
 
 
 def test_reason_that_is_too_long_is_left_to_its_text() -> None:
-    assert to_json(Why.TIMED_OUT(seconds="5" * LIMIT)) == ""
+    assert to_json(Why.TIMED_OUT(seconds="5" * REASON_LIMIT)) == ""
     assert to_json(Why.NOT_TAKEN(fault="caf\udce9")) == ""
 
 

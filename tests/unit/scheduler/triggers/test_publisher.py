@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.trigger_rows import job, run
-from warren.broker.codec import PACK_BYTES, unpacked
+from warren.broker.codec import MAX_PACK_BYTES, unpacked
 from warren.broker.keys import ClusterKeys
 from warren.broker.memory.transport import MemoryBroker
 from warren.broker.messages.to_executor import Trigger, Triggers
@@ -160,7 +160,7 @@ def test_triggers_of_different_boots_share_no_message(post: Post) -> None:
 
 def test_a_message_holds_only_so_many_bytes(post: Post) -> None:
     post.capacity["one"] = 50
-    long = [trigger_to(id=number, param="x" * (PACK_BYTES // 3)) for number in range(5)]
+    long = [trigger_to(id=number, param="x" * (MAX_PACK_BYTES // 3)) for number in range(5)]
 
     post.publisher.send(long, decided_at=time.monotonic())
 
