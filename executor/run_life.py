@@ -61,6 +61,8 @@ class Event(Enum):
     REACHED = auto()
     #: So it was believed, but the process had not.
     NOT_BEGUN = auto()
+    #: A process that was handed it ahead has not come to it, and will not.
+    HANDED_BACK = auto()
     #: A kill, a newer run that covers it, the end of the executor.
     STOP = auto()
     #: The schedulers have ended it.
@@ -80,6 +82,7 @@ class Do(Enum):
     RUN_IN_LANE = auto()
     NOTE_START = auto()
     WAIT_AGAIN = auto()
+    QUEUE_AGAIN = auto()
     MARK_STOPPING = auto()
     STOP_IN_SLOT = auto()
     DROP_FROM_LANE = auto()
@@ -103,6 +106,7 @@ LIFE: Mapping[Phase, Mapping[Event, tuple[Phase, tuple[Do, ...]]]] = {
             (Do.STOP_WAITING, Do.RECORD_START, Do.START_ONCE_WRITTEN),
         ),
         Event.REACHED: (Phase.RUNNING, (Do.RUN_IN_LANE, Do.STOP_WAITING, Do.NOTE_START)),
+        Event.HANDED_BACK: (Phase.WAITING, (Do.QUEUE_AGAIN,)),
         Event.STOP: (Phase.GONE, (Do.DROP_FROM_LANE, Do.REPORT_STOP)),
         Event.CLOSED: (Phase.GONE, (Do.DROP_FROM_LANE, Do.RECORD_CLOSED)),
     },

@@ -4,7 +4,7 @@
 and, at its end, carries out the effects.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from warren.broker.messages.to_executor import Trigger
@@ -51,7 +51,11 @@ class ActiveRuns:
         self._lanes = Lanes(context.limits.lane_runs)
         self._runs: dict[int, ActiveRun] = {}
         self._reservations = Reservations(
-            self._lanes, context.run_states, commits, limit=context.limits.reserved_runs
+            self._lanes,
+            context.run_states,
+            commits,
+            limit=context.limits.reserved_runs,
+            slots=slots,
         )
         #: How many runs are on their way into a slot, and those of them that only need a write.
         self._starting_count = 0
@@ -168,26 +172,35 @@ class ActiveRuns:
             return
         runs, self._reserved = self._reserved, []
         for run in runs:
-            run.batch = self._reservations.batch_of(run.trigger, self._slots.batch_size)
+            run.batch = self._reservations.batch_of(run.trigger)
             if len(run.batch) > 1:
                 self._run_states.hand_over(tuple(trigger.run_id for trigger in run.batch))
         try:
             self._run_states.write()
         except JournalFailed:
             for run in runs:
+                self._hand_back(run.batch[1:])
                 run.batch = ()
                 self._start_once_durable(run)
             return
         for run in runs:
+            followers = run.batch[1:]
             self._launch(run)
+            self._hand_back(followers)
         self._commits.schedule()
+
+    def _hand_back(self, triggers: Sequence[Trigger]) -> None:
+        """Let those of these runs wait in their lanes again that no process was handed ahead."""
+        for trigger in triggers:
+            if not self._slots.has_ahead(trigger.run_id):
+                self._lanes.hand_back(trigger)
 
     def _launch(self, run: ActiveRun) -> None:
         self._starting_count -= 1
         self._happens(Event.DURABLE if self._slots.free else Event.SLOT_GONE, run)
 
     def moved(self, run_id: int, event: Event) -> None:
-        """Record a slot's event about a run: STARTED, REACHED or NOT_BEGUN."""
+        """Record a slot's event about a run: STARTED, REACHED, NOT_BEGUN or HANDED_BACK."""
         run = self._runs.get(run_id)
         if run is not None:
             self._happens(event, run)
@@ -316,6 +329,11 @@ class ActiveRuns:
         self._waiting_bytes += run.size
         self._reservations.restore(run.trigger.run_id)
         self._loop.call_soon(self.start_ready)
+
+    def _queue_again(self, run: ActiveRun) -> None:
+        self._lanes.hand_back(run.trigger)
+        if self.free_slots:
+            self._loop.call_soon(self.start_ready)
 
     def _mark_stopping(self, run: ActiveRun) -> None:
         self._lanes.mark_stopping(run.trigger.job_id, run.trigger.run_id)

@@ -6,7 +6,7 @@ thousand waiting runs delays every other job by one run at most.
 
 import bisect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -24,6 +24,8 @@ class _Lane:
     # The ages in `waiting`, sorted.
     order: list[Age] = field(default_factory=list)
     is_queued: bool = False
+    # The waiting run that a process has been handed ahead of other jobs' runs.
+    ahead: int | None = None
 
     def state(self) -> LaneState:
         return LaneState(self.running.values(), self.stopping.values(), self.waiting.values())
@@ -36,10 +38,12 @@ class _Lane:
     def remove(self, run_id: int) -> None:
         age = self.waiting.pop(run_id)
         del self.triggers[run_id], self.order[bisect.bisect_left(self.order, age)]
+        if self.ahead == run_id:
+            self.ahead = None
 
     def ready(self) -> Trigger | None:
         """Return the oldest waiting run if it may start beside those that run."""
-        if not self.order:
+        if not self.order or self.ahead is not None:
             return None
         head = self.triggers[self.order[0][1]]
         at_work = len(self.running) + len(self.stopping)
@@ -108,6 +112,32 @@ class Lanes:
         lane = self._lanes[job_id]
         for _, run_id in lane.order[:most]:
             yield lane.triggers[run_id]
+
+    def take_ahead(self, most: int, fits: Callable[[Trigger], bool]) -> Iterator[Trigger]:
+        """Yield up to so many runs that are next, each of another job, while they fit.
+
+        They still wait, but no run of these jobs starts until theirs goes on or is handed back.
+        """
+        while most and self._ready_lanes:
+            lane = self._ready_lanes[0]
+            trigger = lane.ready()
+            if trigger is not None and not fits(trigger):
+                return
+            self._ready_lanes.popleft()
+            lane.is_queued = False
+            if trigger is not None:
+                lane.ahead = trigger.run_id
+                most -= 1
+                yield trigger
+
+    def hand_back(self, trigger: Trigger) -> None:
+        """Record that a run taken ahead of others has not begun; it is next again."""
+        lane = self._lanes.get(trigger.job_id)
+        if lane is not None and lane.ahead == trigger.run_id:
+            lane.ahead = None
+            if not lane.is_queued and lane.ready() is not None:
+                lane.is_queued = True
+                self._ready_lanes.appendleft(lane)
 
     def go_on(self, job_id: int, run_id: int) -> None:
         """Record that a waiting run is running, in the place of one that has ended."""

@@ -4,12 +4,13 @@ After a crash of the host, and only then, reserved runs that had not started cou
 """
 
 from functools import partial
+from itertools import takewhile
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.process_use import ProcessUse
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Lanes
+from warren.executor.processes.interface import SlotPool
 
 #: The most reserved runs of one lane.
 RESERVED_DEPTH = 8
@@ -19,12 +20,19 @@ class Reservations:
     """The waiting runs that are reserved: up to `limit`. Used from the core thread."""
 
     def __init__(
-        self, lanes: Lanes, run_states: RunStates, commits: GroupCommit, *, limit: int
+        self,
+        lanes: Lanes,
+        run_states: RunStates,
+        commits: GroupCommit,
+        *,
+        limit: int,
+        slots: SlotPool,
     ) -> None:
         self._limit = limit
         self._lanes = lanes
         self._run_states = run_states
         self._commits = commits
+        self._slots = slots
         #: The reserved runs; True once that is durable.
         self._runs: dict[int, bool] = {}
 
@@ -55,25 +63,27 @@ class Reservations:
             self._run_states.reserve(tuple(fresh))
             self._commits.when_durable(partial(self._mark_durable, fresh))
 
-    def batch_of(self, head: Trigger, size: int) -> list[Trigger]:
-        """Return up to so many runs that one process may be given at once, this one first."""
-        batch = [head]
-        if size <= 1 or not _may_share(head):
-            return batch
-        for trigger in self._lanes.following(head.job_id, size - 1):
-            is_alike = trigger.handler == head.handler and _may_share(trigger)
-            if not is_alike or not self.is_durable(trigger.run_id):
-                break
-            batch.append(trigger)
+    def batch_of(self, head: Trigger) -> list[Trigger]:
+        """Return the runs that one process may be given at once, this one first.
+
+        They are of the same job or, if its process serves a handler, of others: then those that are
+        next of all, which the lanes hold back for it.
+        """
+        owner = self._slots.owner_of(head)
+        size = 1 if owner is None else self._slots.batch_size(owner)
+        if owner is None or size <= 1 or head.concurrency > 1:
+            return [head]
+
+        def fits(trigger: Trigger) -> bool:
+            is_like = trigger.concurrency <= 1 and self._slots.owner_of(trigger) == owner
+            return is_like and self.is_durable(trigger.run_id)
+
+        batch = [head, *takewhile(fits, self._lanes.following(head.job_id, size - 1))]
+        if owner.job_id is None:
+            batch += self._lanes.take_ahead(size - len(batch), fits)
         return batch
 
     def _mark_durable(self, run_ids: list[int]) -> None:
         for run_id in run_ids:
             if run_id in self._runs:
                 self._runs[run_id] = True
-
-
-def _may_share(trigger: Trigger) -> bool:
-    """Whether a process may get this run along with others: its job has one run at a time."""
-    is_alone = trigger.process == ProcessUse.FRESH or trigger.script_language
-    return trigger.concurrency <= 1 and not is_alone

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
@@ -20,6 +20,18 @@ from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import PROCESS_LIMIT
 from warren.executor.fork_server.frames import Call
 from warren.executor.run_life import Event
+
+
+class Owner(NamedTuple):
+    """Whom a process serves: a handler, for one job or, without a job, for all of them."""
+
+    handler: str
+    job_id: int | None = None
+
+    @classmethod
+    def of(cls, trigger: Trigger, use: ProcessUse) -> "Owner":
+        """Return whom the process of a run serves that is used so."""
+        return cls(trigger.handler, None if use == ProcessUse.HANDLER else trigger.job_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +109,6 @@ class SlotPool(Protocol):
         return None
 
     @property
-    def batch_size(self) -> int:
-        """How many runs of a job may be started at once, in one slot."""
-        return 1
-
-    @property
     def away(self) -> Reason | None:
         """Why runs are neither taken nor started at present; None if they are."""
         return None
@@ -122,12 +129,24 @@ class SlotPool(Protocol):
         """Whether a run's handler is known to be missing here."""
         return False
 
+    def owner_of(self, trigger: Trigger) -> Owner | None:  # noqa: ARG002 - by default
+        """Return whom the process of a run serves; None if that serves no other run."""
+        return None
+
+    def batch_size(self, owner: Owner) -> int:  # noqa: ARG002 - by default
+        """Return how many runs of an owner may be started at once, in one slot."""
+        return 1
+
     def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires a free slot.
 
-        The others are the next runs of its job; with it they are at most `batch_size`. They may be
-        handed to its process, which then goes on with them by itself.
+        The others are the next runs of the same owner; with it they are at most `batch_size`. They
+        may be handed to its process, which then goes on with them by itself.
         """
+
+    def has_ahead(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
+        """Whether a process was handed this run ahead, and has not been seen to reach it."""
+        return False
 
     def has_begun(self, run_id: int) -> bool:  # noqa: ARG002 - by default
         """Whether a run that was started, or reached, is known to have begun."""
@@ -200,7 +219,8 @@ class SlotEvents:
 
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
     run. `moved(run_id, event)` is about a run handed ahead: REACHED, right after the end of the one
-    before, or NOT_BEGUN if it was not reached after all. `progressed` is how far a run is.
+    before, NOT_BEGUN if it was not reached after all, or HANDED_BACK if it has not been reached and
+    will not be. `progressed` is how far a run is.
     `called(call, then)` says that a run asks for another one; `then` is to be called once that
     cannot get lost.
     """

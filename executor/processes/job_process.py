@@ -6,7 +6,6 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +15,7 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.executor.fork_server import frames
 from warren.executor.processes.batch import Batch
 from warren.executor.processes.endings import Exit, Stop
+from warren.executor.processes.interface import Owner
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotPhase
 
@@ -138,13 +138,6 @@ NUDGE_SECONDS = 0.1
 NUDGE_FACTOR = 3
 
 
-class Owner(NamedTuple):
-    """Whom a process serves: a handler, for one job or, without a job, for all of them."""
-
-    handler: str
-    job_id: int | None = None
-
-
 @dataclass(slots=True, eq=False)
 class SlotRun:
     """A run in a slot. `started_at_ms` is 0 until a process has it. A script has a `command`.
@@ -174,10 +167,7 @@ class SlotRun:
     @property
     def owner(self) -> Owner | None:
         """Whom its process serves; None for a script."""
-        if self.command:
-            return None
-        is_shared = self.use == ProcessUse.HANDLER
-        return Owner(self.trigger.handler, None if is_shared else self.trigger.job_id)
+        return None if self.command else Owner.of(self.trigger, self.use)
 
     @property
     def needs_own_process(self) -> bool:
@@ -212,7 +202,8 @@ class JobProcess:
     """A job process, from the request to fork it until its exit is reported.
 
     `owner` is None for a script, `note` is the file of its begin note. `run` is the one that it is
-    at, as far as is known, and `batch` the runs that it was last given at once, if several.
+    at, as far as is known, and `batch` the runs that it was last given at once, if several, or
+    none; `given_at` is when, by the loop's clock.
     """
 
     def __init__(
@@ -239,6 +230,7 @@ class JobProcess:
         self.is_ending = False
         self.is_forced = False
         self.idle_since = 0.0
+        self.given_at = 0.0
         self._kill_timer: asyncio.TimerHandle | None = None
         self._nudge_timer: asyncio.TimerHandle | None = None
         self.pid = 0
@@ -260,6 +252,7 @@ class JobProcess:
     def give(self, runs: Sequence[SlotRun], *, last: bool, batch: Batch | None = None) -> None:
         """Hand over a run, or a `batch`; if it is the `last`, the process exits after it."""
         self.batch = batch
+        self.given_at = self._loop.time()
         self._channel.in_batch = batch is not None
         for run in runs:
             run.process = self

@@ -9,16 +9,19 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from warren.broker.reasons.codes import Why
+from warren.executor.processes.batch import Batch
 from warren.executor.processes.endings import Exit
 from warren.executor.processes.idle_limits import IdleLimit
-from warren.executor.processes.interface import SlotOptions
-from warren.executor.processes.job_process import JobProcess, Owner, ProcessEvents, SlotRun
+from warren.executor.processes.interface import Owner, SlotOptions
+from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import LookAhead
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotEvent
 
 #: For how many jobs the last use of a process is remembered.
 MAX_REMEMBERED = 10_000
+#: How many times `batch_seconds` a run may take while other jobs' runs wait behind it.
+_PATIENCE = 2
 
 
 class IdleProcesses:
@@ -125,6 +128,7 @@ class Pool:
         self._supervisor = supervisor
         self._options = options
         self._idle_limit = idle_limit
+        self._patience_seconds = _PATIENCE * options.batch_seconds
         self._events = events
         self._processes: dict[int, JobProcess] = {}
         self._idle = IdleProcesses()
@@ -132,6 +136,9 @@ class Pool:
         self._leaving: set[int] = set()
         #: Runs that wait for a process of another job to exit.
         self._waiting: deque[SlotRun] = deque()
+        #: Those of whom a run took too long for other jobs' runs to wait behind it, and none since
+        #: was quick.
+        self._slow: set[Owner | None] = set()
         self._last_number = 0
         #: Processes up to this number have old code.
         self._outdated = 0
@@ -193,6 +200,8 @@ class Pool:
         One with old code ends.
         """
         process.run = None
+        if self._loop.time() - process.given_at <= self._patience_seconds:
+            self._slow.discard(process.owner)
         if process.number <= self._outdated:
             self._end(process)
             return
@@ -200,6 +209,10 @@ class Pool:
         self._idle.add(process)
         if len(self._idle) > self._idle_limit.most:
             self._end(self._idle.take_least_useful(last_idle))
+
+    def is_slow(self, owner: Owner) -> bool:
+        """Whether runs of other jobs are not to wait behind a run of this owner."""
+        return owner in self._slow
 
     def outdate(self) -> None:
         """Let the present processes take no further run: their code is old."""
@@ -296,6 +309,18 @@ class Pool:
         room = self._options.runs_per_process - process.runs_begun - 1
         runs = [run, *followers[: max(0, room - 1)]]
         self._look_ahead.give(process, runs, last=room <= 0)
+        if any(follower.trigger.job_id != run.trigger.job_id for follower in runs[1:]):
+            # Another slot may become free for them before this run has ended.
+            self._loop.call_later(
+                self._patience_seconds, self._end_patience, process, process.batch
+            )
+
+    def _end_patience(self, process: JobProcess, batch: Batch | None) -> None:
+        """Take back what still waits behind other runs of a batch."""
+        if batch is not None and process.batch is batch and batch.followers:
+            if process.run is not None and process.run.trigger.run_id == batch.head:
+                self._slow.add(process.owner)
+            self._look_ahead.recall(process)
 
     def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
         return self._end(self._idle.take_oldest(idle_for))

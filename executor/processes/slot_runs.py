@@ -17,7 +17,7 @@ from warren.executor.container import Host
 from warren.executor.fork_server import frames
 from warren.executor.processes.endings import Exit, Stop, channel_misused, timed_out
 from warren.executor.processes.idle_limits import IdleLimit
-from warren.executor.processes.interface import SlotEvents, SlotOptions
+from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions
 from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import LookAhead
 from warren.executor.processes.pool import Pool
@@ -80,10 +80,9 @@ class SlotRuns:
         """Every run in a slot."""
         return list(self._runs.values())
 
-    @property
-    def batch_size(self) -> int:
-        """How many runs a process may be given at once."""
-        return self._look_ahead.batch_size
+    def batch_size(self, owner: Owner) -> int:
+        """Return how many runs a process of this owner may be given at once."""
+        return 1 if self.pool.is_slow(owner) else self._look_ahead.batch_size
 
     def close(self) -> None:
         """Close the begin notes; no process is left that could write to one."""
@@ -127,7 +126,11 @@ class SlotRuns:
         run = self._runs.get(run_id) or self._look_ahead.get(run_id)
         if run is not None:
             self._look_ahead.recall(run.process)
-        return self._look_ahead.get(run_id) is None
+        return not self.has_ahead(run_id)
+
+    def has_ahead(self, run_id: int) -> bool:
+        """Whether a process was handed this run ahead, and has not been seen to reach it."""
+        return self._look_ahead.get(run_id) is not None
 
     def recall_all(self) -> None:
         """Take back every run that was handed ahead and has not begun."""
@@ -276,6 +279,7 @@ class SlotRuns:
 
     def _forget(self, run: SlotRun) -> None:
         run.process = None
+        self._events.moved(run.trigger.run_id, Event.HANDED_BACK)
 
     def _give_back(self, run: SlotRun) -> None:
         process = run.process

@@ -31,7 +31,7 @@ from warren.executor.logs.line_times import LineTimes
 from warren.executor.logs.log_limiter import LogLimiter
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.endings import cut_off, killed
-from warren.executor.processes.interface import SlotEvents, SlotOptions, SlotPool
+from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions, SlotPool
 from warren.executor.processes.job_process import SlotRun
 from warren.executor.processes.run_ends import RunEnds
 from warren.executor.processes.script_files import Scripts
@@ -163,19 +163,23 @@ class Slots(SlotPool):
         self._catalogue = self._make_catalogue()
         return self.handlers
 
-    @property
-    def batch_size(self) -> int:
-        """How many runs of a job one process may be given at once."""
-        return 1 if self._options.process == ProcessUse.FRESH else self._runs.batch_size
-
     def lacks_handler(self, trigger: Trigger) -> bool:
         """Whether the last zygote has no such handler; scripts need none."""
         return not trigger.script_language and trigger.handler not in self._supervisor.by_name
 
+    def owner_of(self, trigger: Trigger) -> Owner | None:
+        """Return whom the process of a run serves; None if that serves no other run."""
+        use = self._use(trigger)
+        return None if use == ProcessUse.FRESH else Owner.of(trigger, use)
+
+    def batch_size(self, owner: Owner) -> int:
+        """Return how many runs a process of this owner may be given at once."""
+        return self._runs.batch_size(owner)
+
     def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires `free`. Any failure is reported as its end.
 
-        An idle process of its job gets the others too, to continue with.
+        An idle process of the same owner gets the others too, to continue with.
         """
         if not self.free or trigger.run_id in self._runs.ids:
             raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
@@ -189,6 +193,10 @@ class Slots(SlotPool):
     def has_begun(self, run_id: int) -> bool:
         """Whether a run is known to have begun; its process may stall just before."""
         return self._runs.has_begun(run_id)
+
+    def has_ahead(self, run_id: int) -> bool:
+        """Whether a process was handed this run ahead, and has not been seen to reach it."""
+        return self._runs.has_ahead(run_id)
 
     def recall(self, run_id: int) -> bool:
         """Take back what was given with this run; return False if it is still ahead."""

@@ -63,6 +63,7 @@ class SlotHarness:
         self.started: dict[int, bool] = {}
         self.finished: dict[int, Finished] = {}
         self.returned: list[int] = []
+        self.handed_back: list[int] = []
         self.progress: dict[int, list[Progress]] = defaultdict(list)
         self.called: list[Call] = []
         #: Whether calls are kept at once; otherwise `keep_all` does that.
@@ -206,6 +207,9 @@ class SlotHarness:
     def _on_moved(self, run_id: int, event: Event) -> None:
         if event is Event.REACHED:
             self._on_started(run_id, was_ahead=True)
+        elif event is Event.HANDED_BACK:
+            assert run_id not in self.started
+            self.handed_back.append(run_id)
         else:
             assert event is Event.NOT_BEGUN
             assert self.started.pop(run_id), f"run {run_id} was not handed ahead"

@@ -39,17 +39,22 @@ FIRST, BLOCKER, HEAD, SECOND, THIRD = 1, 2, 3, 4, 5
 
 
 class Line:
-    """One job whose process has HEAD, and SECOND and THIRD ahead; `params` are files they await."""
+    """One job whose process has HEAD, and SECOND and THIRD ahead; `params` are files they await.
 
-    def __init__(self, folder: Path) -> None:
+    If `is_mixed`, each run is of a job of its own, and their handler's processes serve all of them.
+    """
+
+    def __init__(self, folder: Path, *, is_mixed: bool = False) -> None:
         self._folder = folder
+        self._is_mixed = is_mixed
         (folder / "handlers_of_test.py").write_text(SOURCE)
         # No machine is too slow for ten minutes.
-        options = SlotOptions(count=2, grace_seconds=1, batch_seconds=600)
+        slot_count = 1 if is_mixed else 2
+        options = SlotOptions(count=slot_count, grace_seconds=1, batch_seconds=600)
         sources = [str(folder / "handlers_of_test.py")]
         slots = partial(Slots, sources, RunLogs(folder / "logs"), options)
         self.case = AgentCase(folder, make_slots=slots)
-        self.case.limits = Limits(slots=2, grace_seconds=1, drain_seconds=0.2)
+        self.case.limits = Limits(slots=slot_count, grace_seconds=1, drain_seconds=0.2)
         self.desk = self.case.desk
 
     def form(self, *, head: str = "head", second: str = "") -> None:
@@ -66,7 +71,10 @@ class Line:
         eventually(lambda: HEAD in self.begun())
 
     def send(self, run_id: int, param: str = "", **fields: object) -> None:
-        self.desk.send_trigger(run_id, handler="demo.wait", param=param, job_id=7, **fields)
+        if self._is_mixed:
+            fields = {"job_id": run_id, "process": "handler"} | fields
+        fields = {"handler": "demo.wait", "param": param, "job_id": 7} | fields
+        self.desk.send_trigger(run_id, **fields)
 
     def release(self, name: str) -> None:
         (self._folder / name).touch()
@@ -85,9 +93,9 @@ class Line:
         self.case.boot(state_dir=frozen)
 
 
-@pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    line = Line(tmp_path)
+@pytest.fixture(params=[False, True], ids=["one job", "one handler"])
+def line(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Line]:
+    line = Line(tmp_path, is_mixed=request.param)
     yield line
     for name in ("blocker", "head", "second"):
         line.release(name)
@@ -125,6 +133,7 @@ def test_killed_run_that_its_process_went_on_with_ends_and_the_next_one_starts(l
     assert line.begun() == [FIRST, BLOCKER, HEAD, SECOND, THIRD]
 
 
+@pytest.mark.parametrize("line", [False], indirect=True)
 def test_covering_run_ends_the_head_and_what_was_handed_ahead(line: Line) -> None:
     line.form()
 
@@ -133,6 +142,34 @@ def test_covering_run_ends_the_head_and_what_was_handed_ahead(line: Line) -> Non
     assert [line.outcome(one) for one in (HEAD, SECOND, THIRD)] == [Outcome.KILLED] * 3
     assert line.outcome(6) is Outcome.SUCCEEDED
     assert line.begun() == [FIRST, BLOCKER, HEAD, 6]
+
+
+@pytest.mark.parametrize("line", [True], indirect=True)
+def test_covering_run_ends_what_was_handed_ahead_of_its_own_job_alone(line: Line) -> None:
+    line.form()
+
+    line.send(6, job_id=SECOND, block=Block.COVER_EARLY, scheduled_at_ms=2_000_000_000_000)
+
+    assert line.outcome(SECOND) is Outcome.KILLED
+    line.release("head")
+    assert [line.outcome(one) for one in (HEAD, THIRD, 6)] == [Outcome.SUCCEEDED] * 3
+    assert SECOND not in line.begun()
+
+
+@pytest.mark.parametrize("line", [True], indirect=True)
+def test_run_of_a_job_that_may_run_several_times_at_once_is_not_handed_ahead(line: Line) -> None:
+    line.case.boot()
+    line.send(FIRST, "blocker")
+    eventually(lambda: FIRST in line.begun())
+    line.send(HEAD)
+    line.send(SECOND, concurrency=2)
+    line.send(THIRD)
+    line.case.settle()
+
+    line.release("blocker")
+
+    assert [line.outcome(one) for one in (HEAD, SECOND, THIRD)] == [Outcome.SUCCEEDED] * 3
+    assert not [one for one in line.case.records() if isinstance(one, HandedOver)]
 
 
 def test_draining_returns_what_was_handed_ahead(line: Line) -> None:

@@ -105,6 +105,35 @@ def test_run_taken_back_in_time_never_begins_and_its_process_serves_on(job: Slot
     assert job.returned == []
 
 
+def test_runs_of_other_jobs_do_not_wait_long_behind_one_that_takes_its_time(
+    tmp_path: Path,
+) -> None:
+    harness = SlotHarness(tmp_path, SOURCE, batch_seconds=LONG).open()
+    harness.run("does", process="handler")
+    head, *others = [
+        harness.trigger("does", param, job_id=job_id, process="handler")
+        for job_id, param in enumerate(["wait", "", ""], 1)
+    ]
+    harness.slots.start(head, *others)
+    harness.turn(lambda: begun(harness) == [head.run_id])
+    harness.turn_for(0.05)
+    assert harness.handed_back == []
+
+    harness.loop.skip(2 * LONG + 1)
+    harness.turn(lambda: harness.handed_back)
+
+    assert harness.handed_back == [other.run_id for other in reversed(others)]
+    owner = harness.slots.owner_of(head)
+    assert owner is not None
+    assert harness.slots.batch_size(owner) == 1
+    harness.slots.start(*others)
+    assert harness.wait(others[0].run_id).outcome is Outcome.SUCCEEDED
+    assert harness.slots.batch_size(owner) > 1
+    harness.folder.joinpath("go").touch()
+    assert harness.wait(head.run_id).outcome is Outcome.SUCCEEDED
+    harness.close()
+
+
 def test_killed_run_takes_nothing_along_of_what_was_handed_ahead(job: SlotHarness) -> None:
     head, second, third = job.start_batch("does", ["", "sleep", ""])
     job.turn(lambda: begun(job) == [head, second])

@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.slot_harness import SlotHarness, processes_holding
 from warren.broker.messages.values import Outcome
-from warren.executor.processes.job_process import JobProcess, Owner, SlotRun
+from warren.executor.processes.interface import Owner
+from warren.executor.processes.job_process import JobProcess, SlotRun
 
 SOURCE = r"""
 import os, signal, subprocess, sys, threading, time
