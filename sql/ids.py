@@ -1,7 +1,10 @@
 """Reserves run ids in blocks from a counter row, so that a batch of runs is one INSERT."""
 
+import math
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -12,6 +15,8 @@ from warren.sql.models import Sequence
 #: The fewest and the most ids that are reserved ahead.
 SMALLEST_BLOCK = 8
 LARGEST_BLOCK = 2_000
+#: A reserve that is used up sooner doubles.
+BUSY_SECONDS = 1.0
 
 
 class RunIds:
@@ -20,11 +25,14 @@ class RunIds:
     Ids still reserved when the process ends are never used; the gaps are harmless.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
+        self._clock = clock
         self._lock = threading.Lock()
         self._free: deque[int] = deque()
         self._wanted = SMALLEST_BLOCK
+        self._is_fetching = False
+        self._fetched_at = -math.inf
 
     def reserve(self) -> None:
         """Fetch a block in a separate transaction if the reserve is low.
@@ -33,11 +41,18 @@ class RunIds:
         until it commits.
         """
         with self._lock:
-            wanted = self._wanted
-            if len(self._free) >= wanted:
+            if len(self._free) >= self._wanted or (self._is_fetching and self._free):
                 return
+            self._is_fetching = True
+            if self._clock() - self._fetched_at < BUSY_SECONDS:
+                self._wanted = min(LARGEST_BLOCK, 2 * self._wanted)
+            self._fetched_at = self._clock()
+            wanted = self._wanted
         # Not under the lock: a unit of work that takes ids must not wait for this transaction.
-        first = self._database.write(lambda session: take_block(session, wanted))
+        try:
+            first = self._database.write(lambda session: take_block(session, wanted))
+        finally:
+            self._is_fetching = False
         with self._lock:
             self._free.extend(range(first, first + wanted))
 
@@ -54,6 +69,8 @@ class RunIds:
 
     def take(self, session: Session, count: int) -> list[int]:
         """Return `count` ids; in the caller's transaction if the reserve is too small."""
+        if not count:
+            return []
         with self._lock:
             self._wanted = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, self._wanted // 2, 2 * count))
             if len(self._free) >= count:

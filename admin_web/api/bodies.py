@@ -4,7 +4,8 @@ msgspec alone stops at the first problem and ignores unknown fields.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeVar, Union, get_args
 
 import msgspec
@@ -146,8 +147,8 @@ def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
         return None
 
 
-def _fields(kind: Any) -> tuple[Any, ...]:
-    return msgspec.structs.fields(kind)
+#: Cached, as msgspec evaluates all annotations each time.
+_fields: Callable[[Any], tuple[Any, ...]] = cache(msgspec.structs.fields)
 
 
 def _structs_in(kind: Any) -> Iterator[Any]:

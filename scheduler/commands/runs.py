@@ -26,11 +26,13 @@ from warren.scheduler.completion.end import cancelled
 from warren.scheduler.jobs.new_run import app_names_for, date_of
 from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import idempotency
+from warren.sql.accounts import audit_log, idempotency
 from warren.sql.accounts.idempotency import IdempotentRequest
+from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.ids import RunIds, take_block
 from warren.sql.instants import DAY_MS, iso
 from warren.sql.jobs import jobs
+from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.metrics import counts
 from warren.sql.models import Job
@@ -80,7 +82,7 @@ class RunCommands:
 
     def trigger_once(
         self,
-        job_id: int,
+        job: int | JobPath,
         trigger: Trigger = AS_IT_IS,
         *,
         kind: Kind = Kind.MANUAL,
@@ -99,13 +101,13 @@ class RunCommands:
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.take_one()
         run_ids = self._trigger(
-            job_id, [trigger], run_id, kind=kind, once=once, traceparent=traceparent
+            job, [trigger], run_id, kind=kind, once=once, traceparent=traceparent
         )
         return run_ids, run_ids == run_id
 
     def trigger_all(
         self,
-        job_id: int,
+        job: int | JobPath,
         triggers: Sequence[Trigger],
         *,
         kind: Kind = Kind.MANUAL,
@@ -126,13 +128,13 @@ class RunCommands:
         number = len(triggers)
         first = self._context.database.write(partial(take_block, size=number))
         run_ids = self._trigger(
-            job_id, triggers, first, kind=kind, once=once, traceparent=traceparent, place="runs"
+            job, triggers, first, kind=kind, once=once, traceparent=traceparent, place="runs"
         )
         return list(range(run_ids, run_ids + number)), run_ids == first
 
     def _trigger(
         self,
-        job_id: int,
+        wanted: int | JobPath,
         asked: Sequence[Trigger],
         first_id: int,
         *,
@@ -146,7 +148,7 @@ class RunCommands:
         context = trace_context.parsed(traceparent)
 
         def unit(session: Session) -> int:
-            job = self._job(session, job_id)
+            job = self._job(session, wanted)
             now_ms = self._context.now_ms()
             if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
                 return known
@@ -180,8 +182,14 @@ class RunCommands:
             after |= {"param": first.param, "addresses": first.wanted_addresses or ""}
         if first.due_at > now_ms:
             after["at"] = iso(first.due_at)
-        name = f"{job.app}/{job.name}"
-        self._context.note(session, Action.JOB_TRIGGER, name, job.id, now_ms, after=after)
+        entry = self._context.audit_log.values(
+            Action.JOB_TRIGGER,
+            f"{job.app}/{job.name}",
+            object_id=job.id,
+            now_ms=now_ms,
+            after=after,
+        )
+        audit_log.add_many(session, [entry])
 
     def _zone_of(self, session: Session, job: JobToTrigger | Job) -> str:
         if job.timezone:
@@ -263,11 +271,14 @@ class RunCommands:
         ended = self._completion.end(session, [cancelled(run.id, why, now_ms)]).ended
         counts.add_cancelled(session, Counter(run.app_id for run in ended))
 
-    def _job(self, session: Session, job_id: int) -> JobToTrigger:
-        job = jobs.to_trigger(session, job_id)
-        if job is None or not self._context.actor.knows_job(job.app_id, job.id):
-            raise Problem(Code.NO_JOB, id=job_id)
-        return job
+    def _job(self, session: Session, wanted: int | JobPath) -> JobToTrigger:
+        job = jobs.to_trigger(session, wanted)
+        if job is not None and self._context.actor.knows_job(job.app_id, job.id):
+            return job
+        if isinstance(wanted, int):
+            raise Problem(Code.NO_JOB, id=wanted)
+        app, name = wanted
+        raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
 
     def rerun(
         self,

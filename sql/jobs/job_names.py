@@ -16,6 +16,13 @@ from warren.sql.registry.apps import ids_by_name
 from warren.sql.rows import contains, fetch, query
 
 
+class JobPath(NamedTuple):
+    """The names of an app and of a job in it."""
+
+    app: str
+    name: str
+
+
 def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> Job:
     """Return the job called NAME, or APP/NAME if several apps have it; `app_ids` None = all apps.
 

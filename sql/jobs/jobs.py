@@ -12,7 +12,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs.job_names import ids_in_app
+from warren.sql.jobs.job_names import JobPath, ids_in_app
 from warren.sql.models import App, Job, Registration
 from warren.sql.models.jobs import NO_SCHEDULE
 from warren.sql.registry import presence
@@ -132,16 +132,21 @@ _LAST_SCHEDULER = (
     .limit(1)
     .scalar_subquery()
 )
-_TO_TRIGGER = (
-    query(JobToTrigger, Job, app=App.name, scheduler_load=_LAST_SCHEDULER)
-    .join(App, App.id == Job.app_id)
-    .where(Job.id == bindparam("its_id"))
+_TO_TRIGGER = query(JobToTrigger, Job, app=App.name, scheduler_load=_LAST_SCHEDULER).join(
+    App, App.id == Job.app_id
 )
+_ITS_ID = _TO_TRIGGER.where(Job.id == bindparam("its_id"))
+_ITS_PATH = _TO_TRIGGER.where(App.name == bindparam("its_app"), Job.name == bindparam("its_name"))
 
 
-def to_trigger(session: Session, job_id: int) -> JobToTrigger | None:
+def to_trigger(session: Session, wanted: int | JobPath) -> JobToTrigger | None:
     """Return what a run of a job is planned from; None if there is no such job."""
-    return next(iter(fetch_plain(session, JobToTrigger, _TO_TRIGGER, {"its_id": job_id})), None)
+    if isinstance(wanted, int):
+        return next(iter(fetch_plain(session, JobToTrigger, _ITS_ID, {"its_id": wanted})), None)
+    names = {"its_app": wanted.app, "its_name": wanted.name}
+    job = next(iter(fetch_plain(session, JobToTrigger, _ITS_PATH, names)), None)
+    # MariaDB and MySQL ignore trailing spaces when they compare names.
+    return job if job is None or (job.app, job.name) == wanted else None
 
 
 class CallableJob(NamedTuple):

@@ -221,10 +221,11 @@ def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -
         NotFound: there is no such run, or it belongs to another app.
 
     """
-    statement = _one_run()
-    if app_ids is not None:
-        statement = statement.where(Run.app_id.in_(app_ids))
-    runs = fetch_plain(session, DetailedRun, statement, {"its_id": run_id})
+    if app_ids is None:
+        runs = fetch_plain(session, DetailedRun, _one_run(), {"its_id": run_id})
+    else:
+        wanted = {"its_id": run_id, "its_apps": sorted(app_ids)}
+        runs = fetch_plain(session, DetailedRun, _one_run_of_apps(), wanted)
     if not runs:
         raise NotFound(LookupFailure.NO_RUN, id=run_id)
     return runs[0]
@@ -376,9 +377,16 @@ def _runs(**others: ColumnElement[Any]) -> Query:
     )
 
 
+# Built once, because each call of the API executes them: SQLAlchemy has to look closely at a
+# statement that is new, even if it equals one that it has seen.
 @cache
 def _one_run() -> Query:
     return _runs().where(Run.id == bindparam("its_id"))
+
+
+@cache
+def _one_run_of_apps() -> Query:
+    return _one_run().where(Run.app_id.in_(bindparam("its_apps", expanding=True)))
 
 
 def _same_tick(of: DetailedRun) -> tuple[Any, ...]:

@@ -1,5 +1,8 @@
 """Finds the job that a path names, if the token may see it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.endpoint import Call
@@ -26,9 +29,24 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
     """
     job_id = services.database.read_autocommit(lambda session: job_names.named(session, app, name))
     if job_id is None or not call.actor.knows_job(*job_id):
-        app_id_of(services, call, app)  # raises if the app does not exist either
-        raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
+        with missing_app_first(services, call, app):
+            raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
     return job_id[1]
+
+
+@contextmanager
+def missing_app_first(services: ApiServices, call: Call, app: str) -> Iterator[None]:
+    """If a job is not found in this block, raise that its app does not exist if that is so.
+
+    Raises:
+        NotFound: there is no such app or job.
+
+    """
+    try:
+        yield
+    except NotFound:
+        app_id_of(services, call, app)
+        raise
 
 
 def job_id_to_match(services: ApiServices, call: Call, app: str, name: str) -> int:

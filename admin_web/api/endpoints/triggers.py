@@ -6,7 +6,7 @@ import msgspec
 from flask import request
 
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.endpoints.job_lookup import missing_app_first
 from warren.admin_web.api.paging import Day, Instant, body_day, body_instant_ms
 from warren.admin_web.api.problem_answers import at_pointer
 from warren.admin_web.api.runs.held_runs import KEY_HEADER, WAIT_HEADER, HeldRuns, idempotent
@@ -14,6 +14,7 @@ from warren.admin_web.api.runs.run_answers import RunWithTick, Wait, preferred_w
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, When
 from warren.scheduler.commands.tokens.scopes import Scope
+from warren.sql.jobs.job_names import JobPath
 from warren.sql.run_status import Kind
 
 _TRACE = {
@@ -86,15 +87,15 @@ class TriggerEndpoints:
         seconds = preferred_wait_seconds()
         trigger = _trigger(call.body, "")
         once = idempotent(_idempotent_content(call.body), call)
-        job_id = job_id_of(self._services, call, app, name)
         self._services.run_ids.reserve()
-        run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
-            job_id,
-            trigger,
-            kind=Kind.API,
-            once=once,
-            traceparent=request.headers.get("traceparent"),
-        )
+        with missing_app_first(self._services, call, app):
+            run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
+                JobPath(app, name),
+                trigger,
+                kind=Kind.API,
+                once=once,
+                traceparent=request.headers.get("traceparent"),
+            )
         headers = {"Location": f"{BASE}/runs/{run_id}"}
         if not is_new:
             headers["Idempotent-Replayed"] = "true"
@@ -116,13 +117,14 @@ class TriggerEndpoints:
             raise at_pointer("/runs", f"expected 1 to {MAX_TRIGGERS} runs, got: {len(runs)}")
         wanted = [_trigger(body, f"/runs/{number}") for number, body in enumerate(runs)]
         once = idempotent([_idempotent_content(body) for body in runs], call)
-        run_ids, is_new = self._services.commands(call.actor).runs.trigger_all(
-            job_id_of(self._services, call, app, name),
-            wanted,
-            kind=Kind.API,
-            once=once,
-            traceparent=request.headers.get("traceparent"),
-        )
+        with missing_app_first(self._services, call, app):
+            run_ids, is_new = self._services.commands(call.actor).runs.trigger_all(
+                JobPath(app, name),
+                wanted,
+                kind=Kind.API,
+                once=once,
+                traceparent=request.headers.get("traceparent"),
+            )
         headers = {} if is_new else {"Idempotent-Replayed": "true"}
         return Reply(value=BatchAnswer(run_ids=run_ids), headers=headers)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import ClauseElement, Engine, event
 
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock, add_user
@@ -66,7 +67,7 @@ def test_the_first_attempt_of_a_job_is_read_without_looking_for_others_of_its_ti
     assert verbs(sent) == ["SELECT"] * 2
 
 
-def test_a_trigger_is_one_transaction_and_four_questions_besides(
+def test_a_trigger_is_one_transaction_and_three_questions_besides(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):  # Connections stand then, and there are ids for the next few runs.
@@ -75,4 +76,25 @@ def test_a_trigger_is_one_transaction_and_four_questions_besides(
 
     assert program.post(TRIGGER).status_code == 202
 
-    assert verbs(sent) == [*["SELECT"] * 4, "INSERT", "INSERT", "COMMIT", "SELECT"]
+    assert verbs(sent) == [*["SELECT"] * 3, "INSERT", "INSERT", "COMMIT", "SELECT"]
+
+
+def test_a_trigger_and_a_read_send_only_statements_that_were_built_before(
+    program: Program, run_id: int
+) -> None:
+    def call() -> None:
+        program.post(TRIGGER)
+        program.get(f"/runs/{run_id}")
+
+    call()
+    sent: list[ClauseElement] = []
+    note = lambda _connection, statement, *_more: sent.append(statement)  # noqa: E731 - removed below
+    event.listen(Engine, "before_execute", note)
+
+    call()
+    first, sent[:] = list(sent), []
+    call()
+
+    event.remove(Engine, "before_execute", note)
+    assert len(sent) == len(first) >= 6
+    assert [str(new) for old, new in zip(first, sent, strict=True) if new is not old] == []

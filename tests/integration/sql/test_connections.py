@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 import pytest
-from pymysql.protocol import FieldDescriptorPacket
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
@@ -63,6 +63,29 @@ def test_columns_that_come_again_are_read_as_at_first(database: Database) -> Non
     assert first[0] == [{"one": 1, "word": "text", "half": Decimal("2.5")}]
     assert first[1] == [{"one": "text", "word": None, "half": 1}]
     assert first[2] == [{"one": b"[1]"}]
+
+
+def test_columns_that_come_again_are_read_all_at_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = text("SELECT 1 AS one, 'text' AS word, 2.5 AS half, NULL AS nothing")
+    rows = database.read(lambda session: [session.execute(ask).one() for _ in range(2)])
+    packets: list[type] = []
+    read = LeanConnection._read_packet
+
+    def count(connection: LeanConnection, kind: type = MysqlPacket) -> Any:
+        packets.append(kind)
+        return read(connection, kind)
+
+    monkeypatch.setattr(LeanConnection, "_read_packet", count)
+
+    def look(session: Session) -> Any:
+        session.connection()
+        packets.clear()
+        return session.execute(ask).one()
+
+    assert database.read(look) == rows[0] == rows[1]
+    assert set(packets) == {MysqlPacket}
 
 
 def test_connection_remembers_a_bounded_number_of_columns(database: Database) -> None:

@@ -12,7 +12,7 @@ from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
 from warren.sql.explanation import Explanation
-from warren.sql.ids import LARGEST_BLOCK, RunIds
+from warren.sql.ids import LARGEST_BLOCK, SMALLEST_BLOCK, RunIds
 from warren.sql.jobs import due_jobs, history, route_memory
 from warren.sql.models import Job, SkippedTicks
 from warren.sql.registry import apps
@@ -112,6 +112,24 @@ class TestRunIds:
             database.write(lambda session: ids.take(session, 100))
 
         assert not any("warren_sequence" in words for words, _ in sent)
+
+    def test_a_reserve_grows_while_single_ids_are_taken_quickly(self, database: Database) -> None:
+        now = 0.0
+        ids = RunIds(database, clock=lambda: now)
+
+        def fetches(seconds_each: float) -> int:
+            nonlocal now
+            with statements(database) as sent:
+                for _ in range(200):
+                    ids.reserve()
+                    ids.take_one()
+                    now += seconds_each
+            return sum("UPDATE warren_sequence" in words for words, _ in sent)
+
+        slow, quick = fetches(1.0), fetches(0.001)
+
+        assert slow >= 200 / SMALLEST_BLOCK - 1
+        assert quick <= 6
 
     def test_ids_of_a_unit_that_failed_are_not_given_twice(self, database: Database) -> None:
         ids = RunIds(database)
