@@ -1,32 +1,24 @@
-"""One console or API process: its HTTP server and its housekeeping.
+"""What consoles and APIs have in common, their HTTP server and housekeeping; and the API process.
 
-Any number of them can share a database. A console registers itself; an API does not.
+Any number of them can share a database. An API process needs nothing of the console's pages.
 """
 
-import contextlib
-import secrets
-import socket
 import time
 
 import structlog
 
-from warren.admin_web import template_globals
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.api.application import create_api
 from warren.admin_web.api.runs.long_polling import LongPolling
-from warren.admin_web.app import create_app
-from warren.admin_web.services import ApiServices, ConsoleServices, WebServices
+from warren.admin_web.services import ApiServices, WebServices
 from warren.admin_web.serving.http_connections import ConnectionLimits
 from warren.admin_web.serving.http_server import ConsoleServer
-from warren.scheduler.actor import Actor
 from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
 from warren.scheduler.commands.runs import KEY_MS
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop
 from warren.sql.accounts import idempotency
 from warren.sql.clock import DatabaseClock
-from warren.sql.registry import presence
-from warren.sql.registry.presence import process_name
 
 #: How often the clock is adjusted and a console's registration renewed, and how often expired
 #: sign-ins and idempotency keys are deleted.
@@ -94,56 +86,6 @@ class WebProcess:
 
     def _beat(self) -> None:
         """Renew the registration of a process that has one."""
-
-
-class Console(WebProcess):
-    """A console process; its registration shows that it is there.
-
-    Raises:
-        OSError: the port is taken; 0 = any free one.
-
-    """
-
-    def __init__(
-        self, services: ConsoleServices, clock: DatabaseClock, zone: ClusterZone, *, port: int
-    ) -> None:
-        server = ConsoleServer(create_app(services), host=services.host, port=port)
-        super().__init__(services, clock, zone, server)
-        self._boot_id = secrets.token_hex(8)
-        self._name = process_name(socket.gethostname(), self._boot_id)
-        #: The first administrator's password, if `start` has just created that user.
-        self.password: str | None = None
-
-    def start(self) -> None:
-        """Create the first administrator if there is no user, then start serving."""
-        console = Actor(who="console", origin="console")
-        self.password = self._services.commands(console).users.add_first()
-        super().start()
-        log.info("console_started", port=self.port)
-        if not template_globals.scripts_are_built():
-            log.warning("console_scripts_missed", hint="make console")
-
-    def stop(self) -> None:
-        """Stop serving, then remove the registration."""
-        super().stop()
-        with contextlib.suppress(Exception):
-            self._services.database.write(
-                lambda session: presence.leave(
-                    session, presence.ADMIN, presence.CONSOLE, self._name, self._boot_id
-                )
-            )
-        log.info("console_stopped")
-
-    def _beat(self) -> None:
-        beat = presence.Beat(
-            kind=presence.ADMIN,
-            app=presence.CONSOLE,
-            address=self._name,
-            boot_id=self._boot_id,
-            beat_at=self._services.now_ms(),
-        )
-        if not self._services.database.update_autocommit(presence.RENEWAL, presence.renewal(beat)):
-            self._services.database.write(lambda session: presence.hold(session, beat))
 
 
 class Api(WebProcess):

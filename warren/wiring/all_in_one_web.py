@@ -21,14 +21,12 @@ from warren.sql.accounts import tokens, users
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS
+from warren.wiring.console import CONSOLE_POOL, console_url, make_console
 from warren.wiring.web import (
     API_POOL,
-    CONSOLE_POOL,
     WebParts,
     api_url,
-    console_url,
     make_api,
-    make_console,
     open_web_database,
     web_parts,
 )

@@ -1,7 +1,8 @@
 """A whole Warren in a test's process: scheduler, executors, API, on SQLite and a broker in memory.
 
-    start:  database ─> job files ─> executors ─> scheduler (welcomes them) ─> API
-    end:    the reverse
+    start:  database ─> job files ─┬─> executors ──────────────────┬─> welcomed
+                                   └─> scheduler ─> API ───────────┘
+    end:    executors, then the rest in reverse
 
 Schedules do not fire: a test triggers what it wants to see.
 """
@@ -9,6 +10,7 @@ Schedules do not fire: a test triggers what it wants to see.
 import secrets
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,27 +158,29 @@ class Stack:
             configure_events("info", BoundedFile(self._folder / "warren.log"))
         database = Database(file_url(self._folder / "warren.db"))
         self._held.callback(database.close)
-        migration.upgrade(database)
-        names = self._apply(database)
-        for name in names:
-            self._start_executor(name)
-        scheduler = make_scheduler(
-            self._settings, database, self._broker.transport(), ClusterKeys(self._secret)
-        )
-        # Executors stop first: their last reports must still be received.
-        self._held.callback(scheduler.stop)
-        self._held.callback(self._stop_executors)
-        scheduler.start()
-        self._start_api(database)
+        file = _read(*read_sources(self._files))
+        # Handlers are imported by processes of their own, first to see what they declare, then by
+        # the executors: meanwhile this one gets on with the rest.
+        with ThreadPoolExecutor(1) as beside:
+            declaring = beside.submit(self._declared, _first_app(file))
+            migration.upgrade(database)
+            names = self._apply(database, file, declaring.result())
+            scheduler = make_scheduler(
+                self._settings, database, self._broker.transport(), ClusterKeys(self._secret)
+            )
+            # Executors stop first: their last reports must still be received.
+            self._held.callback(scheduler.stop)
+            self._held.callback(self._stop_executors)
+            starting = beside.submit(self._start_executors, names)
+            scheduler.start()
+            self._start_api(database)
+            starting.result()
         self._wait_until_welcome(database)
 
-    def _apply(self, database: Database) -> list[str]:
-        """Apply the job files; return the names of all apps."""
-        file = _read(*read_sources(self._files))
+    def _apply(self, database: Database, file: JobFile, declared: Sequence[JobSpec]) -> list[str]:
+        """Apply the job files and what the handlers declare; return the names of all apps."""
         specs = [replace(spec, enabled=False) for spec in file.specs]
-        named = [*(app.name for app in file.apps), *(spec.app for spec in specs)]
-        declared = self._declared(named[0] if named else DEFAULT_APP)
-        named += [spec.app for spec in declared]
+        named = [*_apps(file), *(spec.app for spec in declared)]
         names = list(dict.fromkeys(named)) or [DEFAULT_APP]
         for name in names:
             database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
@@ -190,6 +194,10 @@ class Stack:
         if declared is None or not declared.jobs:
             return []
         return [replace(spec, enabled=False) for spec in _read(declared.job_file()).specs]
+
+    def _start_executors(self, apps: Sequence[str]) -> None:
+        for app in apps:
+            self._start_executor(app)
 
     def _start_executor(self, app: str) -> None:
         settings = replace(self._settings, state_dir=self._settings.state_dir / app)
@@ -245,6 +253,15 @@ class Stack:
             if time.monotonic() > deadline:
                 raise CommandError(f"expected executors to be ready within {READY_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
+
+
+def _apps(file: JobFile) -> list[str]:
+    """Return the apps that a job file names; some may come again."""
+    return [*(app.name for app in file.apps), *(spec.app for spec in file.specs)]
+
+
+def _first_app(file: JobFile) -> str:
+    return next(iter(_apps(file)), DEFAULT_APP)
 
 
 def _read(*sources: Source) -> JobFile:

@@ -1,13 +1,13 @@
-"""Makes the console and the API from the settings; no other module here loads Flask."""
+"""Makes the API from the settings, and the parts that a console has too; loads no page of it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from warren import __version__
-from warren.admin_web.services import ApiLimits, ApiServices, ConsoleServices, JobFiles
+from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.admin_web.serving.broker_link import ConsoleConnections
-from warren.admin_web.serving.web_process import API_THREADS, Api, Console
+from warren.admin_web.serving.web_process import API_THREADS, Api
 from warren.broker.boot import boot_seconds
 from warren.broker.keys import ClusterKeys
 from warren.broker.transport import Transport
@@ -21,9 +21,7 @@ from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
-#: Pooled connections of a console; half as many more are opened when needed.
-CONSOLE_POOL = 8
-#: The same for an API: one connection for two threads.
+#: Pooled connections of an API, one for two threads; half as many more are opened when needed.
 API_POOL = API_THREADS // 2
 #: Time limit of a page's statement, enforced by the server too: no snapshot is held for longer.
 STATEMENT_SECONDS = 5
@@ -93,33 +91,6 @@ def web_parts(
         yield WebParts(settings=settings, database=database, clock=clock, link=link, secret=secret)
 
 
-def make_console(parts: WebParts, port: int) -> Console:
-    """Return a console that listens and is not started yet; port 0 = any free one.
-
-    Raises:
-        OSError: it cannot listen there.
-
-    """
-    settings, zone = parts.settings, ClusterZone(parts.database, parts.settings.timezone)
-    services = ConsoleServices(
-        database=parts.database,
-        now_ms=parts.clock.now_ms,
-        cluster_zone=zone.name,
-        is_broker_up=parts.link.is_ready,
-        requester=parts.link.requester,
-        added_routes=route_names(),
-        trusted_proxies=settings.trusted_proxies,
-        secret=parts.secret,
-        secret_previous=settings.secret_previous or "",
-        job_file=job_file,
-        host=settings.host,
-        console_url=settings.console_url or "",
-        metrics_token=settings.metrics_token or "",
-        metrics_jobs=settings.metrics_jobs,
-    )
-    return Console(services, parts.clock, zone, port=port)
-
-
 def make_api(parts: WebParts, port: int) -> Api:
     """Return an API that listens and is not started yet; port 0 = any free one.
 
@@ -151,15 +122,11 @@ def make_api(parts: WebParts, port: int) -> Api:
     return Api(services, parts.clock, zone, host=settings.api_host, port=port)
 
 
-def console_url(settings: Settings, port: int) -> str:
-    """Return the console's URL for people."""
-    return settings.console_url or _url(settings.host, port)
-
-
 def api_url(settings: Settings, port: int) -> str:
     """Return the base URL of an API's endpoints."""
-    return f"{_url(settings.api_host, port)}/api/v1"
+    return f"{http_url(settings.api_host, port)}/api/v1"
 
 
-def _url(host: str, port: int) -> str:
+def http_url(host: str, port: int) -> str:
+    """Return the URL of a server; an IPv6 address is put into brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -18,7 +18,7 @@ from warren.settings.settings import Settings
 from warren.sql.instants import at
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Cleared, Counts
-from warren.wiring import web
+from warren.wiring import console, web
 
 #: Zones whose clocks never show the same day.
 FAR_WEST, FAR_EAST = "Pacific/Pago_Pago", "Pacific/Kiritimati"
@@ -34,7 +34,7 @@ def rows(rows: Rows) -> Rows:
 @pytest.fixture
 def wired(rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what a process of the far east would be started with."""
-    monkeypatch.setattr(web, "Console", lambda services, *_, **__: services)
+    monkeypatch.setattr(console, "Console", lambda services, *_, **__: services)
     monkeypatch.setattr(web, "Api", lambda services, *_, **__: services)
     parts: Any = SimpleNamespace(
         settings=Settings(timezone=FAR_EAST),
@@ -49,7 +49,7 @@ def wired(rows: Rows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_consoles_days_are_those_of_the_schedulers(wired: Any, rows: Rows, clock: Clock) -> None:
     day, job_id = count_today(rows, clock, FAR_WEST), rows.job("nightly")
     rows.run(job_id, clock.now, status="SUCCEEDED")
-    visit = signed_in(create_app(wired(web.make_console)), "viewer")
+    visit = signed_in(create_app(wired(console.make_console)), "viewer")
 
     dashboard = visit.get("/").text
     job = visit.get(f"/jobs/{job_id}").text

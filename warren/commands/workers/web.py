@@ -10,15 +10,13 @@ from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.settings import Settings, cluster_keys, needed_secret, needed_services
 from warren.sql.schema import version
+from warren.wiring.console import CONSOLE_POOL, console_url, make_console
 from warren.wiring.processes import Signals, connect_broker, log_thread_failures
 from warren.wiring.web import (
     API_POOL,
-    CONSOLE_POOL,
     WebParts,
     api_url,
-    console_url,
     make_api,
-    make_console,
     open_web_database,
     web_parts,
 )

@@ -1,0 +1,44 @@
+"""Makes the console from the settings."""
+
+from warren.admin_web.services import ConsoleServices
+from warren.admin_web.serving.console_process import Console
+from warren.jobfile.export import job_file
+from warren.route_plugins import route_names
+from warren.scheduler.membership.self_health import ClusterZone
+from warren.settings.settings import Settings
+from warren.wiring.web import WebParts, http_url
+
+#: Pooled connections of a console; half as many more are opened when needed.
+CONSOLE_POOL = 8
+
+
+def make_console(parts: WebParts, port: int) -> Console:
+    """Return a console that listens and is not started yet; port 0 = any free one.
+
+    Raises:
+        OSError: it cannot listen there.
+
+    """
+    settings, zone = parts.settings, ClusterZone(parts.database, parts.settings.timezone)
+    services = ConsoleServices(
+        database=parts.database,
+        now_ms=parts.clock.now_ms,
+        cluster_zone=zone.name,
+        is_broker_up=parts.link.is_ready,
+        requester=parts.link.requester,
+        added_routes=route_names(),
+        trusted_proxies=settings.trusted_proxies,
+        secret=parts.secret,
+        secret_previous=settings.secret_previous or "",
+        job_file=job_file,
+        host=settings.host,
+        console_url=settings.console_url or "",
+        metrics_token=settings.metrics_token or "",
+        metrics_jobs=settings.metrics_jobs,
+    )
+    return Console(services, parts.clock, zone, port=port)
+
+
+def console_url(settings: Settings, port: int) -> str:
+    """Return the console's URL for people."""
+    return settings.console_url or http_url(settings.host, port)
