@@ -111,6 +111,7 @@ class SchedulerNode:
             )
         loops.add_waiting("backfills", roles.refilling, roles.refilling.awake)
         loops.add_resting("killer", roles.killer.run_round, pending_work.killer)
+        loops.add_resting("flow keeper", roles.flow_keeper.run_round, pending_work.flow_keeper)
         loops.add_resting("drainer", roles.drainer.run_round, pending_work.drainer)
         loops.add("reporter", roles.reporter.run_round, longest_seconds=reporter.POLL_SECONDS)
         loops.add(

@@ -164,6 +164,18 @@ class Code(Enum):
     )
 
     # Flows.
+    FLOW_AND_HANDLER = "expected either a flow, or a handler or script, got: both"
+    FLOW_JOB_UNKNOWN = "node %(node)s of job %(job)s: unknown job %(got)r"
+    FLOW_IN_FLOW = "node %(node)s of job %(job)s: expected a job with a handler, got flow %(got)r"
+    FLOW_IS_NODE = "job %(job)s cannot become a flow: it is a node of %(flows)s"
+    STILL_A_NODE = (
+        "cannot delete job %(job)s: it is still a node of flow %(flows)s",
+        ProblemKind.CONFLICT,
+    )
+    STILL_A_HIDDEN_NODE = (
+        "cannot delete: it is still a node of other apps' flows",
+        ProblemKind.CONFLICT,
+    )
     FLOW_SIZE = "expected a flow of 1 to %(most)s nodes, got: %(got)s"
     FLOW_TOO_LONG = "expected a flow of up to %(most)s bytes as JSON, got: %(got)s bytes"
     FLOW_FORM = "expected flow to be a mapping such as '{load: {job: NAME}}', got: %(got)s"

@@ -46,6 +46,7 @@ from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics.recorder import MetricsRecorder
 from warren.scheduler.node_context import Connections, NodeContext
 from warren.scheduler.options import NodeOptions
+from warren.scheduler.recovery.flow_keeper import FlowKeeper
 from warren.scheduler.recovery.killer import Killer
 from warren.scheduler.recovery.reaper import Reaper
 from warren.scheduler.recovery.reconciler import Reconciler
@@ -340,6 +341,7 @@ class Roles:
             roster=self.roster,
         )
         self.killer = Killer(self.context, self._commands)
+        self.flow_keeper = FlowKeeper(self.context, self._ender, self.completion)
 
     def _make_retention(self) -> None:
         database, timezone = self.context.database, self._options.timezone

@@ -27,6 +27,7 @@ from warren.sql.registry.presence import IS_REQUESTED
 from warren.sql.registry.uptimes import IS_UNSETTLED, LAST_RECORD
 from warren.sql.run_status import IN_FLIGHT, RunStatus
 from warren.sql.runs.due_runs import next_due_of_apps
+from warren.sql.runs.flow_nodes import IS_UNFINISHED
 from warren.sql.runs.queries import is_kill_requested
 
 
@@ -44,6 +45,7 @@ class Pending(NamedTuple):
     has_kills: bool
     has_drains: bool
     has_backfills: bool
+    has_open_flows: bool
     has_routed: bool
     has_in_flight: bool
     has_new_alarms: bool
@@ -69,6 +71,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         "has_kills": exists().where(*is_kill_requested(now_ms)),
         "has_drains": exists().where(*IS_REQUESTED),
         "has_backfills": exists().where(HAS_WORK),
+        "has_open_flows": exists().where(IS_UNFINISHED),
         "has_routed": exists().where(Run.status == RunStatus.ROUTED),
         "has_in_flight": exists().where(Run.status.in_(IN_FLIGHT)),
         "has_new_alarms": exists().where(is_undecided(now_ms)),

@@ -72,14 +72,16 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.PLANNED: frozenset(),
     RunStatus.ROUTED: frozenset({RunStatus.PLANNED}),
     RunStatus.SENT: frozenset({RunStatus.ROUTED}),
-    RunStatus.RUNNING: frozenset({RunStatus.ROUTED, RunStatus.SENT}),
+    # The run of a flow needs no executor: it runs as soon as it is opened.
+    RunStatus.RUNNING: frozenset({RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT}),
     RunStatus.SUCCEEDED: IN_FLIGHT,
     RunStatus.SKIPPED: IN_FLIGHT,
     # A planned run fails if the template of its param has no value for it.
     RunStatus.FAILED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,
-    RunStatus.REFUSED: IN_FLIGHT,
+    # A planned one if its flow still runs and discards what comes later.
+    RunStatus.REFUSED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.LOST: IN_FLIGHT,
     RunStatus.UNDELIVERED: frozenset({RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT}),
     RunStatus.CANCELLED: frozenset({RunStatus.PLANNED}),

@@ -9,10 +9,13 @@ import msgspec
 from warren.admin_web.api.bodies import FieldErrors
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
+from warren.scheduler.flows.graph import Graph
+from warren.scheduler.flows.graph_parser import FIELD as FLOW
+from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.retry_rules import in_short
 from warren.scheduler.jobs.rules import process_of
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -32,7 +35,13 @@ ExpectBody: Any = msgspec.defstruct(
     kw_only=True,
     omit_defaults=True,
 )
-_TYPES: Mapping[Any, Any] = {tuple[str, ...]: list[str], Expectations: ExpectBody}
+#: The nodes of a flow by name; `graph_parser` says what each may hold.
+FlowBody: Any = dict[str, dict[str, Any]]
+_TYPES: Mapping[Any, Any] = {
+    tuple[str, ...]: list[str],
+    Expectations: ExpectBody,
+    Graph | None: FlowBody | None,
+}
 
 
 def _type(field: Field) -> Any:
@@ -43,6 +52,8 @@ def _to_api(value: Any) -> Any:
     """Return a field's value as it is in the API."""
     if isinstance(value, Expectations):
         return ExpectBody(**value.rules())
+    if isinstance(value, Graph):
+        return value.to_mapping()
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -188,8 +199,9 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     values: dict[str, Any] = {
         field.name: _from_api(value)
         for key, field in _TOP.items()
-        if (value := getattr(body, key)) is not None
+        if key != FLOW and (value := getattr(body, key)) is not None
     }
+    values |= _flow_of(body.flow, location, wrong)
     if location.app and values.setdefault("app", location.app) != location.app:
         wrong.add(f"{location.pointer}/app", f"expected {location.app!r} as in the path")
     values.setdefault("name", location.name)
@@ -211,6 +223,17 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
                 if not getattr(group, key):
                     wrong.add(f"{location.pointer}/script/{key}", f"missing field {key!r}")
     return JobSpec(**values) if len(wrong) == before else None
+
+
+def _flow_of(flow: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
+    if flow is None:
+        return {}
+    try:
+        return {FLOW: parse(flow)}
+    except Refused as refused:
+        for problem in refused.problems:
+            wrong.add(f"{location.pointer}/{problem.field}", str(problem))
+        return {}
 
 
 def merged(target: Any, patch: Any) -> Any:

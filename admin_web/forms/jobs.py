@@ -53,7 +53,7 @@ _TAKEN = {"process": "process_use"}
 FORM_FIELDS: Mapping[str, JobField] = {
     item.key if item.kind.group in ("script", "alarm") else _TAKEN.get(name, name): item
     for name, item in FIELDS.items()
-    if name not in ("schedule_value", "script_source", "script_remark")
+    if name not in ("schedule_value", "script_source", "script_remark", "flow")
 }
 
 

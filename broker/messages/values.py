@@ -13,6 +13,8 @@ RESULT_LIMIT = 50_000
 PARAM_BYTES = 65_536
 #: The most runs that one run may call.
 CALLS_LIMIT = 1_000
+#: The kind of a run that is a node of a flow.
+NODE = "NODE"
 #: The longest name of a job, in characters.
 JOB_NAME_LIMIT = 255
 #: The longest text beside a run's progress, in characters.

@@ -225,6 +225,22 @@ class Why(Sentence):
     EXECUTOR_FORGOT = "executor %(address)s no longer knows this run"
     EXECUTOR_LOST = "executor %(address)s stopped or lost contact; how far this run got is unknown"
 
+    # -- what became of flows and their nodes -----------------------------------------------------
+
+    FLOW_FAILED = "nodes failed and nothing handled it: %(nodes)s"
+    FLOW_GONE = "its graph is gone or cannot be read"
+    FLOW_STOPPED = "its flow was stopped"
+    FLOW_RUNS = "DISCARD_LATER: run %(id)s of the flow is still running"
+    FLOW_OUTDATED = "COVER_EARLY: newer run %(id)s of the flow is running"
+    NODE_BYPASSED = "%(node)s ended %(outcome)s, and %(needed)s was needed"
+    NODE_CONDITION_FALSE = "its condition is false"
+    NODE_NOT_BEGUN = "node %(node)s cannot begin: %(why)s"
+    NODE_RUNS_GONE = "its runs were deleted"
+    NODE_WITHOUT_ELEMENTS = "its list is empty"
+    FLOW_RESULT_TOO_LONG = (
+        "its result has %(n)s bytes as JSON; up to %(most)s are kept for other nodes"
+    )
+
     # -- why nothing runs that a run has called -----------------------------------------------
 
     CALL_REFUSED = "its call no. %(number)s, of job %(job)r, was refused: %(why)s"

@@ -4,7 +4,7 @@ import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import LOG_TAIL_BYTES, Outcome, cut_message
+from warren.broker.messages.values import LOG_TAIL_BYTES, NODE, Outcome, cut_message
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import to_json
 
@@ -32,6 +32,11 @@ def not_started(trigger: Trigger, why: Words, *, is_full: bool = False) -> NotSt
     )
 
 
+def _is_alone(trigger: Trigger) -> bool:
+    """Whether a run is its whole tick; the end of a node of a flow is always judged by its row."""
+    return trigger.shard_total <= 1 and not trigger.attempt and trigger.kind != NODE
+
+
 def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: int) -> Finished:
     """Return a run's end as the slots reported it, in the scheduler's time and within limits."""
     return msgspec.structs.replace(
@@ -41,6 +46,6 @@ def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: in
         started_at_ms=started_at_ms if finished.started_at_ms else 0,
         finished_at_ms=now_ms,
         log_tail=finished.log_tail[-LOG_TAIL_BYTES:],
-        alone_of_job=0 if trigger.shard_total > 1 or trigger.attempt else trigger.job_id,
+        alone_of_job=trigger.job_id if _is_alone(trigger) else 0,
         due_at_ms=trigger.due_at_ms,
     )

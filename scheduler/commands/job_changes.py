@@ -27,7 +27,15 @@ from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
 from warren.sql.backfill_status import BackfillState
 from warren.sql.instants import at
-from warren.sql.jobs import backfills, child_links, due_jobs, job_names, jobs, script_versions
+from warren.sql.jobs import (
+    backfills,
+    child_links,
+    due_jobs,
+    flow_links,
+    job_names,
+    jobs,
+    script_versions,
+)
 from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
@@ -54,7 +62,7 @@ class ChildChanges:
         """
         job = job_names.find_in_app(session, app_id, spec.name)
         assert job is not None
-        family = Family(job.id, app_id, spec.app, spec.name, spec.children)
+        family = Family(job.id, app_id, spec.app, spec.name, spec.children, spec.flow)
         links = self.changes(KnownJobs(session), [family])
         self.write(session, links, now_ms)
         return links[0].words if links else None
@@ -67,7 +75,9 @@ class ChildChanges:
 
         """
         links = [
-            link for link in dependencies.link(known, families, self._actor.app_ids) if link.words
+            link
+            for link in dependencies.link(known, families, self._actor.app_ids)
+            if link.words or link.nodes is not None
         ]
         known.plan(links)
         self._refuse_circles(known, [link.job_id for link in links])
@@ -78,8 +88,11 @@ class ChildChanges:
         locked = jobs.lock_all(session, [link.job_id for link in links])
         for job in locked.values():
             job.update_time = at(now_ms)
-        child_links.set_children(session, [(locked[link.job_id], link.after) for link in links])
-        for link in links:
+        nodes = {link.job_id: link.nodes for link in links if link.nodes is not None}
+        flow_links.set_nodes(session, nodes)
+        changed = [link for link in links if link.words]
+        child_links.set_children(session, [(locked[link.job_id], link.after) for link in changed])
+        for link in changed:
             self._note(
                 session,
                 Action.JOB_UPDATE,
@@ -99,7 +112,7 @@ class ChildChanges:
             raise Problem(Code.HIDDEN_CIRCLE, "children", **facts) from None
 
     def refuse_orphans(self, known: KnownJobs, job_ids: Collection[int]) -> None:
-        """Raise Problem if jobs to be deleted are children of jobs that stay."""
+        """Raise Problem if jobs to be deleted are children or nodes of jobs that stay."""
         try:
             dependencies.refuse_orphans(known, job_ids)
         except Problem:
@@ -107,6 +120,14 @@ class ChildChanges:
             if all(row.app in visible for row in known.parents(job_ids)):
                 raise
             raise Problem(Code.STILL_A_HIDDEN_CHILD) from None
+        try:
+            dependencies.refuse_missing_nodes(known, job_ids)
+        except Problem:
+            flows = {flow for flows in known.flows_with(job_ids).values() for flow in flows}
+            visible = known.app_ids(self._actor.app_ids)
+            if all(app in visible for app, _ in known.names(flows).values()):
+                raise
+            raise Problem(Code.STILL_A_HIDDEN_NODE) from None
 
 
 class ChangeAction(StrEnum):
@@ -226,6 +247,7 @@ class JobChanges:
             session.delete(memory)
         script_versions.forget(session, job.id)
         child_links.set_children(session, [(job, ())])
+        flow_links.set_nodes(session, {job.id: ()})
         preferences.forget_job(session, job.id)
         session.delete(job)
         session.flush()

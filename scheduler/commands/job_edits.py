@@ -115,7 +115,7 @@ def _any_of(names: AbstractSet[str], fields: Sequence[Field]) -> bool:
 
 
 def _stored_source(job: Job) -> str:
-    return (job.script_source or "") if job.script_version is not None else ""
+    return (job.script_source or "") if job.has_script else ""
 
 
 def _wanted_source(spec: JobSpec) -> str:

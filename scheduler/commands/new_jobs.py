@@ -20,6 +20,7 @@ from warren.sql.batch import chunks
 from warren.sql.instants import at
 from warren.sql.jobs import history, jobs, script_versions
 from warren.sql.models import Job
+from warren.sql.models.jobs import FLOW_TYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,17 @@ def new_row(spec: JobSpec, now_ms: int) -> dict[str, Any]:
 
 
 def script_row(spec: JobSpec, now_ms: int) -> dict[str, Any]:
-    """Return the values of a new job's script, apart from its version; none without a script."""
+    """Return the values of a new job's script, apart from its version; none without a script.
+
+    The graph of a flow is kept like a script.
+    """
+    if spec.flow is not None:
+        return {
+            "script_type": FLOW_TYPE,
+            "script_source": spec.flow.to_json(),
+            "script_remark": "",
+            "script_updated": at(now_ms),
+        }
     if not spec.script_language:
         return {}
     return {
@@ -160,7 +171,7 @@ def as_if_stored(job_id: int, spec: JobSpec, before: Job | None, now_ms: int) ->
         **new_row(spec, now_ms)
         | script_row(spec, now_ms)
         | {
-            "script_version": 0 if spec.script_language else None,
+            "script_version": 0 if spec.script_language or spec.flow else None,
             "is_enabled": has_run if spec.enabled is None else int(spec.enabled),
             "declared_in": before.declared_in if before is not None else None,
         },

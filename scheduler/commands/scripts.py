@@ -18,12 +18,13 @@ from warren.scheduler.problems import Code, Problem, Word
 from warren.sql.instants import at
 from warren.sql.jobs import script_versions
 from warren.sql.models import Job
+from warren.sql.models.jobs import FLOW_TYPE
 
 
 def has_script(job: Job, spec: JobSpec) -> bool:
     """Whether a job's script matches the spec, or neither has one."""
-    if not spec.script_language or job.script_version is None:
-        return not spec.script_language and job.script_version is None
+    if not spec.script_language or not job.has_script:
+        return not spec.script_language and not job.has_script
     wanted = normal_source(spec.script_language, spec.script_source)
     stored = (job.script_type, job.script_remark, job.script_source)
     return stored == (script_type(spec.script_language), spec.script_remark, wanted)
@@ -47,6 +48,11 @@ def apply_script(session: Session, job: Job, spec: JobSpec, *, who: str, now_ms:
     A new source or language is saved as a version; runs that are already planned keep theirs. A new
     remark alone changes the remark of the current version.
     """
+    if spec.flow is not None:
+        _apply_flow(session, job, spec.flow.to_json(), who=who, now_ms=now_ms)
+        return
+    if job.script_type == FLOW_TYPE and not spec.script_language:
+        script_versions.detach(job)
     if has_script(job, spec):
         return
     if not spec.script_language:
@@ -67,13 +73,27 @@ def apply_script(session: Session, job: Job, spec: JobSpec, *, who: str, now_ms:
     )
 
 
+def _apply_flow(session: Session, job: Job, source: str, *, who: str, now_ms: int) -> None:
+    """Save the graph of a flow as a version, unless it is the current one."""
+    if (job.script_type, job.flow) != (FLOW_TYPE, source) or job.script_version is None:
+        script_versions.save(
+            session,
+            job,
+            script_type=FLOW_TYPE,
+            source=source,
+            remark="",
+            author=who,
+            now_ms=now_ms,
+        )
+
+
 def _is_same_version(job: Job, spec: JobSpec, source: str) -> bool:
     stored = (job.script_type, job.script_source)
-    return job.script_version is not None and stored == (script_type(spec.script_language), source)
+    return job.has_script and stored == (script_type(spec.script_language), source)
 
 
 def _words(job: Job) -> str:
-    if job.script_version is None:
+    if not job.has_script:
         return "none"
     return _words_of(language_of(job.script_type), job.script_source or "")
 
@@ -127,7 +147,7 @@ class ScriptCommands:
 
     def _lock(self, session: Session, job_id: int, based_on: int) -> Job:
         job = self._context.job(session, job_id, lock=True)
-        if job.script_version is None:
+        if job.script_version is None or not job.has_script:
             raise Problem(Code.NO_SCRIPT, id=job_id)
         if job.script_version != based_on:
             saved = script_versions.version(session, job_id, job.script_version)

@@ -16,8 +16,14 @@ from warren.broker.reasons.stored import from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End
+from warren.scheduler.completion.flow_runs import FlowRuns, FlowWork, is_flow
 from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
-from warren.scheduler.completion.retry_policy import NO_FAILURE, is_withdrawn, next_attempt
+from warren.scheduler.completion.retry_policy import (
+    NO_FAILURE,
+    is_withdrawn,
+    next_attempt,
+    with_node_retry,
+)
 from warren.scheduler.completion.transition import (
     Judged,
     PlainSuccess,
@@ -76,17 +82,30 @@ class Completion:
         self._alarm_defaults = alarm_defaults
         self._chance = chance
         self._follow_ups = FollowUps(ids, now_ms)
+        self.flows = FlowRuns(ids, now_ms)
         self.calls = CallPlanner(ids, now_ms, alarm_defaults)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:
         """End runs in the caller's transaction; the first final state wins. Losing is normal."""
+        tally = Tally()
+        while ends:
+            ends = self._end(session, ends, tally)
+        return tally
+
+    def _end(self, session: Session, ends: Sequence[End], tally: Tally) -> list[End]:
+        """End runs, and add the results to a tally; return the ends that follow at once.
+
+        Those are of runs that have no param, and of flows.
+        """
         now_ms = self._now_ms()
         successes, rest = move_plain(session, ends, now_ms)
         judged = move_by_row(session, rest, now_ms)
+        judged.won = [_unasked(won) for won in judged.won]
         known = _jobs_to_run(session, judged.won)
         failures = _failures_before(session, judged.won)
-        attempts = self._next_attempts(judged.won, known, failures)
+        attempts = self._next_attempts(session, judged.won, known, failures)
         retried = planning.plan(session, list(attempts.values()), self._ids)
+        self._keep_nodes(session, judged.won, dict(zip(attempts, retried, strict=True)))
         last = [ended for ended in judged.won if ended.row.id not in attempts]
         missed = [
             ended
@@ -98,15 +117,29 @@ class Completion:
         fired, fired_ids = self._follow_ups.follow(
             session, last, [success.success for success in successes]
         )
-        self.end_faulty(session, fired, fired_ids)
-        return _tally(successes, judged, retried + fired_ids)
+        flows = self.flows.follow(session, last)
+        _add(tally, successes, judged, [*retried, *fired_ids, *flows.run_ids])
+        return [
+            *self._faulty(fired, fired_ids),
+            *self._faulty(flows.planned, flows.run_ids),
+            *flows.ends,
+        ]
+
+    def carry_on(self, session: Session, work: FlowWork) -> Tally:
+        """End what flows have planned without a param, and flows that are over."""
+        tally = self.end(session, [*self._faulty(work.planned, work.run_ids), *work.ends])
+        tally.planned += work.run_ids
+        return tally
 
     def end_faulty(
         self, session: Session, runs: Sequence[planning.NewRun], run_ids: Sequence[int]
     ) -> None:
         """Let runs that were just planned and have no param fail, in their transaction."""
+        self.end(session, self._faulty(runs, run_ids))
+
+    def _faulty(self, runs: Sequence[planning.NewRun], run_ids: Sequence[int]) -> list[End]:
         now_ms = self._now_ms()
-        failed = [
+        return [
             End(
                 run_id=run_id,
                 status=RunStatus.FAILED,
@@ -118,21 +151,28 @@ class Completion:
             for run, run_id in zip(runs, run_ids, strict=True)
             if run.fault is not None
         ]
-        if failed:
-            self.end(session, failed)
+
+    def _keep_nodes(self, session: Session, won: Sequence[Won], retries: Mapping[int, int]) -> None:
+        """Let the retries of flows repeat them from their failures."""
+        for row, _ in won:
+            if row.id in retries and is_flow(row):
+                self.flows.keep_for(session, row, retries[row.id])
 
     def _next_attempts(
         self,
+        session: Session,
         won: Sequence[Won],
         known: Mapping[int, JobToRun],
         failures: Collection[int],
     ) -> dict[int, planning.NewRun]:
         now_ms = self._now_ms()
         attempts: dict[int, planning.NewRun] = {}
-        for row, end in won:
-            if end.status is RunStatus.SUCCEEDED:
-                continue
+        unsuccessful = [item for item in won if item.end.status is not RunStatus.SUCCEEDED]
+        rules = self.flows.retry_rules(session, [row for row, _ in unsuccessful])
+        for row, end in unsuccessful:
             job, has_failed = known.get(row.job_id), row.id in failures
+            if job is not None and row.id in rules:
+                job = with_node_retry(job, rules[row.id])
             attempt = next_attempt(
                 row, job, end, now_ms=now_ms, chance=self._chance(), has_failed=has_failed
             )
@@ -153,13 +193,20 @@ def _failures_before(session: Session, won: Sequence[Won]) -> dict[int, FailedRu
     return ticks.failures_before(session, unwanted) if unwanted else {}
 
 
-def _tally(successes: Sequence[PlainSuccess], judged: Judged, planned: list[int]) -> Tally:
-    tally = Tally(
-        ignored=judged.ignored,
-        unknown=judged.unknown,
-        not_theirs=judged.not_theirs,
-        planned=planned,
-    )
+def _unasked(won: Won) -> Won:
+    """Return the end of a flow whose time was over as one that nobody asked for."""
+    if won.end.status is RunStatus.TIMED_OUT and is_flow(won.row):
+        return won._replace(row=won.row._replace(kill_requested_at=None))
+    return won
+
+
+def _add(
+    tally: Tally, successes: Sequence[PlainSuccess], judged: Judged, planned: list[int]
+) -> None:
+    tally.ignored += judged.ignored
+    tally.unknown |= judged.unknown
+    tally.not_theirs |= judged.not_theirs
+    tally.planned += planned
     for row, end in judged.won:
         tally.won[row.id] = end.status
         tally.ended.append(_ended(row, end))
@@ -169,7 +216,6 @@ def _tally(successes: Sequence[PlainSuccess], judged: Judged, planned: list[int]
         tally.won[status.end.run_id] = RunStatus.SUCCEEDED
         tally.ended.append(_ended_plainly(status))
         tally.freed[status.sent_to.app_id, status.sent_to.address] += 1
-    return tally
 
 
 def _ended(row: LockedRun, end: End) -> Ended:

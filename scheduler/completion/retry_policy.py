@@ -3,6 +3,7 @@
 from bisect import bisect_left
 
 from warren.scheduler.completion.end import End
+from warren.scheduler.flows.graph import NodeRetry
 from warren.scheduler.jobs.stop_reasons import is_by_person
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.models.jobs import Backoff, DeliveryGuarantee
@@ -58,6 +59,16 @@ def next_attempt(
         or (end.status is RunStatus.REFUSED and has_failed)
     )
     return _retry(run, job, end, now_ms=now_ms, chance=chance) if is_retried else None
+
+
+def with_node_retry(job: JobToRun, retry: NodeRetry) -> JobToRun:
+    """Return a job with what a node of a flow says about retries instead."""
+    return job._replace(
+        retry_delay=job.retry_delay if retry.delay is None else retry.delay,
+        retry_backoff=retry.backoff or job.retry_backoff,
+        retry_most=job.retry_most if retry.most is None else retry.most,
+        retry_jitter=job.retry_jitter if retry.jitter is None else round(retry.jitter * 100),
+    )
 
 
 def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:

@@ -75,7 +75,7 @@ class ClaimOutcome:
     for too long, for each run that it ended; `ended` is what metrics count of them.
     Waiting: `undecided` for answers of executors, `asked` for added routes, and the runs of
     `full_jobs` for the address that is full, or None: for several, or for one that is offline.
-    `memories` are to be stored for routes, by job.
+    `memories` are to be stored for routes, by job. `opened` are runs of flows that run now.
     """
 
     triggers: list[RoutedTrigger] = field(default_factory=list)
@@ -90,11 +90,12 @@ class ClaimOutcome:
     memories: dict[int, Memory] = field(default_factory=dict)
     missed: list[Words] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
+    opened: list[int] = field(default_factory=list)
 
     @property
     def has_moved(self) -> bool:
-        """Whether a run was sent or ended."""
-        return bool(self.triggers or self.ends)
+        """Whether a run was sent, opened or ended."""
+        return bool(self.triggers or self.ends or self.opened)
 
 
 @dataclass(slots=True)

@@ -74,6 +74,7 @@ class Dispatcher:
         self._max_batch = context.limits.runs
         self._random = random.Random()  # noqa: S311 - spreads load
         self._batches: dict[int, int] = {}
+        self._flows_at: dict[int, float] = {}
         self._since_ms = 0
         self._swept_at = 0
         self._aside = JobsAside()
@@ -138,10 +139,11 @@ class Dispatcher:
         if not self._uptime.is_valid:
             self._uptime.keep(self._context.now_ms)
         live = self._destinations.live(app)
-        until_ms = self._until_ms(app, live)
         batch = self._batches.get(app_id, INITIAL_BATCH)
         room = min(batch, self._destinations.room(app_id, live)) if live else batch
-        peeked = self._peek(app_id, until_ms, room) if room > 0 and until_ms else ()
+        peeked = self._find(app_id, self._until_ms(app, live), room)
+        if not peeked and not (live and room > 0):
+            peeked = self._find_flows(app_id, batch)
         self._batches[app_id] = (
             min(2 * batch, self._max_batch) if len(peeked) == batch else INITIAL_BATCH
         )
@@ -182,7 +184,9 @@ class Dispatcher:
         left_out = {*self._aside.job_ids, *self._resolver.held_back()}
         return set(islice(left_out, LEFT_OUT_LIMIT))
 
-    def _peek(self, app_id: int, until_ms: int, limit: int) -> list[int]:
+    def _find(self, app_id: int, until_ms: int, limit: int) -> Sequence[int]:
+        if limit <= 0 or not until_ms:
+            return ()
         left_out = self._left_out()
         return self._context.database.read(
             lambda session: due_runs.peek_due(
@@ -193,6 +197,24 @@ class Dispatcher:
                 limit=limit,
                 without_jobs=left_out,
                 missed=[*self._uptime.missed, *self._pauses.missed_of(app_id)],
+            )
+        )
+
+    def _find_flows(self, app_id: int, limit: int) -> Sequence[int]:
+        """Return the due flows of an app whose executors take nothing now: flows need none."""
+        now = self._context.monotonic()
+        if now - self._flows_at.get(app_id, 0) < IDLE_SECONDS:
+            return ()
+        self._flows_at[app_id] = now
+        left_out, until_ms = self._left_out(), self._context.now_ms()
+        return self._context.database.read(
+            lambda session: due_runs.peek_flows(
+                session,
+                app_id,
+                since_ms=self._since_ms,
+                until_ms=until_ms,
+                limit=limit,
+                without_jobs=left_out,
             )
         )
 

@@ -1,7 +1,8 @@
 """Brings due runs to their executors: claim, route, commit, send.
 
     PLANNED ──> ROUTED with address and boot  |  CANCELLED: its job is gone  |  stays PLANNED
-            └─> UNDELIVERED: no executor takes it
+            ├─> UNDELIVERED: no executor takes it
+            └─> RUNNING: it is a flow, which needs no executor
 
 A run stays PLANNED while its executor is full or offline, its route waits for an answer, its app
 has just been paused, or nobody could send it in time and it is not decided yet whether it runs.
@@ -17,8 +18,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.scheduler.completion.completion import Completion
+from warren.scheduler.completion.retry_policy import was_stopped
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
 from warren.scheduler.dispatch.confirmations import Confirmations
+from warren.scheduler.dispatch.flow_opener import FlowOpener, is_flow
 from warren.scheduler.dispatch.route_resolver import RouteResolver
 from warren.scheduler.dispatch.run_routing import RunRouting
 from warren.scheduler.dispatch.workload import Workload
@@ -91,7 +94,7 @@ class RunSender:
             self._store(session, outcome, claim.facts.now_ms)
             return outcome
 
-        outcome = self.context.write_runs(unit, has_planned=lambda outcome: outcome.ends)
+        outcome = self.context.write_runs(unit, has_planned=_may_have_planned)
         committed_at = self.context.monotonic()
         self.context.metrics.add(outcome.ended)
         self._publish(outcome.triggers, facts.app_id, committed_at)
@@ -139,7 +142,7 @@ class RunSender:
     # -- route ------------------------------------------------------------------------------------
 
     def _route(self, session: Session, claim: _Claim) -> ClaimOutcome:
-        """Decide about each run; nothing is written yet."""
+        """Decide about each run; only the runs of flows are written yet."""
         routing = RunRouting(
             self.context,
             claim.facts,
@@ -147,8 +150,16 @@ class RunSender:
             workload=self.workload,
             resolver=self.resolver,
         )
+        flows: list[PlannedRun] = []
         for row in claim.runs:
-            routing.route(row, claim.jobs.get(row.job_id))
+            job = claim.jobs.get(row.job_id)
+            if job is not None and not was_stopped(row, job) and is_flow(row, claim.facts.scripts):
+                flows.append(row)
+            else:
+                routing.route(row, job)
+        if flows:
+            opener = FlowOpener(self.completion, routing.outcome, claim.facts.now_ms)
+            opener.open(session, flows, claim.jobs)
         routing.number_shards(lambda count: self.context.ids.take(session, count))
         return routing.outcome
 
@@ -164,7 +175,7 @@ class RunSender:
         route_memory.store(session, outcome.memories)
         transitions.explain(session, outcome.explained)
         if outcome.ends:
-            outcome.ended = self.completion.end(session, outcome.ends).ended
+            outcome.ended += self.completion.end(session, outcome.ends).ended
 
     # -- send -------------------------------------------------------------------------------------
 
@@ -182,6 +193,10 @@ class RunSender:
         )
         if triggers:
             self.confirmations.add(self.publisher.send(triggers, decided_at=committed_at))
+
+
+def _may_have_planned(outcome: ClaimOutcome) -> bool:
+    return bool(outcome.ends or outcome.opened)
 
 
 def _in_time(session: Session, rows: list[PlannedRun], facts: ClaimFacts) -> list[PlannedRun]:

@@ -5,15 +5,15 @@
     mend:    {job: mend, after: {load: failure}}
     report:  {job: report, after: [load, mend], join: any, if: "{{ load.result.rows > 0 }}"}
 
-`graph_parser` reads it. The stored form of its jobs are ids, so that a job may be renamed.
+`graph_parser` reads it.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 #: The most nodes of a flow, and the most runs of a node with `each`.
 MAX_NODES, MAX_SHARDS = 1_000, 1_000
@@ -56,15 +56,13 @@ class NodeRetry:
 
 NO_RETRY = NodeRetry()
 
-#: A job by its id, or as it is written: NAME of the flow's app, or APP/NAME.
-JobReference: TypeAlias = int | str
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node of a flow.
 
     Attributes:
+        job: NAME of a job of the flow's app, or APP/NAME.
         after: the nodes that it runs after, and what must become of each.
         condition: an expression that must be true, too.
         each: an expression that gives a list; the node has a run for each of its elements.
@@ -74,7 +72,7 @@ class Node:
     """
 
     name: str
-    job: JobReference
+    job: str
     after: Mapping[str, Condition] = field(default_factory=dict)
     join: Join = Join.ALL
     condition: str = ""
@@ -122,12 +120,12 @@ class Graph:
         return {name: tuple(names) for name, names in followers.items()}
 
     @property
-    def jobs(self) -> tuple[JobReference, ...]:
-        """The jobs of its nodes, each once."""
+    def jobs(self) -> tuple[str, ...]:
+        """The jobs of its nodes, each once, as NAME of the flow's app or APP/NAME."""
         return tuple(dict.fromkeys(node.job for node in self.nodes.values()))
 
-    def with_jobs(self, job: Callable[[JobReference], JobReference]) -> "Graph":
-        """Return the same graph with another name or id for each job."""
+    def with_jobs(self, job: Callable[[str], str]) -> "Graph":
+        """Return the same graph with another name for each job."""
         return Graph({name: replace(node, job=job(node.job)) for name, node in self.nodes.items()})
 
     def to_mapping(self) -> dict[str, Any]:
@@ -138,7 +136,7 @@ class Graph:
         """Return the canonical form that is stored; equal graphs have the same."""
         return json.dumps(self.to_mapping(), ensure_ascii=False, separators=(",", ":"))
 
-    def descendants(self, names: set[str]) -> set[str]:
+    def descendants(self, names: Collection[str]) -> set[str]:
         """Return these nodes and all that run after them."""
         reached = set(names)
         for name in self.order:

@@ -18,7 +18,6 @@ from warren.scheduler.flows.graph import (
     NO_RETRY,
     Condition,
     Graph,
-    JobReference,
     Join,
     Node,
     NodeRetry,
@@ -48,18 +47,18 @@ _MOST_RETRIES, _MOST_SECONDS = 1_000, 9_999_999
 
 
 def parse(flow: Any) -> Graph:
-    """Return the graph of a `flow` mapping whose jobs are names.
+    """Return the graph of a `flow` mapping.
 
     Raises:
         Refused: with everything that is wrong with it.
 
     """
-    return _Reader(by_id=False).read(flow)
+    return _Reader().read(flow)
 
 
 @lru_cache(maxsize=256)
 def stored_graph(source: str) -> Graph:
-    """Return the graph that a version of type FLOW holds; its jobs are ids.
+    """Return the graph that a job or a version of type FLOW holds.
 
     Raises:
         Refused: somebody has changed it in the database.
@@ -69,12 +68,11 @@ def stored_graph(source: str) -> Graph:
         flow = json.loads(source)
     except ValueError as error:
         raise Problem(Code.FLOW_FORM, FIELD, got=_quoted(source)) from error
-    return _Reader(by_id=True).read(flow)
+    return _Reader().read(flow)
 
 
 class _Reader:
-    def __init__(self, *, by_id: bool) -> None:
-        self._by_id = by_id
+    def __init__(self) -> None:
         self._wrong: list[Problem] = []
 
     def read(self, flow: Any) -> Graph:
@@ -126,9 +124,7 @@ class _Reader:
             retry=self._retry(name, said.get("retries"), said.get("retry")),
         )
 
-    def _job(self, name: str, said: Any) -> JobReference:
-        if self._by_id and isinstance(said, int):
-            return said
+    def _job(self, name: str, said: Any) -> str:
         if not isinstance(said, str) or not said.rpartition("/")[2] or said != said.strip():
             self._refuse(Code.FLOW_JOB, name, "job", said)
             return ""

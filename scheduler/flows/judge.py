@@ -4,7 +4,7 @@ An edge becomes true or false once, when the node that it leaves is over, so the
 nodes end does not matter. Engine, previews and audit all call this.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -69,6 +69,7 @@ def judge(
     states: States,
     begin: Callable[[Node], Outcome | None],
     *,
+    forced: Collection[str] = (),
     stopped: bool = False,
 ) -> Verdict:
     """Return what follows from what is known of a flow's nodes.
@@ -79,6 +80,7 @@ def judge(
         begin: called for each node whose edges let it run, when all nodes that it may name are
             over; returns None if it runs, or how it ended at once: by its condition, an error or
             an empty list.
+        forced: the nodes that run whatever became of those before them.
         stopped: whether no more nodes may run.
 
     """
@@ -93,7 +95,7 @@ def judge(
             known[name] = Outcome.BYPASSED
             continue
         edges = list(_edges(node, known))
-        if _runs(node.join, edges):
+        if name in forced or _runs(node.join, edges):
             known[name] = outcome = begin(node)
             if outcome is None:
                 verdict.fire.append(name)

@@ -13,6 +13,7 @@ from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec
 from warren.scheduler.schedules.registry import written
 from warren.sql.jobs import child_links, script_versions
 from warren.sql.models import Job
+from warren.sql.models.jobs import FLOW_TYPE
 
 #: Lines of a diff that are shown at most, and lines of both sources for which one is computed.
 DIFF_LINES, COMPARED_LINES = 60, 4_000
@@ -74,7 +75,7 @@ def record_of(session: Session, job: Job, children: Sequence[int] = ()) -> dict[
 def record_of_new(columns: Mapping[str, object]) -> dict[str, object]:
     """Return the record of a new job with these values, by the row's attributes."""
     record = {name: columns[field.column] for name, field in FIELD_OF.items()}
-    if columns["script_source"] is not None:
+    if columns["script_source"] is not None and columns["script_type"] != FLOW_TYPE:
         record["script"] = _script_words(columns["script_type"], 1, str(columns["script_source"]))
     return _set(record)
 
@@ -102,7 +103,7 @@ def is_cut(stored: str) -> bool:
 
 def _script(session: Session, job: Job) -> dict[str, object]:
     """Return the record of a job's script: its language, version and source hash."""
-    if job.script_version is None:
+    if job.script_version is None or not job.has_script:
         return {}
     number = script_versions.number(session, job.script_version)
     return {"script": _script_words(job.script_type, number, job.script_source or "")}

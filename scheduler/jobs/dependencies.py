@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs.rules import CHILDREN
 from warren.scheduler.problems import Code, Problem
-from warren.sql.jobs import child_links, job_names
+from warren.sql.jobs import child_links, flow_links, job_names
 from warren.sql.registry import apps
 
 
@@ -85,23 +86,28 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A job and the children that it is to have, each as NAME or APP/NAME."""
+    """A job, the children that it is to have, each as NAME or APP/NAME, and its graph, if any."""
 
     job_id: int
     app_id: int
     app: str
     name: str
     children: Sequence[str]
+    flow: Graph | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A job's new children; `words` is a sentence about what changes, None = nothing does."""
+    """A job's new children; `words` is a sentence about what changes, None = nothing does.
+
+    `nodes` are the jobs that are its nodes from now on; None = as before.
+    """
 
     job_id: int
     before: tuple[int, ...]
     after: tuple[int, ...]
     words: str | None
+    nodes: frozenset[int] | None = None
 
 
 class KnownJobs:
@@ -159,6 +165,18 @@ class KnownJobs:
         stored = [child for child in wanted if child > 0 and child not in self._planned]
         return planned | child_links.children(self._session, stored)
 
+    def nodes(self, flow_ids: Iterable[int]) -> dict[int, set[int]]:
+        """Return the stored nodes of these flows."""
+        return flow_links.nodes_of(self._session, (flow for flow in flow_ids if flow > 0))
+
+    def flows(self, job_ids: Iterable[int]) -> set[int]:
+        """Return which of these jobs are stored as flows."""
+        return flow_links.flows_among(self._session, (job for job in job_ids if job > 0))
+
+    def flows_with(self, job_ids: Iterable[int]) -> dict[int, set[int]]:
+        """Return the stored flows that have these jobs as nodes, by job."""
+        return flow_links.flows_with(self._session, (job for job in job_ids if job > 0))
+
     def parents(self, job_ids: Collection[int]) -> list[child_links.Parent]:
         """Return all jobs that have one of these as a child, sorted by app and name."""
         stored = child_links.parent_ids(self._session, job_ids) - self._planned.keys()
@@ -183,11 +201,10 @@ def link(
 
     """
     visible = known.app_ids(app_ids)
-    wanted = [_places(family) for family in families]
-    ids = known.ids(
-        (place for places in wanted for place in places),
-        visible | {family.app: family.app_id for family in families},
-    )
+    wanted = [_places(family, family.children) for family in families]
+    own_apps = {family.app: family.app_id for family in families}
+    ids = known.ids((place for places in wanted for place in places), visible | own_apps)
+    nodes = flow_nodes(known, families, visible, own_apps)
     stored = known.children(family.job_id for family in families)
     names = known.names(child for children in stored.values() for child in children)
     names |= {job_id: name for name, job_id in ids.items()}
@@ -198,8 +215,62 @@ def link(
         child_ids = _child_ids(family, places, ids, visible)
         after = tuple(dict.fromkeys([*child_ids, *hidden]))
         words = None if before == after else _words(family, before, after, hidden, names)
-        links.append(Link(family.job_id, before, after, words))
+        links.append(Link(family.job_id, before, after, words, nodes.get(family.job_id)))
     return links
+
+
+def flow_nodes(
+    known: KnownJobs,
+    families: Sequence[Family],
+    visible: Mapping[str, int],
+    own_apps: Mapping[str, int],
+) -> dict[int, frozenset[int]]:
+    """Return the jobs that are the nodes of the flows, by flow, where that changes.
+
+    Raises:
+        Problem: a node's job is unknown or itself a flow, or a flow is a node of another one.
+
+    """
+    flows = [family for family in families if family.flow is not None]
+    stored = known.nodes(family.job_id for family in families)
+    changed = {
+        family.job_id: frozenset[int]()
+        for family in families
+        if family.flow is None and stored.get(family.job_id)
+    }
+    if not flows:
+        return changed
+    places = {
+        (family.app, job): place
+        for family in flows
+        if family.flow is not None
+        for job, place in zip(family.flow.jobs, _places(family, family.flow.jobs), strict=True)
+    }
+    ids = known.ids(places.values(), {**known.app_ids(), **own_apps})
+    of_flows = known.flows(ids.values()) | {family.job_id for family in flows}
+    for family in flows:
+        before = stored.get(family.job_id, set())
+        nodes = family.flow.nodes.values() if family.flow is not None else ()
+        for node in nodes:
+            app, _ = place = places[family.app, node.job]
+            job_id = ids.get(place, 0)
+            is_hidden = "/" in node.job and app not in visible and job_id not in before
+            facts = {"node": node.name, "got": node.job[:100], "app": family.app}
+            field = f"flow/{node.name}/job"
+            if not job_id or is_hidden:
+                raise Problem(Code.FLOW_JOB_UNKNOWN, field, job=family.name, **facts)
+            if job_id in of_flows:
+                raise Problem(Code.FLOW_IN_FLOW, field, job=family.name, **facts)
+        after = frozenset(ids[places[family.app, node.job]] for node in nodes)
+        if after != before:
+            changed[family.job_id] = after
+    if users := known.flows_with([family.job_id for family in flows]):
+        job_id, user_ids = next(iter(users.items()))
+        names = known.names({job_id, *user_ids})
+        listed = ", ".join("/".join(names[user]) for user in sorted(user_ids) if user in names)
+        app, job = names[job_id]
+        raise Problem(Code.FLOW_IS_NODE, "flow", app=app, job=job, flows=listed)
+    return changed
 
 
 def find(
@@ -247,6 +318,21 @@ def refuse_orphans(known: KnownJobs, job_ids: Collection[int]) -> None:
     raise Problem(Code.STILL_A_CHILD, job=children, parents=parents)
 
 
+def refuse_missing_nodes(known: KnownJobs, job_ids: Collection[int]) -> None:
+    """Raise Problem with the flows if jobs to be deleted are nodes of flows that stay."""
+    users = {
+        job_id: left
+        for job_id, flows in known.flows_with(job_ids).items()
+        if (left := flows - set(job_ids))
+    }
+    if users:
+        names = known.names({*users, *(flow for flows in users.values() for flow in flows)})
+        jobs = ", ".join(sorted("/".join(names[job_id]) for job_id in users if job_id in names))
+        flow_ids = {flow for flows in users.values() for flow in flows}
+        flows = ", ".join(sorted("/".join(names[flow]) for flow in flow_ids if flow in names))
+        raise Problem(Code.STILL_A_NODE, job=jobs, flows=flows)
+
+
 def _descendants(known: KnownJobs, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
     children: dict[int, tuple[int, ...]] = {}
     frontier = set(job_ids)
@@ -259,8 +345,9 @@ def _descendants(known: KnownJobs, job_ids: Iterable[int]) -> dict[int, tuple[in
     return children
 
 
-def _places(family: Family) -> list[Name]:
-    parts = (child.rpartition("/") for child in family.children)
+def _places(family: Family, jobs: Iterable[str]) -> list[Name]:
+    """Return app and name of jobs that are written as NAME of a job's own app, or APP/NAME."""
+    parts = (job.rpartition("/") for job in jobs)
     return [(app if slash else family.app, name) for app, slash, name in parts]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from warren.scheduler.alarms.targets import targets_of, webhook_of
 from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
 from warren.scheduler.jobs.script_cache import language_of
-from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec, Number
+from warren.scheduler.jobs.spec import WRITTEN, AppSpec, Flow, JobSpec, Number
 from warren.sql.models import App, Job
 from warren.sql.registry import apps
 
@@ -98,7 +98,7 @@ def past_spec(
                 continue
         if stored is not None:
             values[setting.name] = setting.kind.value(stored)
-        elif not isinstance(setting.kind, Number):
+        elif not isinstance(setting.kind, Number | Flow):
             values[setting.name] = setting.default if setting.default is not None else ""
     language = language_of(str(record.get("script") or "").partition(" ")[0])
     if language:

@@ -11,6 +11,8 @@ from warren.scheduler.alarms import target_rules
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectation_rules
+from warren.scheduler.flows.graph import MAX_NODES
+from warren.scheduler.flows.graph_parser import FIELD as FLOW
 from warren.scheduler.jobs import retry_rules
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.param_templates import sample_param
@@ -64,6 +66,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         ),
         *retry_rules.problems(spec),
         *_script(spec),
+        *_flow(spec),
         *_children(spec),
         *found(lambda: check_app_name(spec.app)),
         *found(lambda: _check_timezone(spec.timezone), "schedule/timezone"),
@@ -190,7 +193,8 @@ def _tags(tags: Sequence[str], kind: Tags) -> Iterator[Problem]:
 
 
 def _names(spec: JobSpec) -> Iterator[Problem]:
-    for field in ("name",) if spec.script_language else ("name", "handler"):
+    needs_handler = not spec.script_language and spec.flow is None
+    for field in ("name", "handler") if needs_handler else ("name",):
         if not getattr(spec, field):
             yield Problem(Code.EMPTY, field, what=FieldName(field))
     if "/" in spec.name:
@@ -212,6 +216,15 @@ def _script(spec: JobSpec) -> Iterator[Problem]:
     remark, most = spec.script_remark, REMARK_LENGTH
     if not is_line(remark, most):
         yield Problem(Code.LINE, "script/remark", what=Word.REMARK, most=most, got=remark[:100])
+
+
+def _flow(spec: JobSpec) -> Iterator[Problem]:
+    if spec.flow is None:
+        return
+    if spec.handler or spec.script_language:
+        yield Problem(Code.FLOW_AND_HANDLER, FLOW)
+    if not spec.flow.nodes:
+        yield Problem(Code.FLOW_SIZE, FLOW, most=MAX_NODES, got=0)
 
 
 def _children(spec: JobSpec) -> Iterator[Problem]:

@@ -14,6 +14,9 @@ from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
+from warren.scheduler.flows.graph import Graph
+from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.problems import Refused
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS
@@ -27,6 +30,8 @@ from warren.sql.models.jobs import (
 
 #: Characters shown of a changed value, and how many of them before the first difference.
 SHOWN_LENGTH, BEFORE_DIFFERENCE = 60, 15
+#: The changed nodes of a flow that are named.
+SHOWN_NODES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,37 @@ class Expected(Text):
         return str(before) or "nothing", str(after) or "nothing"
 
 
+class Flow(Text):
+    """The graph of a flow, None for another job: stored as JSON, or NULL."""
+
+    __slots__ = ()
+
+    def stored(self, value: Graph | None) -> str | None:
+        """Return the canonical JSON, or NULL for none."""
+        return None if value is None else value.to_json()
+
+    def value(self, stored: str | None) -> Graph | None:
+        """Return the graph of a row; without nodes if somebody has broken it in the database."""
+        if stored is None:
+            return None
+        try:
+            return stored_graph(stored)
+        except Refused:
+            return Graph({})
+
+    def shown(self, value: Graph | None) -> str:
+        """Return the graph as JSON."""
+        return self.stored(value) or ""
+
+    def change(self, before: Graph | None, after: Graph | None) -> tuple[str, str]:
+        """Return which nodes change."""
+        old, new = (graph.nodes if graph else {} for graph in (before, after))
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        more = ["…"] if len(changed) > SHOWN_NODES else []
+        nodes = ", ".join([*changed[:SHOWN_NODES], *more])
+        return f"{len(old)} nodes", f"{len(new)} nodes (changed: {nodes or 'their order'})"
+
+
 def _quoted(before: str, after: str) -> tuple[str, str]:
     """Return two texts in quotes; of long ones, only the part around the first difference."""
     if max(len(before), len(after)) <= SHOWN_LENGTH:
@@ -263,6 +299,7 @@ class JobSpec:
         param_template: makes the param of each run when it is planned; instead of `param`.
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
+        flow: the graph of a flow, which has no `handler`: its run is the run of its nodes.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
         retry_delay: the wait before each retry; with an exponential backoff, before the first.
         retry_most: the longest wait of a backoff; 0 = LONGEST_WAIT_SECONDS.
@@ -282,6 +319,7 @@ class JobSpec:
     timezone: Annotated[str, TimeZone(group="schedule")] = ""
     run_date_days: Annotated[int, Number(-MAX_DAYS, MAX_DAYS, group="run_date")] = 0
     run_date_months: Annotated[int, Number(-MAX_MONTHS, MAX_MONTHS, group="run_date")] = 0
+    flow: Annotated[Graph | None, Flow()] = None
     handler: Annotated[str, Line(255)] = ""
     script_language: Annotated[str, Text(group="script", column="script_type", custom=True)] = ""
     script_source: Annotated[str, Text(group="script", custom=True)] = ""

@@ -203,6 +203,11 @@ def backfills(work: Pending, _now_ms: int) -> bool:
     return work.has_backfills
 
 
+def flow_keeper(work: Pending, _now_ms: int) -> bool:
+    """Whether a flow has a node that is not over."""
+    return work.has_open_flows
+
+
 def drainer(work: Pending, _now_ms: int) -> bool:
     """Whether somebody asked to drain an executor."""
     return work.has_drains

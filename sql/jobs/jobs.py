@@ -118,6 +118,18 @@ def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
     return locked
 
 
+def try_lock(session: Session, job_ids: Iterable[int]) -> set[int]:
+    """Lock the jobs among these that nobody else has locked; return their ids."""
+    wanted = use_index(select(Job.id), Job, PRIMARY_KEY)
+    return {
+        job_id
+        for chunk in chunks(sorted(set(job_ids)))
+        for job_id in session.execute(
+            wanted.where(Job.id.in_(chunk)).order_by(Job.id).with_for_update(skip_locked=True)
+        ).scalars()
+    }
+
+
 def app_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
     """Return the ids of the jobs' apps."""
     statement = select(Job.app_id).where(Job.id.in_(list(job_ids))).distinct()

@@ -12,6 +12,7 @@ from warren.sql.dialects.supported import of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.models import App, Job, Run, ScriptVersion
+from warren.sql.models.jobs import FLOW_TYPE
 from warren.sql.rows import fetch, fetch_one, query
 from warren.sql.run_status import OPEN
 
@@ -26,7 +27,7 @@ def of_job(session: Session, job_id: int) -> tuple[Job, str]:
     row = session.execute(
         select(Job, App.name)
         .join(App, App.id == Job.app_id)
-        .where(Job.id == job_id, Job.script_version.is_not(None))
+        .where(Job.id == job_id, Job.script_version.is_not(None), Job.script_type != FLOW_TYPE)
         .options(undefer(Job.script_source))
     ).one_or_none()
     if row is None:

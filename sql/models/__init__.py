@@ -19,7 +19,15 @@ from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalo
 from warren.sql.models.backfills import Backfill
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
-from warren.sql.models.jobs import History, Job, JobChild, RouteMemory, ScriptVersion, SkippedTicks
+from warren.sql.models.jobs import (
+    FlowJob,
+    History,
+    Job,
+    JobChild,
+    RouteMemory,
+    ScriptVersion,
+    SkippedTicks,
+)
 from warren.sql.models.runs import (
     AppDay,
     Call,
@@ -43,6 +51,7 @@ __all__ = [
     "DayReport",
     "ExecutorLoad",
     "Favourite",
+    "FlowJob",
     "FlowNode",
     "History",
     "IdempotencyKey",

@@ -14,6 +14,8 @@ from warren.sql.models.base import Model
 
 #: The schedule kind of a job that is only triggered by hand, by API or by a parent.
 NO_SCHEDULE = "NONE"
+#: The script type of a flow, whose versions are its graphs.
+FLOW_TYPE = "FLOW"
 #: The route of a job that names none, in an app that names none.
 DEFAULT_ROUTE = "CONSISTENT_HASH"
 
@@ -91,6 +93,8 @@ class Job(Model):
     param: Mapped[str | None] = mapped_column("executor_param", LONG_TEXT)
     #: The template that makes the param of each run, in place of `param`.
     param_template: Mapped[str | None] = mapped_column(LONG_TEXT)
+    #: The graph of a flow as canonical JSON, in which jobs have their names; None = no flow.
+    flow: Mapped[str | None] = mapped_column(LONG_TEXT)
     block: Mapped[str] = mapped_column(
         "executor_block_strategy", String(50), default="SERIAL_EXECUTION"
     )
@@ -122,6 +126,11 @@ class Job(Model):
     #: Where it is declared, as `warren.scheduler.jobs.places` says; None = nowhere else.
     declared_in: Mapped[str | None] = mapped_column(String(255))
 
+    @property
+    def has_script(self) -> bool:
+        """Whether its runs execute a script; the version of a flow is its graph."""
+        return self.script_version is not None and self.script_type != FLOW_TYPE
+
 
 class JobChild(Model):
     """A job that runs after each success of another one, and its position among its siblings."""
@@ -136,6 +145,16 @@ class JobChild(Model):
     job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     position: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     child_id: Mapped[int] = mapped_column(Integer)
+
+
+class FlowJob(Model):
+    """A job that is a node of a flow."""
+
+    __tablename__ = "warren_flow_job"
+    __table_args__ = (Index("i_flow_job", "job_id"), TABLE_OPTIONS)
+
+    flow_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    job_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
 
 
 class ScriptVersion(Model):

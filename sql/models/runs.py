@@ -128,14 +128,14 @@ class Call(Model):
 class FlowNode(Model):
     """One node of one run of a flow; its id is the `origin_id` of the node's runs.
 
-    `outcome` is set once, when the node is over. `kept_outcome` is what became of a KEPT node in
-    the run that is run again, and `kept_of` is the id that it had there.
+    `outcome` is set once, when the node is over. `kept_of` is the id that it had in the run that is
+    repeated: of a KEPT node, which became `kept_outcome` there, or of one that runs in any case.
     """
 
     __tablename__ = "warren_flow_node"
     __table_args__ = (
         UniqueConstraint("flow_run_id", "node", name="i_flow_node"),
-        Index("i_flow_node_job", "job_id"),
+        Index("i_flow_node_open", "outcome", "begun_at"),
         TABLE_OPTIONS,
     )
 

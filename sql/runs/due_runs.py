@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, false, func, not_, or_
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
-from warren.sql.models import App, Run
+from warren.sql.models import App, FlowJob, Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
 from warren.sql.runs.run_rows import PlannedRun
@@ -92,6 +92,39 @@ def peek_due(
         statement = statement.where(not_(_is_missed(missed)))
     run_ids = session.execute(statement.order_by(Run.due_at).limit(limit))
     return list(run_ids.scalars())
+
+
+def peek_flows(
+    session: Session,
+    app_id: int,
+    *,
+    since_ms: int,
+    until_ms: int,
+    limit: int,
+    without_jobs: Collection[int] = (),
+) -> list[int]:
+    """Return the ids of an app's PLANNED runs of flows, as `peek_due` does.
+
+    An app without flows is answered from a small table, whatever waits in it.
+    """
+    flows = select(FlowJob.flow_id).join(Job, Job.id == FlowJob.flow_id).where(Job.app_id == app_id)
+    flow_ids = set(session.execute(flows.distinct()).scalars()) - set(without_jobs)
+    return [
+        run_id
+        for chunk in chunks(sorted(flow_ids))
+        for run_id in session.execute(
+            select(Run.id)
+            .where(
+                Run.status == RunStatus.PLANNED,
+                Run.app_id == app_id,
+                Run.due_at >= since_ms,
+                Run.due_at <= until_ms,
+                Run.job_id.in_(chunk),
+            )
+            .order_by(Run.due_at)
+            .limit(limit)
+        ).scalars()
+    ][:limit]
 
 
 def job_of(session: Session, run_id: int) -> int | None:

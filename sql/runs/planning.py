@@ -35,6 +35,7 @@ class NewRun:
         rerun_of: the run that it repeats, if it is a re-run or a retry of one.
         called_by: the run that called it, if it is such a run or a retry of one.
         backfill_id: the backfill that it belongs to, if any.
+        flow_run_id: the flow's run to whose node it belongs; it starts no children.
         without_children: whether its success starts no children.
         traceparent: the trace in which the run was triggered.
         fault: why it has no param, so that it can only fail; it is not stored here.
@@ -63,6 +64,7 @@ class NewRun:
     rerun_of: int | None = None
     called_by: int | None = None
     backfill_id: int | None = None
+    flow_run_id: int | None = None
     without_children: bool = False
     run_id: int | None = None
     traceparent: str | None = None

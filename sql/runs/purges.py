@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.instants import at
-from warren.sql.models import Call, Purge, Run
+from warren.sql.models import Call, FlowNode, Purge, Run
 from warren.sql.models.runs import BY_DUE_SECOND
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL
@@ -149,6 +149,7 @@ def clear(
     for chunk in chunks(row.id for row in deleted):
         modify(session, delete(Run).where(Run.id.in_(chunk)))
         modify(session, delete(Call).where(Call.called_by.in_(chunk)))
+        modify(session, delete(FlowNode).where(FlowNode.flow_run_id.in_(chunk)))
     _record(session, deleted, by=by, now_ms=now_ms)
     day_reports.note_cleared(session, _by_day(deleted, day_of))
     return len(deleted)

@@ -35,7 +35,9 @@ KILL_MS = DAY_MS
 
 def in_flight(session: Session) -> list[BusyBoot]:
     """Return the boots that have runs in flight."""
-    busy = query(BusyBoot, Run, runs=func.count()).where(Run.status.in_(IN_FLIGHT))
+    busy = query(BusyBoot, Run, runs=func.count()).where(
+        Run.status.in_(IN_FLIGHT), Run.address.is_not(None)
+    )
     return fetch(session, BusyBoot, busy.group_by(Run.app_id, Run.address, Run.boot_id))
 
 
@@ -147,8 +149,12 @@ def kill_requested(session: Session, *, now_ms: int) -> list[RoutedRun]:
 
 
 def is_kill_requested(now_ms: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on runs in flight with a kill request of the last day."""
-    return Run.kill_requested_at >= now_ms - KILL_MS, Run.status.in_(IN_FLIGHT)
+    """Return the conditions on runs with executors and a kill request of the last day."""
+    return (
+        Run.kill_requested_at >= now_ms - KILL_MS,
+        Run.status.in_(IN_FLIGHT),
+        Run.address.is_not(None),
+    )
 
 
 def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:

@@ -82,6 +82,7 @@ class LockedRun(NamedTuple):
     rerun_of: int | None
     called_by: int | None
     backfill_id: int | None
+    flow_run_id: int | None
     without_children: int | None
     traceparent: str | None
     boot_id: str | None
@@ -129,7 +130,9 @@ class EndedRun(NamedTuple):
     kind: str
     address: str | None
     message: str | None
+    message_why: str | None
     result: str | None
+    shard_index: int
 
 
 class TracedRun(NamedTuple):

@@ -57,6 +57,7 @@ _OPEN_AND_ALONE = " AND ".join(
         may_enter(RunStatus.SUCCEEDED).condition,
         f"{Run.shard_total.expression} <= 1",
         f"{Run.attempt.expression} = 0",
+        f"{Run.flow_run_id.expression} IS NULL",
     ]
 )
 #: The guard that a run was sent to a boot, whose values are those of a `SentTo`.

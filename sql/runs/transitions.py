@@ -159,6 +159,12 @@ def start(session: Session, started: Mapping[int, int]) -> int:
     return update_each(session, Run, rows, guard=may_enter(RunStatus.RUNNING))
 
 
+def open_flows(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
+    """Move claimed runs of flows to RUNNING; they have no executor."""
+    values = {**ENTERED[RunStatus.RUNNING], "started_at": now_ms}
+    return update_alike(session, Run, run_ids, values, guard=status_in([RunStatus.PLANNED]))
+
+
 def lock(session: Session, run_ids: Iterable[int]) -> list[LockedRun]:
     """Lock runs in the order of their ids and return them."""
     return lock_rows(session, LockedRun, Run, sorted(set(run_ids)), _IN_ORDER)

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -24,7 +24,7 @@ _STR_TAG = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
 #: A value in a flow mapping.
-Inline = str | int | float | bool | Sequence[str]
+Inline: TypeAlias = "str | int | float | bool | Sequence[str] | Mapping[str, Inline]"
 #: The fields of a job's retries by their keys in `retry`, and the place of each in a job file.
 _RETRY = {**SHORT_RETRY, **in_group("retry")}
 _RUN_DATE = in_group("run_date")
@@ -54,6 +54,8 @@ def inline(value: Inline) -> str:
         return scalar(value)
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, Mapping):
+        return braces(value)
     return f"[{', '.join(map(scalar, value))}]"
 
 
@@ -191,6 +193,15 @@ def _script_lines(spec: JobSpec) -> Iterator[str]:
     yield from text_field("source", spec.script_source, deeper, has_places=False)
 
 
+def _flow_lines(spec: JobSpec) -> Iterator[str]:
+    """Yield a line for each node."""
+    if spec.flow is None:
+        return
+    yield _at("flow:")
+    for name, node in spec.flow.to_mapping().items():
+        yield _at(f"{' ' * INDENT}{scalar(name)}: {braces(node)}")
+
+
 def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) -> Iterator[str]:
     values: dict[str, Inline] = {
         field.name: value for field in fields(target) if (value := getattr(target, field.name))
@@ -201,6 +212,7 @@ def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) 
 
 _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
+    "flow": _flow_lines,
     "run_date": _run_date_lines,
     "script": _script_lines,
     "retry": _retry_lines,

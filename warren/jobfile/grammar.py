@@ -8,6 +8,7 @@ import yaml
 
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import meant
+from warren.jobfile.flow_reader import flow
 from warren.jobfile.yaml_reader import (
     Entry,
     Read,
@@ -27,6 +28,7 @@ from warren.jobfile.yaml_reader import (
 from warren.jobfile.yaml_tree import line_of
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
+from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs import retry_rules, rules
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, Number, in_group
 from warren.scheduler.problems import Problem
@@ -81,6 +83,7 @@ _READS: dict[Any, Read] = {
     bool | None: boolean,
     tuple[str, ...]: texts,
     Expectations: expectations,
+    Graph | None: flow,
 }
 _NEEDED = ("name", "app")
 _SCHEDULE_VALUES: dict[ValueForm, Read] = {
@@ -134,8 +137,8 @@ class JobReader:
         for name in _NEEDED:
             if name not in fields:
                 self._reader.add_problem(line, f"missing field {name!r}")
-        if "handler" not in fields and "script" not in fields:
-            self._reader.add_problem(line, "missing field 'handler' or 'script'")
+        if not {"handler", "script", "flow"} & fields.keys():
+            self._reader.add_problem(line, "missing field 'handler', 'script' or 'flow'")
 
     def _check(
         self, spec: JobSpec, entries: Mapping[str, Entry], values: Mapping[str, Any]

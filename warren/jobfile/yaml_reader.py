@@ -161,6 +161,11 @@ def shown(node: yaml.Node) -> str:
     return kind if plain else f"{kind} tagged {node.tag.removeprefix(_TAG)[:100]}"
 
 
+def scalar_kind(node: yaml.Node) -> str:
+    """Return the type of a scalar as YAML names it, such as `int`."""
+    return node.tag.removeprefix(_TAG)
+
+
 def _is(node: yaml.Node, kind: str) -> bool:
     if not isinstance(node, yaml.ScalarNode):
         return False

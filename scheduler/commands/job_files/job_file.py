@@ -126,7 +126,9 @@ class JobFileCommands:
         families = {
             job_ids[number]: number
             for number in sorted(job_ids)
-            if number in preview.linked or file.specs[number].children
+            if number in preview.linked
+            or file.specs[number].children
+            or file.specs[number].flow is not None
         }
         links = self._children.changes(
             known,

@@ -31,7 +31,7 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
-from warren.sql.jobs import child_links, declarations, exports, job_names, jobs
+from warren.sql.jobs import child_links, declarations, exports, flow_links, job_names, jobs
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.registry import apps
@@ -309,11 +309,11 @@ class JobFilePreview:
         known: KnownJobs,
     ) -> dict[int, str]:
         """Add the jobs whose children change; return a sentence about each."""
-        parents = child_links.with_children(session)
+        parents = child_links.with_children(session) | flow_links.all_flows(session)
         numbers = {
             job_ids[number]: number
             for number, spec in enumerate(file.specs)
-            if spec.children or job_ids[number] in parents
+            if spec.children or spec.flow is not None or job_ids[number] in parents
         }
         families = [
             family_of(file.specs[number], job_id, preview.app_ids)
@@ -326,4 +326,4 @@ class JobFilePreview:
 
 def family_of(spec: JobSpec, job_id: int, app_ids: Mapping[str, int]) -> Family:
     """Return the children that a job is to have."""
-    return Family(job_id, app_ids[spec.app], spec.app, spec.name, spec.children)
+    return Family(job_id, app_ids[spec.app], spec.app, spec.name, spec.children, spec.flow)

@@ -191,7 +191,15 @@ def _make_tables() -> None:
         sa.UniqueConstraint("flow_run_id", "node", name="i_flow_node"),
         **TABLE_OPTIONS,
     )
-    op.create_index("i_flow_node_job", "warren_flow_node", ["job_id"])
+    op.create_index("i_flow_node_open", "warren_flow_node", ["outcome", "begun_at"])
+    op.create_table(
+        "warren_flow_job",
+        sa.Column("flow_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("flow_id", "job_id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_flow_job", "warren_flow_job", ["job_id"])
     op.create_table(
         "warren_guess",
         sa.Column("subject", sa.String(length=80), nullable=False),
@@ -474,6 +482,7 @@ def _make_tables() -> None:
         sa.Column("executor_handler", sa.String(length=255), nullable=True),
         sa.Column("executor_param", LONG_TEXT, nullable=True),
         sa.Column("param_template", LONG_TEXT, nullable=True),
+        sa.Column("flow", LONG_TEXT, nullable=True),
         sa.Column("executor_block_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_timeout", sa.Integer(), nullable=False),
         sa.Column("executor_fail_retry_count", sa.Integer(), nullable=False),

@@ -26,6 +26,7 @@ NOTHING = Pending(
     has_kills=False,
     has_drains=False,
     has_backfills=False,
+    has_open_flows=False,
     has_routed=False,
     has_in_flight=False,
     has_new_alarms=False,

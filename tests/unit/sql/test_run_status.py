@@ -8,7 +8,8 @@ FLYING = {"ROUTED", "SENT", "RUNNING"}
 
 #: Every arrow there is, from -> to.
 ARROWS = {
-    "PLANNED": {"ROUTED", "CANCELLED", "UNDELIVERED", "FAILED"},
+    # A flow is opened, or refused, without an executor.
+    "PLANNED": {"ROUTED", "CANCELLED", "UNDELIVERED", "FAILED", "RUNNING", "REFUSED"},
     "ROUTED": {
         "SENT",
         "RUNNING",

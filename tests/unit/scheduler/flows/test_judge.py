@@ -64,7 +64,7 @@ def random_graph(chance: random.Random) -> Graph:
         after = {other: chance.choice(list(Condition)) for other in before}
         condition = "true" if chance.random() < 0.2 else ""
         join = chance.choice(list(Join))
-        nodes[name] = Node(name=name, job=1, after=after, join=join, condition=condition)
+        nodes[name] = Node(name=name, job="a", after=after, join=join, condition=condition)
     shuffled = chance.sample(names, len(names))
     return Graph({name: nodes[name] for name in shuffled})
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.flows.graph import Graph
+from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec, changed, columns_of
 from warren.sql.models import Job
@@ -32,6 +34,7 @@ OTHER: dict[Any, Any] = {
     bool | None: True,
     tuple[str, ...]: ("a", "b"),
     Expectations: Expectations(finish_by="07:00"),
+    Graph | None: parse({"load": {"job": "load"}}),
 }
 
 

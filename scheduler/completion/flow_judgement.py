@@ -1,0 +1,255 @@
+"""Judges the run of one flow, and makes the runs of the nodes that fire."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons.codes import Why, Words
+from warren.scheduler.completion.flow_ends import NodeEnd
+from warren.scheduler.expressions.functions import Fault, text
+from warren.scheduler.flows.graph import Graph, Node
+from warren.scheduler.flows.judge import FalseEdge, Outcome, judge
+from warren.scheduler.flows.values import NodeValue, elements, is_true, parsed, rendered
+from warren.scheduler.jobs.new_run import app_names_for, run_of
+from warren.scheduler.jobs.param_templates import Occasion
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.problems import explanation
+from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
+from warren.sql.jobs import due_jobs
+from warren.sql.jobs.due_jobs import JobToPlan
+from warren.sql.registry import apps
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs import flow_nodes
+from warren.sql.runs.flow_nodes import NodeState
+from warren.sql.runs.planning import NewRun
+from warren.sql.runs.run_rows import LockedRun
+
+
+class JudgedFlow:
+    """What follows for one flow.
+
+    Attributes:
+        run: the flow's run; it is locked.
+        fired: the nodes that begin, by id, and their runs.
+        over: the rows of the nodes that are over now.
+        end: how the flow ended; None = a node is open.
+
+    Args:
+        run: as above.
+        graph: its graph.
+        nodes: all its nodes.
+        ends: nodes that are over now, by id.
+        planner: knows their jobs.
+        now_ms: the time, in epoch milliseconds.
+
+    """
+
+    def __init__(
+        self,
+        run: LockedRun,
+        graph: Graph,
+        nodes: Sequence[NodeState],
+        *,
+        ends: Mapping[int, NodeEnd],
+        planner: "NodePlanner",
+        now_ms: int,
+    ) -> None:
+        self.run = run
+        self.fired: list[tuple[int, list[NewRun]]] = []
+        self.over: list[dict[str, Any]] = []
+        self._graph = graph
+        self._nodes = {state.node: state for state in nodes}
+        self._planner = planner
+        self._now_ms = now_ms
+        self._values: dict[str, NodeValue] | None = None
+        self._ended: dict[str, NodeEnd] = {}
+        known: dict[str, Outcome | None] = {}
+        for state in nodes:
+            if state.real_outcome:
+                known[state.node] = Outcome(state.real_outcome)
+            elif state.id in ends:
+                known[state.node] = ends[state.id].outcome
+                self._note(state.node, ends[state.id])
+            elif state.begun_at is not None:
+                known[state.node] = None
+        # A node whose row was deleted by hand cannot begin; the audit reports it.
+        known |= {name: Outcome.BYPASSED for name in graph.nodes if name not in self._nodes}
+        verdict = judge(
+            graph,
+            known,
+            self._begin,
+            forced={state.node for state in nodes if state.kept_of and not state.outcome},
+            stopped=run.status != RunStatus.RUNNING or run.kill_requested_at is not None,
+        )
+        for name, false in verdict.bypassed.items():
+            self._note(name, NodeEnd(Outcome.BYPASSED, explanation(_why_bypassed(false))))
+        self.end = verdict.end
+
+    def _begin(self, node: Node) -> Outcome | None:
+        """Make the runs of a node; return its outcome if it is over without one."""
+        state = self._nodes[node.name]
+        job = self._planner.job(state.job_id)
+        if job is None:
+            return self._note(node.name, NodeEnd(Outcome.FAILED, explanation(Why.JOB_DELETED())))
+        try:
+            names = self._names(job)
+            if not is_true(node, names):
+                why = Why.NODE_CONDITION_FALSE()
+                return self._note(node.name, NodeEnd(Outcome.BYPASSED, explanation(why)))
+            runs = self._runs(node, job, names)
+        except Fault as fault:
+            words = explanation(Why.NODE_NOT_BEGUN(node=node.name, why=str(fault)))
+            runs = [replace(self._run(node, job, param=""), fault=words)]
+        if not runs:
+            why = Why.NODE_WITHOUT_ELEMENTS()
+            return self._note(node.name, NodeEnd(Outcome.SUCCEEDED, explanation(why), "[]"))
+        runs = [replace(run, origin_id=state.id) for run in runs]
+        self.fired.append((state.id, runs))
+        return None
+
+    def _runs(self, node: Node, job: JobToPlan, names: Mapping[str, Any]) -> list[NewRun]:
+        if not node.each:
+            param = rendered(node.param_template, names) if node.param_template else node.param
+            return [self._run(node, job, param=param)]
+        items = elements(node, names)
+        params = [
+            rendered(node.param_template, {**names, "item": item, "index": index})
+            if node.param_template
+            else text(item)
+            for index, item in enumerate(items)
+        ]
+        return [
+            replace(self._run(node, job, param=param), shard_index=index, shard_total=len(params))
+            for index, param in enumerate(params)
+        ]
+
+    def _run(self, node: Node, job: JobToPlan, *, param: str | None) -> NewRun:
+        """Return a run of a node; without a `param`, the job says what it is."""
+        retries = job.retries if node.retry.times is None else node.retry.times
+        wanted = job._replace(retries=retries)
+        if param is not None:
+            wanted = wanted._replace(param=param, param_template=None)
+        run = run_of(
+            wanted,
+            kind=Kind.NODE,
+            scheduled_at=self.run.scheduled_at,
+            due_at=self._now_ms,
+            zone=self._planner.zone(job),
+            app=self._planner.app_name(job.app_id) if wanted.param_template else "",
+            run_date=self.run.run_date,
+        )
+        return replace(
+            run,
+            run_date=self.run.run_date,
+            flow_run_id=self.run.id,
+            without_children=True,
+            traceparent=self.run.traceparent,
+        )
+
+    def _names(self, job: JobToPlan) -> dict[str, Any]:
+        """Return what the expressions of a node may name."""
+        if self._values is None:
+            self._values = {
+                row.node: NodeValue(row.kept_outcome or row.outcome or "", row.result, row.reason)
+                for row in self._planner.results(self.run.id)
+            }
+            self._values |= {name: _value(end) for name, end in self._ended.items()}
+        occasion = Occasion(
+            job=job.name,
+            app=self._planner.app_name(job.app_id),
+            scheduled_at=self.run.scheduled_at,
+            run_date=self.run.run_date or run_date_of(self.run.scheduled_at, "UTC", RunDateRule()),
+            zone=self._planner.zone(job),
+        )
+        return parsed({**occasion.names(), "param": self.run.param or ""}, self._values)
+
+    def _note(self, name: str, end: NodeEnd) -> Outcome:
+        """Note that a node is over."""
+        self._ended[name] = end
+        if self._values is not None:
+            self._values[name] = _value(end)
+        self.over.append(
+            {
+                "id": self._nodes[name].id,
+                "outcome": end.outcome.value,
+                "ended_at": self._now_ms,
+                "reason": end.reason.text or None,
+                "why": end.reason.why,
+                "result": end.result,
+            }
+        )
+        return end.outcome
+
+
+def _value(end: NodeEnd) -> NodeValue:
+    return NodeValue(end.outcome.value, end.result, end.reason.text or None)
+
+
+def _why_bypassed(false: FalseEdge | None) -> Words:
+    if false is None:
+        return Why.FLOW_STOPPED()
+    facts = {"node": false.before, "outcome": false.outcome.value, "needed": false.needed.value}
+    return Why.NODE_BYPASSED(**facts)
+
+
+class NodePlanner:
+    """What the runs of nodes are planned from, read in one transaction."""
+
+    def __init__(
+        self,
+        session: Session,
+        graphs: Mapping[int, Graph],
+        nodes: Mapping[int, Sequence[NodeState]],
+        ends: Mapping[int, NodeEnd],
+    ) -> None:
+        self._session = session
+        self._jobs: dict[int, JobToPlan | None] = {}
+        self._apps: dict[int, str] = {}
+        self._near = {
+            state.job_id
+            for flow_id, states in nodes.items()
+            if (graph := graphs.get(flow_id))
+            for state in states
+            if state.begun_at is None
+            and state.outcome is None
+            and _may_begin(graph, state.node, states, ends)
+        }
+
+    def job(self, job_id: int) -> JobToPlan | None:
+        """Return the job of a node; None if it was deleted."""
+        if job_id not in self._jobs:
+            wanted = {job_id, *self._near} - self._jobs.keys()
+            found = due_jobs.to_plan(self._session, wanted)
+            self._jobs |= {one: found.get(one) for one in wanted}
+            known = [job for job in found.values() if job is not None]
+            self._apps |= app_names_for(self._session, known)
+        return self._jobs[job_id]
+
+    def app_name(self, app_id: int) -> str:
+        """Return the name of an app."""
+        if app_id not in self._apps:
+            self._apps |= apps.names(self._session, {app_id})
+        return self._apps.get(app_id, "")
+
+    def zone(self, job: JobToPlan) -> str:
+        """Return the time zone of a job."""
+        return job.timezone or cluster_zone(self._session, "UTC")
+
+    def results(self, flow_run_id: int) -> list[flow_nodes.NodeResult]:
+        """Return the results of the nodes of a flow that were over before."""
+        return flow_nodes.results(self._session, flow_run_id)
+
+
+def _may_begin(
+    graph: Graph, name: str, states: Sequence[NodeState], ends: Mapping[int, NodeEnd]
+) -> bool:
+    """Whether a node may begin now: it begins the flow, or runs after one that is over now."""
+    node = graph.nodes.get(name)
+    if node is None:
+        return False
+    if not node.after or not ends:
+        return True
+    over = {state.node for state in states if state.id in ends}
+    return not over.isdisjoint(node.after)

@@ -1,0 +1,294 @@
+"""The runs of flows: opens them, and does what follows when their nodes end.
+
+One lock order for everybody: the runs of nodes by id, then the runs of flows by id, then nodes.
+Whoever holds the lock of a flow's run is the only one who judges it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons.codes import Why, Words
+from warren.scheduler.completion.end import End
+from warren.scheduler.completion.flow_ends import NodeEnd, node_ends
+from warren.scheduler.completion.flow_judgement import JudgedFlow, NodePlanner
+from warren.scheduler.completion.transition import Won
+from warren.scheduler.flows.graph import NO_RETRY, Graph, NodeRetry
+from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.flows.judge import Outcome
+from warren.scheduler.flows.repetition import Part, repeated
+from warren.scheduler.problems import Refused, fault_of
+from warren.sql.ids import RunIds
+from warren.sql.jobs import job_names, jobs, script_versions
+from warren.sql.registry import apps
+from warren.sql.run_status import FINAL, RunStatus
+from warren.sql.runs import flow_nodes, planning, transitions
+from warren.sql.runs.flow_nodes import KEPT
+from warren.sql.runs.planning import NewRun
+from warren.sql.runs.run_rows import LockedRun
+
+log = structlog.get_logger()
+
+#: What the end of a flow is called as a run.
+_STATUS = {
+    Outcome.SUCCEEDED: RunStatus.SUCCEEDED,
+    Outcome.FAILED: RunStatus.FAILED,
+    Outcome.SKIPPED: RunStatus.SKIPPED,
+}
+
+
+@dataclass(slots=True)
+class FlowWork:
+    """What follows for flows: the runs that were planned, with their ids, and flows that end."""
+
+    planned: list[NewRun] = field(default_factory=list)
+    run_ids: list[int] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+
+
+class FlowRuns:
+    """Opens, advances, and repeats the runs of flows, in the caller's transaction."""
+
+    def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
+        self._ids = ids
+        self._now_ms = now_ms
+
+    def open(self, session: Session, run_ids: Sequence[int]) -> FlowWork:
+        """Let claimed runs of flows run: all their nodes are stored, and the first ones planned.
+
+        Nodes that are stored already were kept from the run that is repeated, or run in any case.
+        """
+        now_ms = self._now_ms()
+        transitions.open_flows(session, run_ids, now_ms=now_ms)
+        runs = [run for run in transitions.lock(session, run_ids) if run.status not in FINAL]
+        graphs, broken = self._graphs(session, runs)
+        stored = flow_nodes.of_flows(session, [run.id for run in runs])
+        missing = [
+            (run, graph, node)
+            for run in runs
+            if (graph := graphs.get(run.id))
+            for node in graph.nodes.values()
+            if node.name not in {state.node for state in stored.get(run.id, ())}
+        ]
+        job_ids = _job_ids(session, [(run, node.job) for run, _, node in missing])
+        ids = self._ids.take(session, len(missing))
+        rows = [
+            {
+                "id": node_id,
+                "flow_run_id": run.id,
+                "node": node.name,
+                "job_id": job_ids.get((run.app_id, node.job), 0),
+            }
+            for node_id, (run, _, node) in zip(ids, missing, strict=True)
+        ]
+        flow_nodes.add(session, rows)
+        return self._judge(session, runs, graphs, {}, broken)
+
+    def follow(self, session: Session, last: Iterable[Won]) -> FlowWork:
+        """Do what follows for the flows of runs that have ended and are not retried."""
+        ended = [won for won in last if won.row.flow_run_id is not None]
+        if not ended:
+            return FlowWork()
+        ends = node_ends(session, ended)
+        flow_ids = {won.row.flow_run_id for won in ended if won.row.origin_id in ends}
+        return self.advance(session, [run_id for run_id in flow_ids if run_id], ends)
+
+    def advance(
+        self,
+        session: Session,
+        flow_run_ids: Collection[int],
+        ends: Mapping[int, NodeEnd] | None = None,
+    ) -> FlowWork:
+        """Lock the runs of flows and do what follows; `ends` are nodes that are over now, by id."""
+        if not flow_run_ids:
+            return FlowWork()
+        runs = transitions.lock(session, flow_run_ids)
+        graphs, broken = self._graphs(session, runs)
+        return self._judge(session, runs, graphs, ends or {}, broken)
+
+    def retry_rules(self, session: Session, rows: Iterable[LockedRun]) -> dict[int, NodeRetry]:
+        """Return what the nodes of runs say about retries, by run id."""
+        of_nodes = [row for row in rows if row.flow_run_id is not None]
+        if not of_nodes:
+            return {}
+        flow_ids = {row.flow_run_id for row in of_nodes if row.flow_run_id}
+        graphs = self._graphs_of(session, flow_nodes.graph_versions(session, flow_ids))
+        names = flow_nodes.names(session, {row.origin_id for row in of_nodes})
+        rules: dict[int, NodeRetry] = {}
+        for row in of_nodes:
+            graph, name = graphs.get(row.flow_run_id or 0), names.get(row.origin_id, "")
+            if graph is not None and name in graph.nodes:
+                retry = graph.nodes[name].retry
+                if retry != NO_RETRY:
+                    rules[row.id] = retry
+        return rules
+
+    def keep_for(
+        self,
+        session: Session,
+        run: LockedRun,
+        new_run_id: int,
+        *,
+        part: Part = Part.FAILED,
+        node: str = "",
+        version: int | None = None,
+    ) -> set[str]:
+        """Store what a repetition of a flow's run keeps of it; return the nodes that run again.
+
+        Args:
+            run: the run that is repeated; it is over.
+            new_run_id: the run that repeats it.
+            part: what is repeated.
+            node: the node of FROM and ONLY, which runs in any case.
+            version: the graph of the new run, if it is another one.
+
+        Raises:
+            Refused: the graph cannot be read.
+
+        """
+        wanted = version or run.script_version or 0
+        sources = script_versions.sources(session, [wanted])
+        graph = stored_graph(sources[wanted][1]) if wanted in sources else Graph({})
+        stored = {item.node: item for item in flow_nodes.stored(session, run.id)}
+        outcomes = {
+            name: Outcome(outcome)
+            for name, item in stored.items()
+            if (outcome := item.kept_outcome if item.outcome == KEPT else item.outcome)
+        }
+        again = repeated(graph, outcomes, part, node)
+        rows = [
+            {
+                **item._asdict(),
+                "flow_run_id": new_run_id,
+                "outcome": KEPT,
+                "kept_outcome": outcomes[name].value,
+                "kept_of": item.id,
+            }
+            for name, item in stored.items()
+            if name in graph.nodes and name not in again and name in outcomes
+        ]
+        if node and node in stored:
+            empty = dict.fromkeys(stored[node]._fields)
+            facts = {"node": node, "job_id": stored[node].job_id, "kept_of": stored[node].id}
+            rows.append({**empty, **facts, "flow_run_id": new_run_id})
+        ids = self._ids.take(session, len(rows))
+        flow_nodes.add(
+            session, [{**row, "id": node_id} for row, node_id in zip(rows, ids, strict=True)]
+        )
+        return again
+
+    # -- graphs -----------------------------------------------------------------------------------
+
+    def _graphs(
+        self, session: Session, runs: Sequence[LockedRun]
+    ) -> tuple[dict[int, Graph], dict[int, Words]]:
+        """Return the graphs of runs of flows by run id, and why others have none."""
+        versions = {run.id: run.script_version for run in runs}
+        graphs = self._graphs_of(session, versions)
+        why = Why.FLOW_GONE()
+        return graphs, {run.id: why for run in runs if run.id not in graphs}
+
+    def _graphs_of(self, session: Session, versions: Mapping[int, int | None]) -> dict[int, Graph]:
+        wanted = {version for version in versions.values() if version}
+        sources = script_versions.sources(session, wanted) if wanted else {}
+        known: dict[int, Graph] = {}
+        for version, (_, source) in sources.items():
+            try:
+                known[version] = stored_graph(source)
+            except Refused as error:
+                log.warning("flow_unreadable", version=version, error=fault_of(error))
+        return {run_id: known[version] for run_id, version in versions.items() if version in known}
+
+    # -- judging ----------------------------------------------------------------------------------
+
+    def _judge(
+        self,
+        session: Session,
+        runs: Sequence[LockedRun],
+        graphs: Mapping[int, Graph],
+        ends: Mapping[int, NodeEnd],
+        broken: Mapping[int, Words],
+    ) -> FlowWork:
+        now_ms, work = self._now_ms(), FlowWork()
+        nodes = flow_nodes.of_flows(session, [run.id for run in runs])
+        planner = NodePlanner(session, graphs, nodes, ends)
+        judged = [
+            JudgedFlow(
+                run,
+                graphs[run.id],
+                nodes.get(run.id, []),
+                ends=ends,
+                planner=planner,
+                now_ms=now_ms,
+            )
+            for run in runs
+            if run.id in graphs
+        ]
+        fired = [item for flow in judged for item in flow.fired]
+        work.planned = [run for _, new in fired for run in new]
+        work.run_ids = planning.plan_asked(session, work.planned, self._ids)
+        flow_nodes.begin(
+            session,
+            [{"id": node_id, "begun_at": now_ms, "shards": len(new)} for node_id, new in fired],
+        )
+        over = [row for flow in judged for row in flow.over]
+        flow_nodes.end(session, sorted(over, key=lambda row: int(row["id"])))
+        for flow in judged:
+            if flow.end is not None and flow.run.status not in FINAL:
+                work.ends.append(self._end_of(session, flow, now_ms))
+        for run in runs:
+            if run.id in broken and run.status not in FINAL:
+                work.ends.append(_end(run, RunStatus.FAILED, broken[run.id], now_ms))
+        return work
+
+    def _end_of(self, session: Session, flow: JudgedFlow, now_ms: int) -> End:
+        run, end = flow.run, flow.end
+        assert end is not None
+        if run.kill_requested_at is not None:
+            job = jobs.for_runs(session, [run.job_id]).get(run.job_id)
+            if job is not None and is_deadline(run, job.timeout):
+                return _end(run, RunStatus.TIMED_OUT, Why.TIMED_OUT(seconds=job.timeout), now_ms)
+            return _end(run, RunStatus.KILLED, Why.KILL_REQUESTED(), now_ms)
+        if end.outcome is Outcome.FAILED:
+            why = Why.FLOW_FAILED(nodes=", ".join(end.failed[:20]))
+            return _end(run, RunStatus.FAILED, why, now_ms)
+        return _end(run, _STATUS[end.outcome], "", now_ms)
+
+
+def is_deadline(run: LockedRun, timeout: int) -> bool:
+    """Whether a flow was stopped because its time was over, and not by somebody."""
+    if not timeout or run.started_at is None:
+        return False
+    return run.kill_requested_at == run.started_at + timeout * 1_000
+
+
+def is_flow(row: LockedRun) -> bool:
+    """Whether a run that ran is that of a flow: it has no executor."""
+    return row.address is None and row.status == RunStatus.RUNNING
+
+
+def _end(run: LockedRun, status: RunStatus, message: Words, now_ms: int) -> End:
+    return End(run_id=run.id, status=status, message=message, finished_at=now_ms)
+
+
+def _job_ids(
+    session: Session, wanted: Sequence[tuple[LockedRun, str]]
+) -> dict[tuple[int, str], int]:
+    """Return the ids of jobs by the app of their flow and their name as the graph has it."""
+    names = {(run.app_id, name) for run, name in wanted}
+    by_app = apps.ids_by_name(session) if any("/" in name for _, name in names) else {}
+    places: dict[tuple[int, str], tuple[int, str]] = {}
+    for app_id, name in names:
+        app, slash, short = name.rpartition("/")
+        places[app_id, name] = (by_app.get(app, 0) if slash else app_id, short)
+    found: dict[int, dict[str, int]] = {}
+    for app_id in {app_id for app_id, _ in places.values()}:
+        in_app = sorted({short for place, short in places.values() if place == app_id})
+        found[app_id] = job_names.ids_in_app(session, app_id, in_app)
+    return {
+        key: job_id
+        for key, (app_id, short) in places.items()
+        if (job_id := found[app_id].get(short)) is not None
+    }

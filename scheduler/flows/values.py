@@ -1,0 +1,107 @@
+"""What the expressions of a flow's nodes name and give: results, conditions, elements. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from warren.broker.messages.values import result_value
+from warren.scheduler.expressions.functions import Fault, Value, shown
+from warren.scheduler.expressions.language import read_expression, read_template
+from warren.scheduler.flows.graph import MAX_SHARDS, Node
+
+#: The longest result of a node that is kept for its flow, in bytes of JSON.
+RESULT_BYTES = 16_384
+
+
+class NodeValue(NamedTuple):
+    """What became of a node that is over; `result` is JSON, None if there is none.
+
+    `reason` says why it failed or was bypassed, or, of a success, why its result was not kept.
+    """
+
+    outcome: str
+    result: str | None
+    reason: str | None
+
+
+class Names(dict[str, Value]):
+    """Names by value; a result that was not kept cannot be read."""
+
+    def __init__(self, node: str, value: NodeValue) -> None:
+        result = result_value(value.result)
+        super().__init__(outcome=value.outcome, result=result, reason=value.reason or "")
+        self._node, self._value = node, value
+
+    def __getitem__(self, name: str) -> Value:
+        """Return a part.
+
+        Raises:
+            Fault: it is the result, and that was too long to be kept.
+
+        """
+        value = self._value
+        if name == "result" and value.result is None and is_too_long(value):
+            raise Fault(f"the result of {self._node} cannot be used: {value.reason}")
+        return super().__getitem__(name)
+
+
+def is_too_long(value: NodeValue) -> bool:
+    """Whether a node succeeded and its result was not kept."""
+    return value.outcome == "SUCCEEDED" and value.result is None and bool(value.reason)
+
+
+def is_true(node: Node, names: Mapping[str, Value]) -> bool:
+    """Return the value of a node's condition; a node without one is true.
+
+    Raises:
+        Fault: the condition has no value, or is neither true nor false.
+
+    """
+    if not node.condition:
+        return True
+    value = read_expression(node.condition)(names)
+    if not isinstance(value, bool):
+        raise Fault(f"expected if to be true or false, got: {shown(value)}")
+    return value
+
+
+def elements(node: Node, names: Mapping[str, Value]) -> list[Value]:
+    """Return the elements that a node has a run for each of.
+
+    Raises:
+        Fault: `each` has no value, is no list, or has too many elements.
+
+    """
+    value = read_expression(node.each)(names)
+    if not isinstance(value, list):
+        raise Fault(f"expected each to be a list, got: {shown(value)}")
+    if len(value) > MAX_SHARDS:
+        raise Fault(f"expected each to have up to {MAX_SHARDS:,} elements, got: {len(value):,}")
+    return value
+
+
+def rendered(template: str, names: Mapping[str, Value]) -> str:
+    """Return the param that a node's template makes.
+
+    Raises:
+        Fault: one of its expressions has no value.
+
+    """
+    return read_template(template).render(names)
+
+
+def joined_results(results: list[str | None]) -> str:
+    """Return the results of a node's runs, in JSON, as a JSON list."""
+    return f"[{','.join(result or 'null' for result in results)}]"
+
+
+def kept_result(result: str | None) -> tuple[str | None, int]:
+    """Return a result as it is kept, and its size in bytes if it is too long for that."""
+    if not result:
+        return None, 0
+    size = len(result.encode(errors="replace"))
+    return (None, size) if size > RESULT_BYTES else (result, 0)
+
+
+def parsed(names: Mapping[str, Any], results: Mapping[str, NodeValue]) -> dict[str, Value]:
+    """Return all that an expression may name: what its run is about, and the nodes before it."""
+    return {**names, **{node: Names(node, value) for node, value in results.items()}}

@@ -1,0 +1,115 @@
+"""Stops flows that somebody asked to kill or whose time is over, and heals what was left behind.
+
+Whoever stops a flow only marks its run. The nodes are ended here, each in a transaction of its own,
+so that the locks keep their order: runs of nodes, then the flow's run, then its nodes.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons.codes import Why
+from warren.scheduler.completion.completion import Completion, RunEnder, Tally
+from warren.scheduler.completion.end import cancelled
+from warren.scheduler.completion.flow_ends import NodeEnd, ends_of_ticks
+from warren.scheduler.flows.judge import Outcome
+from warren.scheduler.node_context import NodeContext
+from warren.scheduler.problems import explanation
+from warren.sql.jobs import jobs
+from warren.sql.run_status import RunStatus
+from warren.sql.runs import flow_nodes, transitions
+from warren.sql.runs.flow_nodes import FlowToStop, NodeState
+from warren.sql.runs.ticks import Tick
+
+#: Time between two looks, and between two looks for what was left behind.
+POLL_SECONDS = 0.5
+HEALING_SECONDS = 10.0
+#: A node that began this long ago may have been left behind.
+LEFT_BEHIND_MS = 5_000
+
+log = structlog.get_logger()
+
+
+class FlowKeeper:
+    """Ends what no end of a run would end."""
+
+    def __init__(self, context: NodeContext, ender: RunEnder, completion: Completion) -> None:
+        self._context = context
+        self._ender = ender
+        self._completion = completion
+        self._healed_at = float("-inf")
+
+    def run_round(self, now_ms: int) -> float:
+        """Stop flows and heal; return the seconds until the next look."""
+        flows = self._context.database.read(
+            lambda session: flow_nodes.to_stop(session, now_ms=now_ms)
+        )
+        for flow in flows:
+            self._stop(flow)
+        now = self._context.monotonic()
+        if now - self._healed_at >= HEALING_SECONDS:
+            self._healed_at = now
+            self._heal(now_ms)
+        return POLL_SECONDS
+
+    def _stop(self, flow: FlowToStop) -> None:
+        """Mark a flow whose time is over, stop its nodes, and end it if none runs any more."""
+        if flow.is_late:
+            self._context.database.write(lambda session: _mark_late(session, flow.id))
+        now_ms = self._context.now_ms()
+        runs = self._context.database.read(lambda session: flow_nodes.open_runs(session, flow.id))
+        planned = [run_id for run_id, status in runs.items() if status == RunStatus.PLANNED]
+        self._ender.end([cancelled(run_id, Why.FLOW_STOPPED(), now_ms) for run_id in planned])
+        sent = sorted(runs.keys() - set(planned))
+        if sent:
+            self._context.database.write(
+                lambda session: transitions.request_kills(session, sent, now_ms=now_ms)
+            )
+        self._advance([flow.id])
+
+    def _heal(self, now_ms: int) -> None:
+        """End nodes and flows that ended without completion."""
+        left, orphaned = self._context.database.read(
+            lambda session: (
+                flow_nodes.left_behind(session, before_ms=now_ms - LEFT_BEHIND_MS),
+                flow_nodes.orphaned(session),
+            )
+        )
+        if left:
+            log.warning("flow_nodes_left_behind", nodes=[state.id for state in left][:20])
+            self._advance({state.flow_run_id for state in left}, left)
+        if orphaned:
+            self._context.database.write(
+                lambda session: flow_nodes.bypass_orphaned(
+                    session, orphaned, explanation(Why.FLOW_STOPPED()), now_ms=now_ms
+                )
+            )
+
+    def _advance(
+        self, flow_run_ids: Sequence[int] | set[int], left: Sequence[NodeState] = ()
+    ) -> None:
+        def unit(session: Session) -> Tally:
+            ends = _ends_of(session, left) if left else {}
+            work = self._completion.flows.advance(session, sorted(flow_run_ids), ends)
+            return self._completion.carry_on(session, work)
+
+        tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)
+        self._context.metrics.add(tally.ended)
+
+
+def _mark_late(session: Session, run_id: int) -> None:
+    """Mark a flow as to be stopped, as of the instant at which its time was over."""
+    for run in transitions.lock(session, [run_id]):
+        job = jobs.for_runs(session, [run.job_id]).get(run.job_id)
+        if job is not None and run.started_at is not None:
+            deadline_ms = run.started_at + job.timeout * 1_000
+            transitions.request_kill(session, run_id, now_ms=deadline_ms)
+
+
+def _ends_of(session: Session, left: Sequence[NodeState]) -> dict[int, NodeEnd]:
+    """Return how nodes ended whose runs are all over; FAILED if they are gone."""
+    ticks = flow_nodes.ticks_of(session, left)
+    ends = ends_of_ticks(session, [Tick(*tick) for tick in ticks.values()])
+    gone = NodeEnd(Outcome.FAILED, explanation(Why.NODE_RUNS_GONE()))
+    return {state.id: ends.get(state.id, gone) for state in left}

@@ -1,0 +1,64 @@
+"""Reads the `flow` of a job: its nodes become plain values, and each refusal gets its line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from warren.errors import InvalidEntry
+from warren.jobfile.yaml_reader import (
+    Read,
+    boolean,
+    entries,
+    is_null,
+    items,
+    scalar_kind,
+    share,
+    whole_number,
+)
+from warren.jobfile.yaml_tree import line_of
+from warren.scheduler.flows.graph import Graph
+from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.problems import Problem, Refused
+
+_SCALARS: Mapping[str, Read] = {"bool": boolean, "int": whole_number, "float": share}
+
+
+def flow(node: yaml.Node, what: str) -> Graph:
+    """Return the graph of a mapping of nodes.
+
+    Raises:
+        InvalidEntry: with the first thing that is wrong, and its line.
+
+    """
+    try:
+        return parse(_plain(node, what))
+    except Refused as refused:
+        problem = refused.problems[0]
+        raise _at_its_line(node, problem) from refused
+
+
+def _plain(node: yaml.Node, what: str) -> Any:
+    """Return the value of a node as JSON would have it."""
+    if isinstance(node, yaml.MappingNode):
+        values = {}
+        for entry in entries(node, what):
+            if isinstance(entry, InvalidEntry):
+                raise entry
+            values[entry.name] = _plain(entry.node, entry.name)
+        return values
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, what) for item in items(node, what)]
+    if is_null(node):
+        return None
+    read = _SCALARS.get(scalar_kind(node))
+    return read(node, what) if read else str(node.value)
+
+
+def _at_its_line(node: yaml.Node, problem: Problem) -> InvalidEntry:
+    """Return a refusal with the line of the deepest value that its field names."""
+    for part in problem.field.split("/")[1:]:
+        if not isinstance(node, yaml.MappingNode) or is_null(node):
+            break
+        node = next((value for key, value in node.value if key.value == part), node)
+    return InvalidEntry(line_of(node), str(problem), problem.code.name.lower())
