@@ -23,6 +23,7 @@ from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, When
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
+from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.jobs.new_run import app_names_for, date_of
 from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
@@ -37,7 +38,7 @@ from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.metrics import counts
 from warren.sql.models import Job
 from warren.sql.run_status import OPEN, Kind, RunStatus
-from warren.sql.runs import planned_runs, planning, transitions
+from warren.sql.runs import flow_nodes, planned_runs, planning, transitions
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.reruns import due_time_of
 from warren.sql.runs.run_rows import LockedRun
@@ -295,7 +296,8 @@ class RunCommands:
         Raises:
             Problem: there is no such run, it or a later one for its due time is open, its job or
                 its version of the script is gone, it is not said whether children that have
-                already run for its due time run again, or the key was used for a different request.
+                already run for its due time run again, or the key was used for a different request;
+                or a part of a flow is to be repeated that there is not.
 
         """
         self._context.actor.demand(Right.OPERATE)
@@ -313,6 +315,9 @@ class RunCommands:
                 for index, run in enumerate(runs)
             ]
             quiet = set(map(due_time_of, runs)) if options.children is False else ()
+            if part := options.part:
+                for run, new in zip(runs, planned, strict=True):
+                    self._keep_nodes(session, run, new, part, options)
             planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
             new_ids = list(range(first, first + len(runs)))
             after: dict[str, Any] = {"runs": [run.id for run in runs], "planned": new_ids}
@@ -338,6 +343,25 @@ class RunCommands:
             zone=self._zone_of(session, job),
             app=app_names_for(session, [job]).get(job.app_id, ""),
         )
+
+    def _keep_nodes(
+        self, session: Session, run: LockedRun, new: NewRun, part: FlowPart, options: RerunOptions
+    ) -> None:
+        """Store the nodes that the repetition of a flow's run keeps."""
+        node = options.from_node or options.only_node
+        names = flow_nodes.names_in(session, run.id)
+        if not names:
+            raise Problem(Code.RERUN_NO_FLOW, id=run.id)
+        if node and node not in names:
+            listed = ", ".join(sorted(names)[:20])
+            raise Problem(Code.RERUN_NO_NODE, id=run.id, node=node[:100], known=listed)
+        flows = self._completion.flows
+        assert new.run_id is not None
+        again = flows.keep_for(
+            session, run, new.run_id, part=part, node=node, version=new.script_version
+        )
+        if not again:
+            raise Problem(Code.RERUN_NOTHING_FAILED, id=run.id)
 
     def _repeatable(
         self, session: Session, run_ids: Sequence[int], options: RerunOptions

@@ -18,7 +18,7 @@ from warren.scheduler.completion.transition import Won
 from warren.scheduler.flows.graph import NO_RETRY, Graph, NodeRetry
 from warren.scheduler.flows.graph_parser import stored_graph
 from warren.scheduler.flows.judge import Outcome
-from warren.scheduler.flows.repetition import Part, repeated
+from warren.scheduler.flows.repetition import FlowPart, repeated
 from warren.scheduler.problems import Refused, fault_of
 from warren.sql.ids import RunIds
 from warren.sql.jobs import job_names, jobs, script_versions
@@ -131,7 +131,7 @@ class FlowRuns:
         run: LockedRun,
         new_run_id: int,
         *,
-        part: Part = Part.FAILED,
+        part: FlowPart = FlowPart.FAILED,
         node: str = "",
         version: int | None = None,
     ) -> set[str]:
@@ -144,13 +144,9 @@ class FlowRuns:
             node: the node of FROM and ONLY, which runs in any case.
             version: the graph of the new run, if it is another one.
 
-        Raises:
-            Refused: the graph cannot be read.
-
         """
-        wanted = version or run.script_version or 0
-        sources = script_versions.sources(session, [wanted])
-        graph = stored_graph(sources[wanted][1]) if wanted in sources else Graph({})
+        graphs = self._graphs_of(session, {run.id: version or run.script_version})
+        graph = graphs.get(run.id, Graph({}))
         stored = {item.node: item for item in flow_nodes.stored(session, run.id)}
         outcomes = {
             name: Outcome(outcome)

@@ -7,7 +7,7 @@ from warren.scheduler.flows.graph import Graph, Join
 from warren.scheduler.flows.judge import Outcome, is_true, unhandled
 
 
-class Part(StrEnum):
+class FlowPart(StrEnum):
     """What is repeated of a flow."""
 
     #: What failed and was not handled, what was stopped, and all that runs after it.
@@ -18,7 +18,9 @@ class Part(StrEnum):
     ONLY = "only"
 
 
-def repeated(graph: Graph, outcomes: Mapping[str, Outcome], part: Part, node: str = "") -> set[str]:
+def repeated(
+    graph: Graph, outcomes: Mapping[str, Outcome], part: FlowPart, node: str = ""
+) -> set[str]:
     """Return the nodes of a flow that run again; all others are kept.
 
     Args:
@@ -28,9 +30,9 @@ def repeated(graph: Graph, outcomes: Mapping[str, Outcome], part: Part, node: st
         node: the node of FROM and ONLY.
 
     """
-    if part is Part.ONLY:
+    if part is FlowPart.ONLY:
         return {node}
-    if part is Part.FROM:
+    if part is FlowPart.FROM:
         return graph.descendants({node})
     return graph.descendants(
         {

@@ -109,6 +109,12 @@ def names(session: Session, node_ids: Iterable[int]) -> dict[int, str]:
     }
 
 
+def names_in(session: Session, flow_run_id: int) -> set[str]:
+    """Return the names of the nodes of a flow's run."""
+    rows = select(FlowNode.node).where(FlowNode.flow_run_id == flow_run_id)
+    return set(session.execute(rows).scalars())
+
+
 def graph_versions(session: Session, flow_run_ids: Iterable[int]) -> dict[int, int | None]:
     """Return the versions of the graphs of runs of flows, by run id."""
     return {

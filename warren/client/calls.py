@@ -144,7 +144,14 @@ def kill(run: RunId) -> Exchange[str]:
 
 
 def rerun(
-    run: RunId, *, current: bool = False, children: bool = True, key: str | None = None
+    run: RunId,
+    *,
+    current: bool = False,
+    children: bool = True,
+    failed: bool = False,
+    from_node: str | None = None,
+    only_node: str | None = None,
+    key: str | None = None,
 ) -> Exchange[Run]:
     """Run an ended run again for its due time; return the planned run.
 
@@ -152,10 +159,16 @@ def rerun(
         run: the run to repeat, with its param and its version of the script.
         current: take the job's param and script as they are now.
         children: let a success trigger the job's children, as the first run would have.
+        failed: of a flow's run, repeat only what failed, and what runs after it.
+        from_node: of a flow's run, repeat only this node, and what runs after it.
+        only_node: of a flow's run, repeat only this node.
         key: as for `trigger`.
 
     """
-    body = {"current": current, "children": children}
+    body: dict[str, Any] = {"current": current, "children": children}
+    body |= {"failed": True} if failed else {}
+    body |= {"from": from_node} if from_node else {}
+    body |= {"only": only_node} if only_node else {}
     return wire.value_of((yield wire.keyed(f"{wire.run_path(run)}/rerun", body, key)), Run)
 
 

@@ -103,10 +103,18 @@ def log(settings: Settings, run_id: int, follow: bool) -> None:
 
 
 @runs.command(
-    epilog=examples("warren runs rerun 4711 4712", "warren runs rerun 4711 --current --no-children")
+    epilog=examples(
+        "warren runs rerun 4711 4712",
+        "warren runs rerun 4711 --current --no-children",
+        "warren runs rerun 4711 --failed",
+        "warren runs rerun 4711 --from load",
+    )
 )
 @_run_ids
 @click.option("--current", is_flag=True, help="With the job's handler, param and script of now.")
+@click.option("--failed", is_flag=True, help="Of a flow: what failed, and what runs after it.")
+@click.option("--from", "from_node", metavar="NODE", default="", help="From this node on.")
+@click.option("--only", "only_node", metavar="NODE", default="", help="This node alone.")
 @click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")
 @click.option("--yes", is_flag=True, help="Start children again that ran for the due time.")
 @as_json
@@ -116,7 +124,8 @@ def rerun(
 ) -> int:
     """Repeat runs for their due times, with their params and versions of the script.
 
-    All of them are repeated, or none. Shards of one due time run together again.
+    All of them are repeated, or none. Shards of one due time run together again. Of a flow, the
+    nodes that do not run again are kept with their results.
     """
     if no_children and yes:
         raise click.UsageError("expected --no-children or --yes, got both")

@@ -64,11 +64,22 @@ class RerunBody(msgspec.Struct, kw_only=True):
     """How to repeat a run: as it was, or with the job's `current` handler, param and script.
 
     `children`: whether the job's children run when the due time has succeeded. Without it they do,
-    but if they have already run for this due time, the request is refused.
+    but if they have already run for this due time, the request is refused. Of a flow's run,
+    `failed` repeats only what failed or was stopped and what runs after it, `from` one node and
+    what runs after it, and `only` one node; the other nodes are kept with their results.
     """
 
     current: bool = False
     children: bool | None = None
+    failed: bool = False
+    from_: Word | None = msgspec.field(default=None, name="from")
+    only: Word | None = None
+
+
+def _asked_again(body: RerunBody) -> list[object]:
+    """Return what a request asks for; without a part of a flow, as before there were any."""
+    part = [body.failed, body.from_, body.only]
+    return [body.current, body.children, *(part if any(part) else ())]
 
 
 class RunsQuery(msgspec.Struct, kw_only=True):
@@ -194,9 +205,15 @@ class RunEndpoints:
         """Run a run again for its due time, with its param and version of the script."""
         seconds, once = (
             preferred_wait_seconds(),
-            idempotent([call.body.current, call.body.children], call),
+            idempotent(_asked_again(call.body), call),
         )
-        options = RerunOptions(current=call.body.current, children=call.body.children)
+        options = RerunOptions(
+            current=call.body.current,
+            children=call.body.children,
+            failed=call.body.failed,
+            from_node=call.body.from_ or "",
+            only_node=call.body.only or "",
+        )
         runs = self._services.commands(call.actor).runs
         planned, is_new = runs.rerun([run_id], options, once=once)
         headers = {"Location": f"{BASE}/runs/{planned[0]}"}

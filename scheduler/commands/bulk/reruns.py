@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
 
+from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
 from warren.sql.jobs import child_links, jobs
@@ -90,11 +91,35 @@ class RerunOptions:
         current: with the job's current handler, param and script, not those of the run.
         children: whether children run after success; None = yes, but it is a problem if they have
             already run for the due time.
+        failed: of a flow, only what failed or was stopped, and what runs after it.
+        from_node: of a flow, only this node and what runs after it.
+        only_node: of a flow, only this node.
 
     """
 
     current: bool = False
     children: bool | None = None
+    failed: bool = False
+    from_node: str = ""
+    only_node: str = ""
+
+    @property
+    def part(self) -> FlowPart | None:
+        """What is repeated of a flow; None = all of it.
+
+        Raises:
+            Problem: several parts are asked for.
+
+        """
+        asked = {
+            FlowPart.FAILED: self.failed,
+            FlowPart.FROM: self.from_node,
+            FlowPart.ONLY: self.only_node,
+        }
+        parts = [part for part, is_asked in asked.items() if is_asked]
+        if len(parts) > 1:
+            raise Problem(Code.RERUN_PARTS, parts[1].value)
+        return parts[0] if parts else None
 
 
 class Shard(NamedTuple):

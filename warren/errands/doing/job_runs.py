@@ -73,6 +73,9 @@ def rerun_runs(
     run_ids: list[int],
     current: bool = False,
     children: bool | None = None,
+    failed: bool = False,
+    from_node: str = "",
+    only_node: str = "",
     as_json: bool = False,
 ) -> None:
     """Run runs again for their due times.
@@ -80,7 +83,13 @@ def rerun_runs(
     If their children have already run and nothing is said of them, nothing is done, and the
     output's `question` is what to ask.
     """
-    options = RerunOptions(current=current, children=children)
+    options = RerunOptions(
+        current=current,
+        children=children,
+        failed=failed,
+        from_node=from_node,
+        only_node=only_node,
+    )
     try:
         planned, _ = desk.commands.runs.rerun(run_ids, options, once=desk.once)
     except Problem as problem:

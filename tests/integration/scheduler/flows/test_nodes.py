@@ -1,0 +1,202 @@
+"""What becomes of the nodes of a flow: conditions, elements, results, and what cannot go on."""
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from tests.integration.scheduler.flow_play import (
+    FAILED,
+    SKIPPED,
+    begun,
+    end_node,
+    flow,
+    job,
+    nodes_of,
+    opened,
+    outcomes,
+    runs_of,
+)
+from tests.support.cluster import Cluster, on_memory
+from warren.sql.models import Alarm
+
+pytestmark = on_memory
+
+
+def first_then(cluster: Cluster, **nodes: Any) -> int:
+    """Open a flow whose nodes run after `first`; return its run's id."""
+    cluster.apply(
+        job("a", retries=0),
+        flow(
+            "nightly",
+            {
+                "first": {"job": "a"},
+                **{n: {"job": "a", "after": "first", **w} for n, w in nodes.items()},
+            },
+        ),
+    )
+    return opened(cluster, "nightly", "the flow's")
+
+
+def test_a_condition_decides_whether_a_node_runs(cluster: Cluster) -> None:
+    run_id = first_then(
+        cluster,
+        many={"if": "{{ first.result.rows > 0 }}"},
+        few={"if": "first.result.rows == 0"},
+        odd={"if": "first.result.rows"},
+        lost={"if": "first.result.row > 0"},
+    )
+
+    end_node(cluster, run_id, "first", result='{"rows": 3}')
+
+    assert begun(cluster, run_id) == ["many"]
+    rows = nodes_of(cluster, run_id)
+    assert (rows["few"].outcome, rows["few"].reason) == ("BYPASSED", "its condition is false")
+    assert (rows["odd"].outcome, rows["odd"].reason) == (
+        "FAILED",
+        "node odd cannot begin: expected if to be true or false, got: 3",
+    )
+    assert rows["lost"].reason == "node lost cannot begin: there is no 'row', only rows"
+    [failed] = runs_of(cluster, run_id, "odd")
+    assert (failed.status, failed.kind, failed.message) == ("FAILED", "NODE", rows["odd"].reason)
+
+
+def test_a_param_is_made_of_the_results_before_it(cluster: Cluster) -> None:
+    template = "{{ first.result.rows }} {{ first.outcome }} {{ param }} {{ job }} {{ run_date }}"
+    run_id = first_then(cluster, made={"param_template": template}, plain={"param": "as it is"})
+
+    end_node(cluster, run_id, "first", result='{"rows": 3}')
+
+    [made], [plain] = runs_of(cluster, run_id, "made"), runs_of(cluster, run_id, "plain")
+    assert made.param == f"3 SUCCEEDED the flow's a {cluster.run(run_id).run_date}"
+    assert plain.param == "as it is"
+
+
+def test_a_node_has_a_run_for_each_element_and_a_list_of_their_results(cluster: Cluster) -> None:
+    run_id = first_then(
+        cluster,
+        parts={"each": "{{ first.result }}"},
+        named={"each": "first.result", "param_template": "{{ index }}: {{ item.name }}"},
+        last={"after": "parts", "if": "parts.result[1] == 'well'"},
+    )
+
+    end_node(cluster, run_id, "first", result='[{"name": "x"}, {"name": "y"}]')
+    parts = runs_of(cluster, run_id, "parts")
+    assert [(run.shard_index, run.shard_total, run.param) for run in parts] == [
+        (0, 2, '{"name": "x"}'),
+        (1, 2, '{"name": "y"}'),
+    ]
+    assert [run.param for run in runs_of(cluster, run_id, "named")] == ["0: x", "1: y"]
+    end_node(cluster, run_id, "parts", result='"well"')
+
+    assert nodes_of(cluster, run_id)["parts"].result == '["well","well"]'
+    assert begun(cluster, run_id) == ["last", "named"]
+
+
+def test_an_empty_list_is_a_success_without_a_run(cluster: Cluster) -> None:
+    run_id = first_then(
+        cluster,
+        parts={"each": "first.result"},
+        last={"after": "parts", "if": "parts.result == first.result"},
+    )
+
+    end_node(cluster, run_id, "first", result="[]")
+
+    assert outcomes(cluster, run_id) == {"first": "SUCCEEDED", "parts": "SUCCEEDED", "last": None}
+    assert runs_of(cluster, run_id, "parts") == []
+    assert begun(cluster, run_id) == ["last"]
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ('{"rows": 3}', 'expected each to be a list, got: {"rows": 3}'),
+        (json.dumps([0] * 1_001), "expected each to have up to 1,000 elements, got: 1,001"),
+        (
+            json.dumps("x" * 20_000),
+            "the result of first cannot be used: its result has 20002 bytes as JSON; up to 16384 "
+            "are kept for other nodes",
+        ),
+    ],
+    ids=["no list", "1,001 elements", "a long result"],
+)
+def test_elements_that_there_cannot_be_fail_the_node_by_name(
+    cluster: Cluster, result: str, why: str
+) -> None:
+    run_id = first_then(cluster, parts={"each": "first.result"}, other={})
+
+    end_node(cluster, run_id, "first", result=result)
+
+    assert nodes_of(cluster, run_id)["parts"].reason == f"node parts cannot begin: {why}"
+    assert begun(cluster, run_id) == ["other"]
+
+
+def test_a_long_chain_of_nodes_that_cannot_begin_ends_in_one_transaction(cluster: Cluster) -> None:
+    chain = {
+        f"n{number}": {"after": {f"n{number - 1}" if number else "first": "always"}, "if": "'no'"}
+        for number in range(300)
+    }
+    run_id = first_then(cluster, **chain)
+
+    end_node(cluster, run_id, "first")
+
+    run = cluster.run(run_id)
+    assert run.status == "FAILED"
+    assert set(outcomes(cluster, run_id).values()) == {"SUCCEEDED", "FAILED"}
+
+
+def test_a_node_whose_job_is_gone_fails_with_its_reason(cluster: Cluster) -> None:
+    cluster.apply(
+        job("a"),
+        job("b"),
+        flow("nightly", {"first": {"job": "a"}, "second": {"job": "b", "after": "first"}}),
+    )
+    run_id = opened(cluster, "nightly")
+    cluster.apply(flow("nightly", {"first": {"job": "a"}}))
+    cluster.commands().delete("b")
+
+    end_node(cluster, run_id, "first")
+
+    assert nodes_of(cluster, run_id)["second"].reason == "its job was deleted"
+    assert cluster.run(run_id).message == "nodes failed and nothing handled it: second"
+
+
+def test_a_skipped_node_is_neither_a_success_nor_a_failure(cluster: Cluster) -> None:
+    run_id = first_then(
+        cluster, then={}, mend={"after": {"first": "failure"}}, clean={"after": {"first": "always"}}
+    )
+
+    end_node(cluster, run_id, "first", status=SKIPPED, message="a holiday")
+
+    assert begun(cluster, run_id) == ["clean"]
+    assert outcomes(cluster, run_id)["then"] == "BYPASSED"
+    assert nodes_of(cluster, run_id)["first"].reason == "a holiday"
+
+
+def test_a_node_is_over_with_its_last_shard_and_its_last_retry(cluster: Cluster) -> None:
+    retried = {"retries": 1, "retry": {"delay": 0}}
+    run_id = first_then(cluster, parts={"each": "first.result", **retried}, last={"after": "parts"})
+    end_node(cluster, run_id, "first", result="[1, 2]")
+
+    end_node(cluster, run_id, "parts", status=FAILED)
+    assert begun(cluster, run_id) == ["parts"]
+    end_node(cluster, run_id, "parts", result="7")
+
+    assert len(runs_of(cluster, run_id, "parts")) == 4
+    assert begun(cluster, run_id) == ["last"]
+    assert nodes_of(cluster, run_id)["parts"].result == "[7,7]"
+
+
+def test_a_node_that_cannot_begin_raises_the_alarm_of_its_job(cluster: Cluster) -> None:
+    cluster.apply(
+        job("a", alarm_emails=("owner@example.com",)),
+        flow("nightly", {"first": {"job": "a", "if": "1"}}, alarm_emails=("night@example.com",)),
+    )
+
+    run_id = opened(cluster, "nightly")
+
+    wanted = select(Alarm.run_id, Alarm.target)
+    alarms = cluster.database.read(lambda session: dict(session.execute(wanted).all()))
+    [of_node] = runs_of(cluster, run_id, "first")
+    assert alarms == {of_node.id: "owner@example.com", run_id: "night@example.com"}

@@ -1,0 +1,154 @@
+"""A flow is repeated from its failure, from a node, or for one node; the rest is kept."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.scheduler.flow_play import (
+    FAILED,
+    begun,
+    end_node,
+    flow,
+    job,
+    nodes_of,
+    open_run,
+    opened,
+    outcomes,
+    runs_of,
+)
+from tests.support.acting import acting
+from tests.support.cluster import Cluster, on_memory
+from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.problems import Code, Problem
+
+pytestmark = on_memory
+
+FLOW: dict[str, Any] = {
+    "extract": {"job": "a"},
+    "load": {"job": "a", "after": "extract"},
+    "other": {"job": "a", "after": "extract"},
+    "report": {"job": "a", "after": ["load", "other"], "param_template": "{{ extract.result }}"},
+}
+
+
+def failed_night(cluster: Cluster, **fields: Any) -> int:
+    """Return a flow's run whose `load` has failed."""
+    cluster.apply(job("a"), flow("nightly", FLOW, **fields))
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "extract", result='"42 rows"')
+    end_node(cluster, run_id, "load", status=FAILED, message="no disk")
+    end_node(cluster, run_id, "other")
+    assert cluster.run(run_id).status == "FAILED"
+    return run_id
+
+
+def again(cluster: Cluster, run_id: int, **options: Any) -> int:
+    [new_id], _ = acting(cluster.database).runs.rerun([run_id], RerunOptions(**options))
+    return open_run(cluster, new_id)
+
+
+def test_a_flow_is_repeated_from_its_failure(cluster: Cluster) -> None:
+    run_id = failed_night(cluster)
+
+    new_id = again(cluster, run_id, failed=True)
+
+    assert begun(cluster, new_id) == ["load"]
+    assert outcomes(cluster, new_id) == {
+        "extract": "KEPT",
+        "load": None,
+        "other": "KEPT",
+        "report": None,
+    }
+    kept = nodes_of(cluster, new_id)["extract"]
+    assert (kept.kept_outcome, kept.result) == ("SUCCEEDED", '"42 rows"')
+    end_node(cluster, new_id, "load")
+    assert [run.param for run in runs_of(cluster, new_id, "report")] == ["42 rows"]
+    end_node(cluster, new_id, "report")
+    run = cluster.run(new_id)
+    assert (run.status, run.kind, run.rerun_of) == ("SUCCEEDED", "RERUN", run_id)
+    assert run.scheduled_at == cluster.run(run_id).scheduled_at
+
+
+def test_a_retry_of_a_flow_repeats_it_from_its_failure(cluster: Cluster) -> None:
+    run_id = failed_night(cluster, retries=1)
+
+    [retry] = cluster.runs(kind="RETRY")
+    open_run(cluster, retry.id)
+
+    assert begun(cluster, retry.id) == ["load"]
+    assert (retry.job_id, retry.scheduled_at) == (
+        cluster.run(run_id).job_id,
+        cluster.run(run_id).scheduled_at,
+    )
+
+
+def test_a_flow_is_repeated_from_a_node_whatever_became_of_those_before(cluster: Cluster) -> None:
+    run_id = failed_night(cluster)
+
+    new_id = again(cluster, run_id, from_node="report")
+
+    assert begun(cluster, new_id) == ["report"]
+    assert nodes_of(cluster, new_id)["load"].kept_outcome == "FAILED"
+
+
+def test_one_node_is_repeated_and_nothing_after_it(cluster: Cluster) -> None:
+    run_id = failed_night(cluster)
+
+    new_id = again(cluster, run_id, only_node="extract")
+    end_node(cluster, new_id, "extract", result='"43 rows"')
+
+    assert outcomes(cluster, new_id) == {
+        "extract": "SUCCEEDED",
+        "load": "KEPT",
+        "other": "KEPT",
+        "report": "KEPT",
+    }
+    assert cluster.run(new_id).message == "nodes failed and nothing handled it: load"
+
+
+def test_a_repetition_takes_the_graph_of_then_or_of_now(cluster: Cluster) -> None:
+    run_id = failed_night(cluster)
+    mended = FLOW | {"load": {"job": "a", "after": "extract", "param": "less"}}
+    cluster.apply(flow("nightly", mended | {"new": {"job": "a", "after": "extract"}}))
+
+    then = again(cluster, run_id, failed=True)
+    end_node(cluster, then, "load", status=FAILED)
+    now = again(cluster, then, failed=True, current=True)
+
+    assert set(nodes_of(cluster, then)) == set(FLOW)
+    assert begun(cluster, now) == ["load", "new"]
+    assert [run.param for run in runs_of(cluster, now, "load")] == ["less"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"from_node": "lod"}, Code.RERUN_NO_NODE),
+        ({"failed": True, "only_node": "load"}, Code.RERUN_PARTS),
+    ],
+    ids=["an unknown node", "two parts"],
+)
+def test_a_part_that_there_is_not_is_refused(
+    cluster: Cluster, options: dict[str, Any], code: Code
+) -> None:
+    run_id = failed_night(cluster)
+
+    with pytest.raises(Problem) as refused:
+        again(cluster, run_id, **options)
+
+    assert refused.value.code is code
+    assert cluster.runs(kind="RERUN") == []
+
+
+def test_nothing_is_repeated_where_nothing_failed_or_is_no_flow(cluster: Cluster) -> None:
+    cluster.apply(job("a"), flow("nightly", {"only": {"job": "a"}}))
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "only")
+
+    with pytest.raises(Problem) as refused:
+        again(cluster, run_id, failed=True)
+    with pytest.raises(Problem) as no_flow:
+        again(cluster, runs_of(cluster, run_id, "only")[0].id, failed=True)
+
+    assert refused.value.code is Code.RERUN_NOTHING_FAILED
+    assert no_flow.value.code is Code.RERUN_NO_FLOW
