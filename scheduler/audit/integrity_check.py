@@ -7,7 +7,7 @@ paused, has a cancelled run and a skip. If it ran although the job's policy is t
 as late.
 
 Ticks after a job's watermark are undecided and do not count as due. Runs of children do not count
-either; they are checked against the runs of their parents.
+either; they are checked against the runs of their parents, and nodes against their flows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from warren.scheduler.audit.backfill_check import audit_backfills, audit_strays
+from warren.scheduler.audit.flow_audit import audit_flows
 from warren.scheduler.audit.related_runs import (
     DelaySpan,
     LateStartRule,
@@ -131,6 +132,7 @@ def _audit(
         audit_strays(session, tallies, bounds, jobs)
     audit_backfills(session, tallies, bounds, job_id)
     audit_children(session, tallies, bounds)
+    audit_flows(session, tallies, bounds)
     audit_waiting(session, tallies)
     return AuditReport(
         jobs=tallies.all(),
@@ -167,6 +169,7 @@ def audit_job(
     audit_backfills(session, tallies, bounds, job_id)
     if child_links.parents(session, [job_id]):
         audit_children(session, tallies, bounds)
+    audit_flows(session, tallies, bounds)
     return job
 
 

@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -16,12 +17,12 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_edits import Edit, edit_of, is_to_start
 from warren.scheduler.commands.new_jobs import new_row
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.commands.scripts import apply_script
+from warren.scheduler.commands.scripts import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
 from warren.scheduler.jobs.new_run import app_names_for, check_made, run_of
-from warren.scheduler.jobs.spec import JobSpec, columns_of
+from warren.scheduler.jobs.spec import Flow, JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
@@ -40,6 +41,12 @@ from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import planned_runs, transitions
+
+_GRAPH = Flow()
+
+
+def _renamed(new_names: Mapping[str, str], name: str) -> str:
+    return new_names.get(name, name)
 
 
 class ChildChanges:
@@ -224,6 +231,26 @@ class JobChanges:
     def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Start or stop a locked job as the spec says; return a line if that changed it."""
         return _words_of(_state_of(job.id, *self._switch(session, [(job, spec)], now_ms)))
+
+    def rename_in_flows(
+        self, session: Session, job: Job, old_name: str, app: str, now_ms: int
+    ) -> None:
+        """Let the flows that have a locked job as a node find it under its new name."""
+        flow_ids = flow_links.flows_with(session, [job.id]).get(job.id, set())
+        for flow in jobs.lock_all(session, flow_ids).values():
+            graph = _GRAPH.value(flow.flow)
+            if graph is None:
+                continue
+            old = {f"{app}/{old_name}": f"{app}/{job.name}"}
+            old |= {old_name: job.name} if flow.app_id == job.app_id else {}
+            renamed = graph.with_jobs(partial(_renamed, old))
+            before = {"flow": flow.flow}
+            apply_flow(session, flow, renamed.to_json(), who=self._who, now_ms=now_ms)
+            flow.flow = renamed.to_json()
+            flow.update_time = at(now_ms)
+            self._note(
+                session, Action.JOB_UPDATE, flow, now_ms, before=before, after={"flow": flow.flow}
+            )
 
     def delete(self, session: Session, job: Job, now_ms: int) -> None:
         """Delete a locked job; its runs are kept, those still planned are cancelled."""

@@ -77,7 +77,10 @@ class JobCommands:
             wanted = replace(spec, app=stored.app, enabled=enabled)
             self._check(session, wanted, job.app_id, job)
             now_ms = self._context.now_ms()
+            old_name = job.name
             words = self._changes.edit(session, job, wanted, now_ms)
+            if job.name != old_name:
+                self._changes.rename_in_flows(session, job, old_name, stored.app, now_ms)
             words += self._changes.switch(session, job, wanted, now_ms)
             linked = self._children.link(session, job.app_id, wanted, now_ms)
             return (*words, "children") if linked else words

@@ -49,7 +49,7 @@ def apply_script(session: Session, job: Job, spec: JobSpec, *, who: str, now_ms:
     remark alone changes the remark of the current version.
     """
     if spec.flow is not None:
-        _apply_flow(session, job, spec.flow.to_json(), who=who, now_ms=now_ms)
+        apply_flow(session, job, spec.flow.to_json(), who=who, now_ms=now_ms)
         return
     if job.script_type == FLOW_TYPE and not spec.script_language:
         script_versions.detach(job)
@@ -73,7 +73,7 @@ def apply_script(session: Session, job: Job, spec: JobSpec, *, who: str, now_ms:
     )
 
 
-def _apply_flow(session: Session, job: Job, source: str, *, who: str, now_ms: int) -> None:
+def apply_flow(session: Session, job: Job, source: str, *, who: str, now_ms: int) -> None:
     """Save the graph of a flow as a version, unless it is the current one."""
     if (job.script_type, job.flow) != (FLOW_TYPE, source) or job.script_version is None:
         script_versions.save(

@@ -5,6 +5,7 @@ none of its runs is running.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -20,6 +21,9 @@ from warren.sql.models.jobs import FLOW_TYPE
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import flow_nodes, transitions
 from warren.sql.runs.run_rows import PlannedRun
+
+#: Orders the runs of a flow, as executors order those of a job: by tick, then by id.
+Age: TypeAlias = tuple[int, int]
 
 
 def is_flow(row: PlannedRun, scripts: Mapping[int, Script | None]) -> bool:
@@ -49,30 +53,41 @@ class FlowOpener:
         """Open the flows that may run now; the others wait, or are refused."""
         held = jobs.try_lock(session, {row.job_id for row in rows})
         running = flow_nodes.running(session, rows[0].app_id, held)
-        opened: list[int] = []
+        opened: dict[int, PlannedRun] = {}
         for row in rows:
-            job = known[row.job_id]
             if row.job_id not in held:
                 continue  # somebody changes the job just now
-            underway = running.setdefault(job.id, [])
+            job, underway = known[row.job_id], running.setdefault(row.job_id, [])
+            if job.block == Block.COVER_EARLY:
+                self._drop_older(row, job, underway, opened)
             if len(underway) < max(1, job.concurrency):
-                underway.append((row.scheduled_at, row.id))
-                opened.append(row.id)
+                underway.append(_age(row))
+                opened[row.id] = row
             else:
                 self._block(session, row, job, underway)
         if opened:
-            work = self._completion.flows.open(session, opened)
+            work = self._completion.flows.open(session, sorted(opened))
             tally = self._completion.carry_on(session, work)
             self._outcome.opened += opened
             self._outcome.ended += tally.ended
 
-    def _block(
-        self, session: Session, row: PlannedRun, job: JobToRun, underway: Sequence[tuple[int, int]]
+    def _drop_older(
+        self, row: PlannedRun, job: JobToRun, underway: list[Age], opened: dict[int, PlannedRun]
     ) -> None:
-        """Decide about a run of a flow whose earlier runs, by due time and id, still run."""
+        """Make room for a run by refusing older ones that this claim would open."""
+        for age in sorted(underway):
+            is_older = age < _age(row) and age[1] in opened
+            if is_older and len(underway) >= max(1, job.concurrency):
+                underway.remove(age)
+                self._refuse(opened.pop(age[1]), Why.FLOW_OUTDATED(id=row.id))
+
+    def _block(
+        self, session: Session, row: PlannedRun, job: JobToRun, underway: Sequence[Age]
+    ) -> None:
+        """Decide about a run of a flow whose other runs still run."""
         if job.block == Block.DISCARD_LATER:
             self._refuse(row, Why.FLOW_RUNS(id=underway[0][1]))
-        elif job.block == Block.COVER_EARLY and (row.scheduled_at, row.id) < max(underway):
+        elif job.block == Block.COVER_EARLY and _age(row) < max(underway):
             self._refuse(row, Why.FLOW_OUTDATED(id=max(underway)[1]))
         else:
             if job.block == Block.COVER_EARLY:
@@ -90,3 +105,7 @@ class FlowOpener:
                 never_started=True,
             )
         )
+
+
+def _age(row: PlannedRun) -> Age:
+    return row.scheduled_at, row.id

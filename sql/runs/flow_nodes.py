@@ -14,7 +14,7 @@ from warren.sql.batch import Guard, chunks, update_each
 from warren.sql.explanation import Explanation
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.run_status import FINAL, OPEN, RunStatus
 
 #: The outcomes of a node that was not repeated, and of one that could not run any more.
 KEPT, BYPASSED = "KEPT", "BYPASSED"
@@ -33,6 +33,7 @@ class NodeState(NamedTuple):
     outcome: str | None
     kept_outcome: str | None
     kept_of: int | None
+    shards: int | None
     begun_at: int | None
 
     @property
@@ -50,6 +51,16 @@ class NodeResult(NamedTuple):
     kept_outcome: str | None
     result: str | None
     reason: str | None
+
+
+class FlowRow(NamedTuple):
+    """The run of a flow that was opened, with what an audit compares."""
+
+    id: int
+    scheduled_at: int
+    status: str
+    script_version: int | None
+    kill_requested_at: int | None
 
 
 class StoredNode(NamedTuple):
@@ -107,6 +118,23 @@ def names(session: Session, node_ids: Iterable[int]) -> dict[int, str]:
             select(FlowNode.id, FlowNode.node).where(FlowNode.id.in_(chunk))
         )
     }
+
+
+def opened(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> list[FlowRow]:
+    """Return the runs of a flow in a range of due times that were opened and have no open node.
+
+    Others are being judged just now.
+    """
+    is_open = exists().where(FlowNode.flow_run_id == Run.id, FlowNode.outcome.is_(None))
+    rows = query(FlowRow, Run).where(
+        Run.job_id == job_id,
+        Run.scheduled_at > after_ms,
+        Run.scheduled_at <= until_ms,
+        Run.started_at.is_not(None),
+        Run.address.is_(None),
+        or_(Run.status.in_(FINAL), not_(is_open)),
+    )
+    return fetch(session, FlowRow, rows)
 
 
 def names_in(session: Session, flow_run_id: int) -> set[str]:

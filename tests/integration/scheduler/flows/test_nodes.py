@@ -115,8 +115,10 @@ def test_an_empty_list_is_a_success_without_a_run(cluster: Cluster) -> None:
         (json.dumps([0] * 1_001), "expected each to have up to 1,000 elements, got: 1,001"),
         (
             json.dumps("x" * 20_000),
-            "the result of first cannot be used: its result has 20002 bytes as JSON; up to 16384 "
-            "are kept for other nodes",
+            (
+                "the result of first cannot be used: its result has 20002 bytes as JSON; up to "
+                "16384 are kept for other nodes"
+            ),
         ),
     ],
     ids=["no list", "1,001 elements", "a long result"],
