@@ -6,6 +6,7 @@ Reasons are stored before anybody knows who will read them. A page translates th
 inserts the facts; output of jobs, and texts without a reason, are shown unchanged.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flask import Flask
@@ -16,6 +17,7 @@ from warren.broker.reasons.codes import Fact, Reason, Words
 from warren.broker.reasons.stored import from_json
 from warren.scheduler.commands.bulk.reruns import Outcome
 from warren.scheduler.problems import Code, FieldName, Problem, Word
+from warren.scheduler.views.flow_view import NodeState
 from warren.sql.accounts.users import Role
 from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import Kind, RunStatus
@@ -113,6 +115,13 @@ STATUS = {
     RunStatus.LOST: State(lazy_gettext("lost"), "bad", "question"),
     RunStatus.UNDELIVERED: State(lazy_gettext("undelivered"), "bad", "triangle"),
     RunStatus.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
+}
+#: States of a flow's nodes: those of runs, and their own.
+NODE: Mapping[str, State] = {
+    **{status.value: state for status, state in STATUS.items()},
+    NodeState.WAITING: State(lazy_gettext("not yet begun"), "quiet", "dots"),
+    NodeState.BYPASSED: State(lazy_gettext("bypassed"), "quiet", "bypass"),
+    NodeState.KEPT: State(lazy_gettext("kept"), "info", "kept"),
 }
 KIND = {
     Kind.SCHEDULE: lazy_gettext("schedule"),

@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
+from warren.admin_web.flows.run_graph import run_graph
 from warren.admin_web.forms.console_form import NO_TIME, sent_once
 from warren.admin_web.forms.run_filter import PERIODS, place_of
 from warren.admin_web.forms.runs import MoveForm
@@ -29,10 +30,11 @@ from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.views import flow_view
 from warren.scheduler.views.run_progress import run_progress
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.jobs import job_names
-from warren.sql.listings import recent, run_relations, run_search
+from warren.sql.listings import flow_nodes, recent, run_relations, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunPage
 from warren.sql.registry.apps import ids_by_name
@@ -93,15 +95,16 @@ class RunPages:
         """Show everything about a run."""
         known, now_ms = visitor(), self._services.now_ms()
         facts = self._services.database.read(lambda session: _facts(session, known, run_id))
-        run = facts["run"]
+        run, flow = facts["run"], facts.pop("flow_view")
         return render_template(
             "pages/run.html",
             **facts,
             now_ms=now_ms,
+            flow=run_graph(flow, run, self._times, now_ms) if flow else None,
             is_open=run.status in OPEN,
             is_upcoming=_is_upcoming(run, now_ms),
             move_form=MoveForm(zone=self._times.zone(), run=run),
-            steps=steps(run, now_ms),
+            steps=steps(run, now_ms, is_flow=flow is not None),
             shares=shares(run, now_ms),
             progress=run_progress(run, now_ms),
             cause=labels.CAUSE.get(run.kind, ""),
@@ -218,6 +221,8 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
         "run": run,
         "triggered_by": _triggered_by(session, run),
         "relations": relations,
+        "flow_view": flow_view.read(session, run, known.actor.knows_job),
+        "flow_place": flow_nodes.places(session, [run.id]).get(run.id) if run.flow_run_id else None,
         "attempts": attempts,
         "shards": shards,
         "is_cut": is_cut,
@@ -247,6 +252,9 @@ _STEPS = (
     ("started_at", lazy_gettext("started")),
     ("finished_at", lazy_gettext("finished")),
 )
+
+
+_SENDING = ("routed_at", "sent_at")
 
 
 class Stage(StrEnum):
@@ -282,15 +290,16 @@ class Shares:
         return max(1, self.waited_ms + self.worked_ms)
 
 
-def steps(run: DetailedRun, now_ms: int) -> list[Step]:
-    """Return a run's steps in order."""
-    times = [getattr(run, column) for column, _ in _STEPS]
+def steps(run: DetailedRun, now_ms: int, *, is_flow: bool = False) -> list[Step]:
+    """Return a run's steps in order; that of a flow is not sent anywhere."""
+    known_steps = [step for step in _STEPS if not is_flow or step[0] not in _SENDING]
+    times = [getattr(run, column) for column, _ in known_steps]
     if run.status == RunStatus.PLANNED and run.due_at > now_ms:
         times[0] = None
     last = max((number for number, at in enumerate(times) if at), default=-1)
     run_steps: list[Step] = []
     known: int | None = None
-    for number, (at, (_, word)) in enumerate(zip(times, _STEPS, strict=True)):
+    for number, (at, (_, word)) in enumerate(zip(times, known_steps, strict=True)):
         if at:
             gap = max(0, at - known) if known is not None else None
             run_steps.append(Step(word=word, stage=Stage.DONE, at_ms=at, gap_ms=gap))

@@ -58,7 +58,7 @@ class DetailedRun(NamedTuple):
 
     `job`, `app`, `timezone` and `route` are None if the job was deleted. `script_version` is the id
     of the script's version, `script_number` its number, None if it was deleted. `code_version` is
-    that of its executor's handlers.
+    that of its executor's handlers. `flow_run_id` is the flow's run to whose node it belongs.
     """
 
     id: int
@@ -80,6 +80,7 @@ class DetailedRun(NamedTuple):
     rerun_of: int | None
     called_by: int | None
     backfill_id: int | None
+    flow_run_id: int | None
     shard_index: int
     shard_total: int
     attempt: int

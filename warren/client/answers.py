@@ -43,11 +43,40 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     rerun_of: int | None = None
     called_by: int | None = None
     backfill_id: int | None = None
+    flow_run_id: int | None = None
     calls: list[int] | None = None
     code_version: str | None = None
     script_version: int | None = None
     script_number: int | None = None
     tick: Tick | None = None
+
+
+class Node(msgspec.Struct, kw_only=True, frozen=True):
+    """A node of a flow's run.
+
+    `state` is WAITING until it begins, then that of its runs, and `outcome` when it is over.
+    `after` are the nodes before it, each with what must become of it. `run_id` is the run to look
+    at first. Of its `shards`, so many have succeeded, were skipped or failed.
+    """
+
+    node: str
+    app: str | None
+    job: str | None
+    after: dict[str, str]
+    join: str
+    state: str
+    outcome: str | None
+    kept_outcome: str | None
+    kept_run_id: int | None
+    shards: int | None
+    succeeded: int
+    skipped: int
+    failed: int
+    run_id: int | None
+    begun_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    reason: str
 
 
 class JobState(msgspec.Struct, kw_only=True, frozen=True):

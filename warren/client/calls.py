@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from warren.client import wire
-from warren.client.answers import Applied, Executor, Job, LogPart, Planned, Run
+from warren.client.answers import Applied, Executor, Job, LogPart, Node, Planned, Run
 from warren.client.errors import ApiError, RunFailed
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
 from warren.client.wire import Instant, RunId, Span
@@ -34,6 +34,10 @@ class Trigger(msgspec.Struct, kw_only=True, frozen=True):
     late: bool = False
     addresses: Sequence[str] = ()
     run_date: date | str | None = None
+
+
+class _Nodes(msgspec.Struct, kw_only=True, frozen=True):
+    items: list[Node]
 
 
 def trigger(
@@ -122,6 +126,12 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
 def get(run: RunId) -> Exchange[Run]:
     """Return a run and the state of its tick."""
     return wire.value_of((yield Request(method="GET", path=wire.run_path(run))), Run)
+
+
+def nodes(run: RunId) -> Exchange[list[Node]]:
+    """Return the nodes of a flow's run, each behind those it runs after; none of other runs."""
+    response = yield Request(method="GET", path=f"{wire.run_path(run)}/nodes")
+    return wire.value_of(response, _Nodes).items
 
 
 def cancel(run: RunId) -> Exchange[None]:

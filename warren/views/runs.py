@@ -64,6 +64,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "repeats run": str(run.rerun_of or ""),
         "called by run": str(run.called_by or ""),
         "backfill": str(run.backfill_id or ""),
+        "flow": f"run {run.flow_run_id}" if run.flow_run_id else "",
         "status": run.status,
         "progress": str(run_progress(run, now_ms) or ""),
         "reported later": run.late_status or "",

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.job_lookup import job_id_of
-from warren.admin_web.api.openapi import page_type
+from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import (
     DEFAULT_LIMIT,
     Cursor,
@@ -48,6 +48,8 @@ from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.views import flow_view
+from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunSearch
@@ -121,6 +123,23 @@ class TickAnswer(msgspec.Struct, kw_only=True):
     items: list[RunAnswer]
 
 
+NodeAnswer: Any = answer_type("Node", NodeView, without=NODE_PAGES_ONLY)
+
+
+class NodesAnswer(msgspec.Struct, kw_only=True):
+    """The nodes of a flow's run, each behind those it runs after; none if the run is no flow's.
+
+    `state` is WAITING until a node begins, then that of its run which is furthest, and `outcome`
+    when it is over; `reason` says why it failed or did not run. `after` are the nodes before it,
+    each with what must become of it. Of its `shards`, so many have succeeded, were skipped or
+    failed; `run_id` is the run to look at first. A KEPT node became `kept_outcome` in
+    `kept_run_id`, the run that is repeated. `job`, `app` and `run_id` are null if the job is
+    deleted or the token may not see it.
+    """
+
+    items: list[NodeAnswer]
+
+
 class Killed(msgspec.Struct, kw_only=True):
     """What happened to the run."""
 
@@ -190,6 +209,17 @@ class RunEndpoints:
 
         shown, tick = self._services.database.read(read)
         return TickAnswer(tick=tick, items=[run_answer(row) for row in shown])
+
+    @endpoint("GET", "/runs/<id:run_id>/nodes", Scope.READ, NodesAnswer)
+    def nodes(self, call: Call, run_id: int) -> NodesAnswer:
+        """Show the nodes of a flow's run."""
+        flow = self._services.database.read(
+            lambda session: flow_view.read(
+                session, visible_run(session, call, run_id), call.actor.knows_job
+            )
+        )
+        nodes = flow.nodes if flow else ()
+        return NodesAnswer(items=[to_answer(NodeAnswer, node) for node in nodes])
 
     @endpoint(
         "POST",

@@ -4,11 +4,14 @@ from warren.errands.desk import Desk, TimeIsOver
 from warren.errors import CommandError
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.schedules.run_date import parse_date
+from warren.scheduler.views import flow_view
+from warren.scheduler.views.flow_view import node_json
 from warren.scheduler.views.to_json import run_json
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.listings.run_search import AHEAD_MS
 from warren.sql.runs import calls
+from warren.views.flow_tree import NODE_HEADERS, tree_rows
 from warren.views.instants import read_instant
 from warren.views.runs import HEADERS, SKIP_HEADERS, run_facts, run_line, skip_json, skip_line
 
@@ -79,8 +82,10 @@ def show_run(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
     now, app_ids = desk.now_ms(), desk.actor.app_ids
     run = desk.database.read(lambda session: recent.run(session, run_id, app_ids))
     called = desk.database.read(lambda session: calls.of_run(session, run))
+    flow = desk.database.read(lambda session: flow_view.read(session, run, desk.actor.knows_job))
     if as_json:
-        desk.record(run_json(run) | {"calls": called})
+        nodes = {"nodes": [node_json(node) for node in flow.nodes]} if flow else {}
+        desk.record(run_json(run) | {"calls": called} | nodes)
         return
     facts = run_facts(run, now_ms=now, zone=desk.zone)
     desk.facts(facts | {"called runs": ", ".join(map(str, called))})
@@ -92,6 +97,9 @@ def show_run(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
     for title, text in texts.items():
         if text:
             desk.text(title, text)
+    if flow:
+        desk.line()
+        desk.table(NODE_HEADERS, tree_rows(flow.nodes, now_ms=now), "no nodes")
 
 
 def clear_runs(

@@ -59,6 +59,7 @@ def run(**columns: Any) -> DetailedRun:
         "rerun_of": None,
         "called_by": None,
         "backfill_id": None,
+        "flow_run_id": None,
     }
     return DetailedRun(**row | columns)
 
