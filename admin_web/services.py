@@ -90,6 +90,27 @@ class RunLogLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSource:
+    """The graph of a flow as it was typed.
+
+    `values` are those of a `flow` in a job file, None if the text cannot be read. `lines` are the
+    lines of its parts by their places, such as `flow/load/after`; `problems` have a line each.
+    """
+
+    values: Any
+    lines: Mapping[str, int]
+    problems: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowTexts:
+    """Reads and writes the graphs of flows as texts that people edit."""
+
+    read: Callable[[str], FlowSource]
+    write: Callable[[Mapping[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleServices(WebServices):
     """What pages need in addition.
 
@@ -97,6 +118,7 @@ class ConsoleServices(WebServices):
         secret: the key that signs cookies is derived from it.
         secret_previous: the former secret during a rotation; its cookies stay valid.
         job_file: None = no page shows a job file.
+        flow_texts: None = the form of a job has no flows.
         host: the address that the console listens on.
         console_url: where people reach it; https makes its cookies Secure.
         metrics_token: required for /metrics; empty = nobody may read it.
@@ -110,6 +132,7 @@ class ConsoleServices(WebServices):
     secret: str
     secret_previous: str = ""
     job_file: JobFileWriter | None = None
+    flow_texts: FlowTexts | None = None
     host: str = "127.0.0.1"
     console_url: str = ""
     metrics_token: str = ""

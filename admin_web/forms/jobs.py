@@ -4,13 +4,14 @@
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from flask_babel import LazyString, gettext, lazy_gettext
 from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, TextAreaField
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
+from warren.admin_web.flows.typed_flow import TypedFlow
 from warren.admin_web.forms.console_form import ConsoleForm, select_choices
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
@@ -22,6 +23,7 @@ from warren.scheduler.jobs.spec import (
     FIELDS,
     Choice,
     Expected,
+    Flow,
     JobSpec,
     Line,
     Number,
@@ -46,6 +48,8 @@ _VALUE_FIELDS = {
 }
 #: Fields that say "Required." when they are empty, instead of a job file's longer message.
 _TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
+#: The job type of a flow, beside the languages of scripts.
+FLOW = "FLOW"
 _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
 #: Names that WTForms uses itself: it calls a form's `process` when it makes one.
 _TAKEN = {"process": "process_use"}
@@ -110,6 +114,13 @@ class JobForm(ConsoleForm):
     script = TextAreaField(
         lazy_gettext("Script"),
         description=lazy_gettext("If empty, the job gets a small example to start from."),
+    )
+    flow = TextAreaField(
+        lazy_gettext("Flow"),
+        description=lazy_gettext(
+            "A line for each node: the job that it runs, and the nodes that it runs after. "
+            "For example load: {job: load, after: extract}"
+        ),
     )
     param = TextAreaField(lazy_gettext("Parameter"))
     param_template = TextAreaField(
@@ -187,6 +198,8 @@ class JobForm(ConsoleForm):
 
     #: How `param` is shown; the view sets it.
     params = ParamInput(form=None, text="")
+    #: What the text of the flow says; the view sets it, if the job is a flow.
+    typed_flow: TypedFlow | None = None
     #: The fields under "Where and how", "When it fails", "Run date" and "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
     failure_fields = (
@@ -197,14 +210,19 @@ class JobForm(ConsoleForm):
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
 
-    def set_choices(self, *, apps: Sequence[str], routes: Sequence[str], zone: str) -> None:
-        """Set the choices; `zone` is that of jobs that name none."""
+    def set_choices(
+        self, *, apps: Sequence[str], routes: Sequence[str], zone: str, types: Collection[str]
+    ) -> None:
+        """Set the choices; `zone` is that of jobs that name none, `types` are the job types."""
         self.app.choices = _with(self.app, [(app, app) for app in apps])
         cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
         self.timezone.choices = _with(
             self.timezone, [*cluster, *((zone, zone) for zone in sorted(zones()))]
         )
-        self.language.choices = select_choices([_HANDLER, *job_labels.LANGUAGES.items()])
+        kinds = [(FLOW, job_labels.FLOW), *job_labels.LANGUAGES.items()]
+        self.language.choices = select_choices(
+            [_HANDLER, *((kind, name) for kind, name in kinds if kind in types)]
+        )
         for name, options in job_labels.OPTIONS.items():
             added = routes if name == "route" else ()
             field: Any = self[_TAKEN.get(name, name)]
@@ -223,7 +241,7 @@ class JobForm(ConsoleForm):
         values = {name: _shown(getattr(spec, item.name)) for name, item in FORM_FIELDS.items()}
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
-        del values["enabled"]
+        del values["enabled"], values["flow"]
         values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
         return values
 
@@ -236,6 +254,11 @@ class JobForm(ConsoleForm):
         """Return labels and values of these fields as texts, without empty ones."""
         labelled = [(str(self[name].label.text), _display_text(self[name])) for name in names]
         return [(label, words) for label, words in labelled if words]
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether the job is a flow."""
+        return bool(self.language.data == FLOW)
 
     @property
     def script_source(self) -> str:
@@ -260,6 +283,8 @@ class JobForm(ConsoleForm):
         values |= {"schedule_kind": kind, "schedule_value": value, "timezone": zone}
         if values["script_language"]:
             values["handler"] = ""
+        if self.is_flow:
+            values["script_language"] = ""
         return JobSpec(**values)
 
     def show_problems(self, problems: Iterable[Problem]) -> None:
@@ -267,6 +292,8 @@ class JobForm(ConsoleForm):
         for problem in self.params.show(problems):
             field = getattr(self, self._field_of(problem), None)
             words = problem_text(problem)
+            if field is self.flow and self.typed_flow:
+                words = self.typed_flow.at_line(problem).text
             if field is None:
                 self.add_error(words)
             elif field.name in _TYPED and not _text(field):
@@ -276,6 +303,8 @@ class JobForm(ConsoleForm):
 
     def _read(self, field: Field, declared: JobField) -> Any:
         """Return the value of a field in its declared type."""
+        if isinstance(declared.kind, Flow):
+            return self.typed_flow.graph if self.typed_flow else None
         if isinstance(field, BooleanField):
             return bool(field.data)
         if isinstance(declared.kind, Texts):
@@ -300,6 +329,8 @@ class JobForm(ConsoleForm):
         whole, _, part = problem.field.partition("/")
         if whole == "script":
             return "language"
+        if whole == "flow":
+            return whole
         if whole == "webhook" or f"{whole}_{part}" in FORM_FIELDS:
             return f"{whole}_{part}"
         if whole in ("expect", "param"):

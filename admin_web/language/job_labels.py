@@ -192,6 +192,8 @@ LANGUAGES = {
     ScriptLanguage.POWERSHELL: "PowerShell",
     ScriptLanguage.GROOVY: "Groovy",
 }
+#: The type of a job that is a flow.
+FLOW = lazy_gettext("Flow (runs other jobs)")
 _ENABLED = State(lazy_gettext("enabled"), "good", "play")
 _STOPPED = State(lazy_gettext("stopped"), "quiet", "pause")
 _STOPPED_BY_ITSELF = State(lazy_gettext("stopped automatically"), "warn", "triangle")

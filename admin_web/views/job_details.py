@@ -4,7 +4,7 @@ The family graph has one column per generation, laid out for a template to draw.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 from warren.admin_web import charts
 from warren.admin_web.alarms.alarm_tests import JobTarget, read_targets
 from warren.admin_web.charts import HeatMap
+from warren.admin_web.flows.picture import Picture
+from warren.admin_web.flows.typed_flow import job_picture
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
 from warren.admin_web.language.labels import problem_text
@@ -26,7 +28,7 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules import registry
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
-from warren.sql.jobs import skips
+from warren.sql.jobs import child_links, flow_links, skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.recent import ListedJob
@@ -150,7 +152,7 @@ def _arrow(start: Box, end: Box) -> str:
 
 
 #: Fields that the page shows elsewhere.
-_ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled"})
+_ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled", "flow"})
 
 
 class Setting(NamedTuple):
@@ -206,7 +208,7 @@ ASKED_FOR = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetails:
-    """A job, its last runs and its next ones.
+    """A job, its last runs and its next ones; its graph, and the `flows` whose node it is.
 
     `asked_for` are the first planned runs that somebody triggered for later.
     """
@@ -227,6 +229,8 @@ class JobDetails:
     is_favourite: bool
     blockers: list[Reason]
     targets: list[JobTarget]
+    flow: Picture | None
+    flows: Mapping[int, str]
 
     @property
     def listed(self) -> list[RunLine | SkipLine]:
@@ -299,7 +303,19 @@ def read_details(
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
         blockers=_blockers(session, services, stored.app_id, spec),
         targets=read_targets(session, job_id),
+        flow=_picture(session, spec, job_id),
+        flows=job_search.names(
+            session, flow_links.flows_with(session, [job_id]).get(job_id, ()), visitor.app_ids
+        ),
     )
+
+
+def _picture(session: Session, spec: JobSpec, job_id: int) -> Picture | None:
+    if spec.flow is None or not spec.flow.nodes:
+        return None
+    node_ids = flow_links.nodes_of(session, [job_id]).get(job_id, ())
+    names = child_links.names(session, node_ids)
+    return job_picture(spec.flow, spec.app, {name: node_id for node_id, name in names.items()})
 
 
 def _due_ms(run_line: RunLine | SkipLine) -> int:

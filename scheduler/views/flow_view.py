@@ -155,9 +155,8 @@ def _in_order(graph: Graph | None, lines: Sequence[NodeLine]) -> Iterable[NodeLi
 
 
 def _unopened(node: Node) -> NodeLine:
-    job_id = node.job if isinstance(node.job, int) else 0
     blank = dict.fromkeys(NodeLine._fields)
-    return NodeLine(**blank | {"id": 0, "node": node.name, "job_id": job_id})  # type: ignore[arg-type]
+    return NodeLine(**blank | {"id": 0, "node": node.name, "job_id": 0})  # type: ignore[arg-type]
 
 
 def _view(
@@ -168,6 +167,12 @@ def _view(
     may_see: MaySee,
 ) -> NodeView:
     is_shown = job is not None and may_see(job.app_id, job.id)
+    names: tuple[str | None, str | None] = (None, None)
+    if job and is_shown:
+        names = job.app, job.name
+    if node and not line.id:  # its row, which says which job it is, comes when the flow is opened
+        app, _, name = node.job.rpartition("/")
+        names = app or None, name
     ended = {group.status: group.runs for group in groups if group.status not in OPEN}
     opened = sum(group.runs for group in groups if group.status in OPEN)
     succeeded, skipped = ended.get(RunStatus.SUCCEEDED, 0), ended.get(RunStatus.SKIPPED, 0)
@@ -176,8 +181,8 @@ def _view(
     started = [group.started_at for group in groups if group.started_at]
     return NodeView(
         node=line.node,
-        job=job.name if job and is_shown else None,
-        app=job.app if job and is_shown else None,
+        job=names[1],
+        app=names[0],
         after=node.after if node else {},
         join=node.join if node else Join.ALL,
         state=_state(line, groups),

@@ -6,6 +6,7 @@ from sqlalchemy import insert, select, update
 
 from tests.support.stored_rows import Rows
 from warren.scheduler.flows.graph_parser import parse
+from warren.sql.jobs import flow_links
 from warren.sql.models import FlowNode, Job, Run, ScriptVersion
 from warren.sql.models.jobs import FLOW_TYPE
 from warren.sql.run_status import Kind
@@ -34,9 +35,8 @@ class FlowRows:
     ) -> None:
         self._rows, self.at_ms = rows, at_ms
         graph = parse(NIGHT if flow is None else flow)
-        self.jobs = {str(job): self._job(str(job)) for job in graph.jobs}
-        stored = graph.with_jobs(lambda job: self.jobs[str(job)])
-        self.graph = stored
+        self.jobs = {job: self._job(job) for job in graph.jobs}
+        self.graph = graph
         self.job_id = rows.job(name, handler=None)
         self.run_id = rows.run(self.job_id, at_ms, **columns)
         self.nodes: dict[str, int] = {}
@@ -45,16 +45,20 @@ class FlowRows:
             version = ScriptVersion(
                 job_id=self.job_id,
                 script_type=FLOW_TYPE,
-                source=stored.to_json(),
+                source=graph.to_json(),
                 remark="",
                 number=1,
             )
             session.add(version)
             session.flush()
             values = {"script_type": FLOW_TYPE, "script_version": version.id}
+            values |= {"flow": graph.to_json()}
             session.execute(update(Job).where(Job.id == self.job_id).values(**values))
             pinned = {"script_version": version.id, "handler": None}
             session.execute(update(Run).where(Run.id == self.run_id).values(**pinned))
+
+            nodes = {self.job_id: self.jobs.values()}
+            flow_links.set_nodes(session, nodes)
 
         rows.database.write(unit)
 
@@ -70,7 +74,7 @@ class FlowRows:
                 "id": self.run_id * 10_000 + number,
                 "flow_run_id": self.run_id,
                 "node": name,
-                "job_id": self.graph.nodes[name].job,
+                "job_id": self.jobs[self.graph.nodes[name].job],
             }
             for number, name in enumerate(self.graph.nodes, 1)
         ]
@@ -87,10 +91,8 @@ class FlowRows:
 
     def run(self, node: str, status: str, **columns: Any) -> int:
         """Insert a run of a node."""
-        job_id = self.graph.nodes[node].job
-        assert isinstance(job_id, int)
         return self._rows.run(
-            job_id,
+            self.jobs[self.graph.nodes[node].job],
             self.at_ms,
             status=status,
             kind=columns.pop("kind", Kind.NODE),

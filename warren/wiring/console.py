@@ -1,8 +1,9 @@
 """Makes the console from the settings."""
 
-from warren.admin_web.services import ConsoleServices
+from warren.admin_web.services import ConsoleServices, FlowTexts
 from warren.admin_web.serving.console_process import Console
 from warren.jobfile.export import job_file
+from warren.jobfile.flow_text import read_flow_text, write_flow_text
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings
@@ -31,6 +32,7 @@ def make_console(parts: WebParts, port: int) -> Console:
         secret=parts.secret,
         secret_previous=settings.secret_previous or "",
         job_file=job_file,
+        flow_texts=FlowTexts(read=read_flow_text, write=write_flow_text),
         host=settings.host,
         console_url=settings.console_url or "",
         metrics_token=settings.metrics_token or "",

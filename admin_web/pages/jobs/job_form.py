@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
-from warren.admin_web.forms.jobs import JobForm
+from warren.admin_web.flows.typed_flow import FlowPreview, read_flow
+from warren.admin_web.flows.typed_flow import preview as preview_flow
+from warren.admin_web.forms.jobs import FLOW, JobForm
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import reason_text
@@ -60,7 +62,7 @@ class JobFormPages:
         """Show the form of a new job, or of a deleted one to restore."""
         if deleted_id := id_argument("restore"):
             spec = self._past(deleted_id)
-            form = self._filled(JobForm.values_of(spec))
+            form = self._filled(self._values(spec))
             return self._form(form, action=url_for("jobs.create"))
         given = {"author": visitor().name, "app": request.args.get("app", "")}
         return self._form(self._filled(given), action=url_for("jobs.create"))
@@ -77,7 +79,7 @@ class JobFormPages:
         """Show the form of a new job with the values of another."""
         spec = self._stored(job_id)
         name = gettext("%(name)s copy", name=spec.name)
-        form = self._filled(JobForm.values_of(spec) | {"name": name, "author": visitor().name})
+        form = self._filled(self._values(spec) | {"name": name, "author": visitor().name})
         return self._form(form, action=url_for("jobs.create_copy", job_id=job_id), origin=spec)
 
     @route("/jobs/<id:job_id>/copy/create", Right.OPERATE, methods=("POST",))
@@ -95,16 +97,14 @@ class JobFormPages:
         """Show the form of a job."""
         spec = self._stored(job_id)
         shown = self._past(job_id) if id_argument("version") else spec
-        form = self._filled(JobForm.values_of(shown) | {"seen": fingerprint(spec)}, app=spec.app)
+        form = self._filled(self._values(shown) | {"seen": fingerprint(spec)}, app=spec.app)
         return self._form(form, action=url_for("jobs.save", job_id=job_id), job_id=job_id)
 
     @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",), form="jobs.edit")
     def save(self, job_id: int) -> Page:
         """Change a job."""
         stored = self._stored(job_id)
-        form = self._filled(app=stored.app)
-        # The form cannot change these, whatever was sent.
-        form.app.data, form.language.data = stored.app, stored.script_language
+        form = self._filled(app=stored.app, language=_type_of(stored))
         action = url_for("jobs.save", job_id=job_id)
         spec = replace(
             form.read(), script_source=stored.script_source, script_remark=stored.script_remark
@@ -130,6 +130,12 @@ class JobFormPages:
             self._warn(spec)
             return redirect(url_for("jobs.show", job_id=job_id), 303)
         return self._form(form, action=action, job_id=job_id), 422
+
+    @route("/jobs/flow-preview", Right.OPERATE, methods=("POST",), form="jobs.new")
+    def preview_flow(self) -> str:
+        """Show the graph of a flow, or what is wrong with it, while it is being typed."""
+        flow_preview = self._flow_preview(self._filled())
+        return render_template("pages/jobs_flow_preview.html", flow=flow_preview)
 
     @route("/jobs/preview", Right.VIEW)
     def preview(self) -> str:
@@ -208,6 +214,7 @@ class JobFormPages:
             declared_in=self._declared_in(job_id) if job_id else None,
             origin=origin,
             preview=self._preview(form),
+            flow=self._flow_preview(form) if form.is_flow else None,
             weekdays=zip(WEEKDAYS, weekday_names(), strict=True),
             handlers=self._services.database.read(self._handlers),
         )
@@ -227,9 +234,41 @@ class JobFormPages:
         )
         return dict(islice(ordered, SUGGESTED))
 
-    def _filled(self, given: Mapping[str, object] | None = None, *, app: str = "") -> JobForm:
-        """Return the form with the given values, or as it was sent; `app` is that of the job."""
+    def _values(self, spec: JobSpec) -> dict[str, object]:
+        """Return a job's values for the form."""
+        values = JobForm.values_of(spec) | {"language": _type_of(spec)}
+        if spec.flow is not None and self._services.flow_texts:
+            values["flow"] = self._services.flow_texts.write(spec.flow.to_mapping())
+        return values
+
+    def _flow_preview(self, form: JobForm) -> FlowPreview | None:
+        """Return the preview of a flow; None if nothing is typed."""
+        if not form.typed_flow or not (form.flow.data or "").strip():
+            return None
+        typed, place = form.typed_flow, (form.app.data or "", form.name.data or "")
+        known = visitor()
+        return self._services.database.read(
+            lambda s: preview_flow(s, typed, place, ids_by_name(s, known.app_ids))
+        )
+
+    def _filled(
+        self,
+        given: Mapping[str, object] | None = None,
+        *,
+        app: str = "",
+        language: str | None = None,
+    ) -> JobForm:
+        """Return the form with the given values, or as it was sent.
+
+        The form cannot change the `app` and the `language` of a job that exists, whatever was sent.
+        """
         form = JobForm(None if given is not None else request.form, data=given)
+        if language is not None:
+            form.app.data, form.language.data = app, language
+        if form.is_flow and self._services.flow_texts:
+            form.typed_flow = read_flow(self._services.flow_texts, form.flow.data or "")
+            if given is None:
+                form.flow.errors = tuple(problem.text for problem in form.typed_flow.problems)
         schemas = self._schemas(app or form.app.data or "", form.handler.data or "")
         if given is None:
             form.params = ParamInput.sent(schemas, request.form)
@@ -239,9 +278,19 @@ class JobFormPages:
         known = visitor()
         apps = self._services.database.read(lambda s: list(ids_by_name(s, known.app_ids)))
         form.set_choices(
-            apps=apps, routes=self._services.added_routes, zone=self._services.timezone
+            apps=apps,
+            routes=self._services.added_routes,
+            zone=self._services.timezone,
+            types=self._job_types(form),
         )
         return form
+
+    def _job_types(self, form: JobForm) -> set[str]:
+        """Return the job types to choose from, beside a handler."""
+        types = {form.language.data or ""}
+        if visitor().may(Right.EDIT_GLUE):
+            types |= set(job_labels.LANGUAGES)
+        return types | ({FLOW} if self._services.flow_texts else set())
 
     def _schemas(self, app: str, handler: str) -> Sequence[str]:
         """Return what online executors tell of the params of a handler."""
@@ -288,6 +337,10 @@ def _show(refused: Refused, form: JobForm) -> None:
     if refused.problems[0].code.kind in (ProblemKind.UNKNOWN, ProblemKind.FORBIDDEN):
         raise refused
     form.show_problems(refused.problems)
+
+
+def _type_of(spec: JobSpec) -> str:
+    return FLOW if spec.flow is not None else spec.script_language
 
 
 def _code() -> int:
