@@ -101,6 +101,8 @@ _PLACE = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19}){1,4}", re.ASCII)
 UNRESOLVED = "unresolved"
 #: The choice of runs that are planned for later.
 UPCOMING = "upcoming"
+#: The choice of runs that are not those of flows' nodes.
+OUTSIDE_FLOWS = "outside_flows"
 #: Groups of states, by the value of their choice.
 GROUPS = {
     "open": OPEN,
@@ -133,7 +135,9 @@ class RunFilterForm(RunScopeForm):
     status = SelectField(lazy_gettext("State"), choices=select_choices(_STATUSES), default="")
     kind = SelectField(
         lazy_gettext("Trigger type"),
-        choices=select_choices([ALL, *labels.KIND.items()]),
+        choices=select_choices(
+            [ALL, (OUTSIDE_FLOWS, lazy_gettext("all but flow nodes")), *labels.KIND.items()]
+        ),
         default="",
     )
     address = StringField(lazy_gettext("Executor"), [Optional(), Length(max=128, message=TOO_LONG)])
@@ -192,7 +196,8 @@ class RunFilterForm(RunScopeForm):
             job_id=self.job_id,
             job_ids=self.job_ids,
             statuses=self.statuses,
-            kind=self.kind.data or None,
+            kind=self.kind.data if self.kind.data in labels.KIND else None,
+            outside_flows=self.kind.data == OUTSIDE_FLOWS,
             address=(self.address.data or "").strip() or None,
             run_date=self.run_date.data,
             text=text,

@@ -29,6 +29,8 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
 from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.flows.graph_parser import NAME_LENGTH
+from warren.scheduler.flows.repetition import Part
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.run_progress import run_progress
@@ -101,6 +103,7 @@ class RunPages:
             **facts,
             now_ms=now_ms,
             flow=run_graph(flow, run, self._times, now_ms) if flow else None,
+            asked_node=request.args.get("node", ""),
             is_open=run.status in OPEN,
             is_upcoming=_is_upcoming(run, now_ms),
             move_form=MoveForm(zone=self._times.zone(), run=run),
@@ -153,8 +156,13 @@ class RunPages:
         """Run a run again for its due time; show the new run."""
         known = visitor()
         children = request.form.getlist("children")
+        part, node = request.form.get("part"), request.form.get("node", "")[:NAME_LENGTH]
         options = RerunOptions(
-            current="current" in request.form, children="yes" in children if children else None
+            current="current" in request.form,
+            children="yes" in children if children else None,
+            failed=part == Part.FAILED,
+            from_node=node if part == Part.FROM else "",
+            only_node=node if part == Part.ONLY else "",
         )
         try:
             planned, _is_new = self._services.commands(known.actor).runs.rerun(
@@ -189,13 +197,20 @@ class RunPages:
         return self._logs.download(visitor(), run_id)
 
     def _list(self, asked: Asked, run_page: RunPage) -> str:
+        of_nodes = [run.id for run in run_page.runs if run.flow_run_id]
+
+        def read(session: Session) -> tuple[Any, Any]:
+            saved = preferences.filters(session, visitor().user_id, "runs")
+            places = flow_nodes.places(session, of_nodes, visitor().app_ids) if of_nodes else {}
+            return saved, places
+
+        saved, flows = self._services.database.read(read)
         return render_template(
             "pages/runs.html",
             form=asked.form,
             periods=PERIODS,
-            saved=self._services.database.read(
-                lambda session: preferences.filters(session, visitor().user_id, "runs")
-            ),
+            saved=saved,
+            flows=flows,
             found=run_page,
             older="-".join(map(str, run_page.older)) if run_page.older else "",
             is_first=place_of(request.args.get("before")) is None,
@@ -222,7 +237,7 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
         "triggered_by": _triggered_by(session, run),
         "relations": relations,
         "flow_view": flow_view.read(session, run, known.actor.knows_job),
-        "flow_place": flow_nodes.places(session, [run.id]).get(run.id) if run.flow_run_id else None,
+        "flow_place": flow_nodes.places(session, [run.id], known.app_ids).get(run.id),
         "attempts": attempts,
         "shards": shards,
         "is_cut": is_cut,

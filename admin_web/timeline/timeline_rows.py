@@ -325,7 +325,10 @@ class TimelineReader:
         jobs: Mapping[int, SpanJob],
         skipped: Sequence[SkipLine],
     ) -> Row:
-        spans = [bars.span(run, self.window.now_ms) for run in sample.runs]
+        # A flow's bar would only cover those of its nodes.
+        flows = {run.flow_run_id for run in sample.runs}
+        runs = [run for run in sample.runs if run.id not in flows]
+        spans = [bars.span(run, self.window.now_ms) for run in runs]
         mine = [job for job in jobs.values() if job.app_id == app_id]
         first = (self._upcoming(job) for job in mine[:APP_JOBS])
         ticks = list(islice((tick for tick, _ in groupby(merge(*first))), ROW_TICKS + 1))

@@ -113,14 +113,21 @@ def run_groups(
     return groups
 
 
-def places(session: Session, run_ids: Collection[int]) -> dict[int, FlowPlace]:
-    """Return where the runs of nodes among these belong, by the run's id."""
+def places(
+    session: Session, run_ids: Collection[int], app_ids: Collection[int] | None
+) -> dict[int, FlowPlace]:
+    """Return where the runs of nodes among these belong, by the run's id.
+
+    Flows in other apps than these are left out; None = all apps.
+    """
     flow_run = aliased(Run)
     belonging = (
         query(FlowPlace, Run, run_id=Run.id, flow=Job.name, node=FlowNode.node)
-        .outerjoin(flow_run, flow_run.id == Run.flow_run_id)
+        .join(flow_run, flow_run.id == Run.flow_run_id)
         .outerjoin(Job, Job.id == flow_run.job_id)
         .outerjoin(FlowNode, FlowNode.id == Run.origin_id)
-        .where(Run.id.in_(run_ids), Run.flow_run_id.is_not(None))
+        .where(Run.id.in_(run_ids))
     )
+    if app_ids is not None:
+        belonging = belonging.where(flow_run.app_id.in_(app_ids))
     return {place.run_id: place for place in fetch(session, FlowPlace, belonging)}

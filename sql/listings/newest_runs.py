@@ -50,6 +50,7 @@ class ScannedRun(NamedTuple):
     status: str
     due_at: int
     run_date: date | None
+    flow_run_id: int | None
     app_id: int
 
 

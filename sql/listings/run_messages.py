@@ -32,6 +32,7 @@ class RunLine(NamedTuple):
     status: str
     due_at: int
     run_date: date | None
+    flow_run_id: int | None
     started_at: int | None
     finished_at: int | None
     address: str | None

@@ -57,6 +57,7 @@ class RunSearch:
         job_id: one job.
         job_ids: a few jobs.
         run_date: the date that the runs are about.
+        outside_flows: without the runs of flows' nodes.
         text: a part of the message.
         since_ms: the earliest due time.
         unresolved: only failures whose shard of the due time is failed now.
@@ -75,6 +76,7 @@ class RunSearch:
     kind: str | None = None
     address: str | None = None
     run_date: date | None = None
+    outside_flows: bool = False
     unresolved: bool = False
     since_ms: int | None = None
     until_ms: int | None = None
@@ -209,7 +211,8 @@ def has_rest(wanted: RunSearch) -> bool:
 
 def _is_wide(wanted: RunSearch) -> bool:
     """Whether the search needs columns of runs that no index has."""
-    return any(value is not None for value in (wanted.kind, wanted.address, wanted.run_date))
+    columns = (wanted.kind, wanted.address, wanted.run_date)
+    return wanted.outside_flows or any(value is not None for value in columns)
 
 
 def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
@@ -281,10 +284,15 @@ def _criteria(wanted: RunSearch) -> Iterator[_Criterion]:
         ("kind", eq, wanted.kind),
         ("address", eq, wanted.address),
         ("run_date", eq, wanted.run_date),
+        ("flow_run_id", _is_none, wanted.outside_flows or None),
         ("due_at", ge, wanted.since_ms),
         ("due_at", lt, wanted.until_ms),
     )
     return (criterion for criterion in criteria if criterion[2] is not None)
+
+
+def _is_none(value: Any, _wanted: bool) -> Any:
+    return value.is_(None) if isinstance(value, ColumnElement) else value is None
 
 
 def _is_in(value: Any, values: Collection[Any]) -> Any:

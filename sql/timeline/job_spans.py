@@ -33,6 +33,7 @@ class SpanRun(NamedTuple):
     app_id: int
     status: str
     kind: str
+    flow_run_id: int | None
     scheduled_at: int
     due_at: int
     started_at: int | None

@@ -279,6 +279,7 @@ def run(number: int, due_ms: int, start_ms: int | None, end_ms: int | None, **mo
         app_id=1,
         status=more.get("status", RunStatus.SUCCEEDED),
         kind="CRON",
+        flow_run_id=None,
         scheduled_at=due_ms,
         due_at=due_ms,
         started_at=start_ms,
