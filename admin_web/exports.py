@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.downloads import FORMAT, FORMATS
 from warren.admin_web.services import ConsoleServices
+from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.views.job_view import job_json, job_view
 from warren.scheduler.views.to_json import plain
 from warren.sql.accounts import user_accounts
@@ -155,7 +156,11 @@ class ListFiles:
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place, limit=limit)
             page = job_search.search(session, asked, now_ms=now_ms)
-            rows = [job_json(job_view(job, now_ms=now_ms, timezone=zone)) for job in page]
+            known = calendars_for(session, page)
+            rows = [
+                job_json(job_view(job, now_ms=now_ms, timezone=zone, calendars=known))
+                for job in page
+            ]
             last = job_search.place(page[-1], wanted.order) if len(page) == limit else None
             return rows, last
 

@@ -90,6 +90,54 @@ class Code(Enum):
         "expected %(what)s to be %(least)s-%(most)s or %(first)s-%(last)s, got: %(got)r"
     )
     CRON_NEVER_FIRES = "cron %(cron)r never fires again"
+    UNIX_CRON_FIELD_COUNT = (
+        "expected a crontab line to have 5 fields (minute hour day-of-month month day-of-week), "
+        "got: %(count)s in %(got)r"
+    )
+    WORKDAY = (
+        "expected workday to be 1 to 23, or -1 to -23 from the end of the month, with a time like "
+        "18:30, got: %(got)r"
+    )
+    WORKDAY_WITHOUT_CALENDAR = "expected a calendar, because workday is set"
+    OPTION_NOT_TAKEN = "expected no %(what)s with %(kind)s"
+    ON_HOLIDAY_ALONE = "expected a calendar, because on_holiday is set"
+    WINDOW = "expected window to be two times of day like 08:00-20:00, got: %(got)r"
+    WINDOW_EMPTY = "window %(got)r leaves no due time"
+    JITTER = "expected jitter to be a duration from 1s to 24h such as 5m, got: %(got)r"
+    JITTER_TOO_LONG = (
+        "expected jitter to be less than the %(least)s s between two due times, got: %(got)s"
+    )
+    SCHEDULE_BOUND = (
+        "expected %(what)s to be a date like 2026-12-01, or a local time like 2026-12-01T08:00, "
+        "got: %(got)r"
+    )
+    FROM_AFTER_UNTIL = "expected from not to be after until, got: %(begin)s and %(until)s"
+    UNTIL_PAST = "until %(got)s has passed: no due time is left"
+    OPTIONS_LEAVE_NONE = "the options of the schedule leave no due time"
+    CALENDAR_NAME = "expected calendar to be a name like %(pattern)s, got: %(got)r"
+    CALENDAR_UNKNOWN = "unknown calendar %(got)r; first: warren calendars apply"
+    CALENDAR_UNKNOWN_NEAR = "unknown calendar %(got)r, did you mean %(near)r?"
+    CALENDAR_PAST = "calendar %(calendar)r knows no day after %(until)s, which has passed"
+    CALENDAR_WITHOUT_WORK = "calendar %(calendar)r has no working day from today to %(until)s"
+    CALENDAR_NOT_KNOWN = "calendar %(calendar)r knows no day after %(until)s, asked for: %(got)s"
+    CALENDAR_DAYS = "expected up to %(most)s days of a calendar, got: %(got)s"
+    CALENDAR_DAY = "expected %(day)s to be work, off, or off with a name, got: %(got)r"
+    CALENDAR_SOURCE = (
+        "expected from to be like holidays:CN, or the name of an .ics file that is given too, "
+        "got: %(got)r"
+    )
+    HOLIDAYS_UNKNOWN = "unknown country %(got)r, did you mean %(near)r?"
+    HOLIDAYS_MISSING = "the days of a country need warren[server], which brings holidays"
+    ICALENDAR_MISSING = "an .ics file needs warren[server], which brings icalendar"
+    ICALENDAR = "expected %(got)r to be an iCalendar file with all-day events: %(why)s"
+    NO_CALENDAR = "no calendar named %(name)r", ProblemKind.UNKNOWN
+    NO_CALENDAR_VERSION = (
+        "calendar %(name)r has no version %(number)s",
+        ProblemKind.UNKNOWN,
+    )
+    CALENDAR_LEAVES_NONE = (
+        "calendar %(calendar)r leaves no due time: it knows no day after %(until)s"
+    )
     PERIOD = "expected period to be 1-999999999 whole seconds, got: %(got)r"
     INSTANT = "expected at to be an ISO 8601 instant with its offset, got: %(got)r"
     SCHEDULE_KIND = "expected schedule kind to be one of %(known)s, got: %(got)r"
@@ -287,6 +335,8 @@ class Code(Enum):
     PARAM_NOT_MADE = "%(why)s"
     PARAM_TEMPLATE = "expected param_template to be a text with expressions in {{ }}: %(why)s"
     PARAM_AND_TEMPLATE = "expected either param or param_template, got: both"
+    RUN_DATE_WITHOUT_CALENDAR = "expected a calendar, because workdays is set"
+    RUN_DATE_UNKNOWN = "no date for the run: calendar %(calendar)r: %(why)s"
     RUN_DATE = "expected a date as YYYY-MM-DD, such as 2026-12-01, got: %(got)s"
     TRIGGER_AT_AND_IN = "expected either at or in, got: both"
     RERUN_OPEN = (

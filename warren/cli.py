@@ -30,6 +30,11 @@ COMMANDS = {
         "Run one handler, without starting any services.",
     ),
     "jobs": ("warren.commands.jobs", "jobs", "Check, apply, list, start, stop and trigger jobs."),
+    "calendars": (
+        "warren.commands.calendars",
+        "calendars",
+        "Apply, list and show calendars of working days.",
+    ),
     "import": (
         "warren.importing.commands",
         "import_group",

@@ -202,7 +202,7 @@ class Jobs:
 
     problems: list[str]
     warnings: list[str]
-    _schedules: dict[str, tuple[str, str, str]]
+    _schedules: dict[str, Any]
 
     @property
     def names(self) -> list[str]:
@@ -218,7 +218,7 @@ class Jobs:
             LookupError: there is no such job, or several apps have one of that name.
 
         """
-        from warren.scheduler.schedules.registry import first_fires  # noqa: PLC0415 - see load_jobs
+        from warren.scheduler.schedules.reading import first_fires  # noqa: PLC0415 - see load_jobs
 
         in_day = [
             schedule
@@ -228,10 +228,11 @@ class Jobs:
         if len(in_day) != 1:
             known = ", ".join(in_day or self._schedules)
             raise LookupError(f"expected name to be that of one job, got: {name!r}; known: {known}")
-        kind, value, zone = self._schedules[in_day[0]]
+        facts, calendars = self._schedules[in_day[0]]
+        zone = facts.timezone
         midnight = datetime.combine(_day(day), time(), ZoneInfo(zone))
         first_ms = int(midnight.timestamp() * 1_000)
-        due = first_fires(kind, value, now_ms=first_ms - 1, count=count, timezone=zone)
+        due = first_fires(facts, now_ms=first_ms - 1, count=count, calendars=calendars)
         return [datetime.fromtimestamp(ms / 1_000, ZoneInfo(zone)) for ms in due]
 
 
@@ -261,6 +262,7 @@ def load_jobs(
     from warren.jobfile.check import check  # noqa: PLC0415 - see above
     from warren.jobfile.declared import declared_in  # noqa: PLC0415 - see above
     from warren.jobfile.sources import read_sources  # noqa: PLC0415 - see above
+    from warren.scheduler.jobs.spec import facts_of  # noqa: PLC0415 - see above
     from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
 
     sources = read_sources([Path(file) for file in files])
@@ -271,11 +273,7 @@ def load_jobs(
         sources += [declared.job_file()] if declared.jobs else []
     checked_files = check(sources, timezone=timezone, handlers=known)
     schedules = {
-        f"{spec.app}/{spec.name}": (
-            spec.schedule_kind,
-            spec.schedule_value,
-            spec.timezone or timezone,
-        )
+        f"{spec.app}/{spec.name}": (facts_of(spec, timezone), checked_files.calendars)
         for spec in checked_files.specs
     }
     return Jobs(list(checked_files.problems), warning_lines(checked_files.warnings), schedules)

@@ -16,12 +16,15 @@ from warren.scheduler.jobs.retry_rules import in_short
 from warren.scheduler.jobs.rules import process_of
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
 from warren.scheduler.problems import Problem, Refused
+from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
 _WEBHOOK, _RETRY, _RUN_DATE = in_group("webhook"), in_group("retry"), in_group("run_date")
 _KEYWORDS = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
+_MORE_KEYS = tuple(key for kind in _KEYWORDS.values() for key in kind.more_keys)
+_WHOLE = (ValueForm.SECONDS, ValueForm.WORKDAY)
 #: The fields that the path contains as well.
 _NAMES = ("name", "app")
 #: The older name of `process`, which is still read.
@@ -72,9 +75,10 @@ ScheduleBody: Any = msgspec.defstruct(
     "Schedule",
     [
         *(
-            (word, (int if key.value_form is ValueForm.SECONDS else str) | None, None)
+            (word, (int if key.value_form in _WHOLE else str) | None, None)
             for word, key in _KEYWORDS.items()
         ),
+        *((key, str | None, None) for key in (*_MORE_KEYS, *OPTIONS)),
         ("timezone", str | None, None),
     ],
     kw_only=True,
@@ -163,7 +167,8 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
     values |= {"enabled": enabled, "state": state}
     schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
     zone = {"timezone": spec.timezone} if spec.timezone else {}
-    values["schedule"] = ScheduleBody(**_known(schedule), **zone) if schedule else None
+    options = spec.schedule_options.given()
+    values["schedule"] = ScheduleBody(**_known(schedule), **zone, **options) if schedule else None
     values["run_date"] = _if_set(spec, _RUN_DATE, RunDateBody)
     values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
     values["retry"] = _if_set(spec, _RETRY, RetryBody)
@@ -302,7 +307,10 @@ def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> d
     [(word, value)] = said.items()
     return {
         "schedule_kind": _KEYWORDS[word].kind,
-        "schedule_value": str(value),
+        "schedule_value": _KEYWORDS[word].value_of(
+            value, {key: getattr(schedule, key) for key in _MORE_KEYS}
+        ),
+        "schedule_options": ScheduleOptions.of({key: getattr(schedule, key) for key in OPTIONS}),
         "timezone": schedule.timezone or "",
     }
 

@@ -32,6 +32,7 @@ from warren.scheduler.jobs.spec import (
 )
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import CronSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 from warren.sql.models.jobs import NO_SCHEDULE
@@ -45,9 +46,10 @@ _VALUE_FIELDS = {
     ValueForm.EXPRESSION: "cron",
     ValueForm.SECONDS: "seconds",
     ValueForm.INSTANT: "at",
+    ValueForm.WORKDAY: "workday",
 }
 #: Fields that say "Required." when they are empty, instead of a job file's longer message.
-_TYPED = frozenset({"name", "handler", "cron", "seconds", "at"})
+_TYPED = frozenset({"name", "handler", "cron", "seconds", "at", "workday"})
 #: The job type of a flow, beside the languages of scripts.
 FLOW = "FLOW"
 _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
@@ -57,7 +59,7 @@ _TAKEN = {"process": "process_use"}
 FORM_FIELDS: Mapping[str, JobField] = {
     item.key if item.kind.group in ("script", "alarm") else _TAKEN.get(name, name): item
     for name, item in FIELDS.items()
-    if name not in ("schedule_value", "script_source", "script_remark", "flow")
+    if name not in ("schedule_value", "schedule_options", "script_source", "script_remark", "flow")
 }
 
 
@@ -94,6 +96,42 @@ class JobForm(ConsoleForm):
     cron = StringField(lazy_gettext("Cron expression"))
     seconds = StringField(lazy_gettext("Seconds"))
     at = StringField(lazy_gettext("Time"))
+    workday = StringField(
+        lazy_gettext("Working day and time"),
+        description=lazy_gettext(
+            "3 18:30 = the third of each month at 18:30; -1 18:30 = the last one."
+        ),
+    )
+    calendar = SelectField(lazy_gettext("Calendar"), validate_choice=False, default="")
+    on_holiday = SelectField(
+        lazy_gettext("On a day off"),
+        choices=select_choices(job_labels.ON_HOLIDAY.items()),
+        validate_choice=False,
+        default="",
+    )
+    window = StringField(
+        lazy_gettext("Window"),
+        description=lazy_gettext("Only due times between these count, such as 08:00-20:00."),
+    )
+    jitter = StringField(
+        lazy_gettext("Jitter of due times"),
+        description=lazy_gettext(
+            "Each run begins up to this much later, such as 5m; the same on every scheduler."
+        ),
+    )
+    gap = SelectField(
+        lazy_gettext("Times that a clock change leaves out"),
+        choices=select_choices(job_labels.GAPS.items()),
+        validate_choice=False,
+        default="",
+    )
+    begin = StringField(
+        lazy_gettext("From"),
+        description=lazy_gettext("The first day, or day and time: 2026-12-01 or 2026-12-01T08:00."),
+    )
+    until = StringField(
+        lazy_gettext("Until"), description=lazy_gettext("The last day, or day and time.")
+    )
     timezone = SelectField(lazy_gettext("Time zone"), validate_choice=False)
     run_date_days = _field(
         "run_date_days",
@@ -104,6 +142,16 @@ class JobForm(ConsoleForm):
         "run_date_months",
         lazy_gettext("Run date, in months"),
         lazy_gettext("-1 = the month before; counted before the days."),
+    )
+    run_date_workdays = _field(
+        "run_date_workdays",
+        lazy_gettext("Run date, in working days"),
+        lazy_gettext("-1 = the working day before; counted last."),
+    )
+    run_date_calendar = _field(
+        "run_date_calendar",
+        lazy_gettext("Calendar of the run date"),
+        lazy_gettext("For these working days, and for workdays(…) in the template."),
     )
     language = SelectField(lazy_gettext("Job type"), validate_choice=False)
     handler = _field(
@@ -200,20 +248,33 @@ class JobForm(ConsoleForm):
     params = ParamInput(form=None, text="")
     #: What the text of the flow says; the view sets it, if the job is a flow.
     typed_flow: TypedFlow | None = None
-    #: The fields under "Where and how", "When it fails", "Run date" and "On completion".
+    #: The fields under "Where and how", "When it fails", "Run date", "Calendar and window" and
+    #: "On completion".
     execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
     failure_fields = (
         *("retries", "retry_delay", "retry_backoff", "retry_most", "retry_jitter"),
         *("delivery", "emails", "webhook", "style"),
     )
-    date_fields = ("run_date_days", "run_date_months", "param_template")
+    date_fields = (
+        *("run_date_days", "run_date_months", "run_date_workdays", "run_date_calendar"),
+        "param_template",
+    )
+    option_fields = tuple(OPTIONS.values())
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
 
     def set_choices(
-        self, *, apps: Sequence[str], routes: Sequence[str], zone: str, types: Collection[str]
+        self,
+        *,
+        apps: Sequence[str],
+        routes: Sequence[str],
+        zone: str,
+        types: Collection[str],
+        calendars: Sequence[str],
     ) -> None:
         """Set the choices; `zone` is that of jobs that name none, `types` are the job types."""
+        none = [("", lazy_gettext("none"))]
+        self.calendar.choices = _with(self.calendar, [*none, *((name, name) for name in calendars)])
         self.app.choices = _with(self.app, [(app, app) for app in apps])
         cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
         self.timezone.choices = _with(
@@ -241,6 +302,7 @@ class JobForm(ConsoleForm):
         values = {name: _shown(getattr(spec, item.name)) for name, item in FORM_FIELDS.items()}
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
+        values |= {name: getattr(spec.schedule_options, name) for name in OPTIONS.values()}
         del values["enabled"], values["flow"]
         values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
         return values
@@ -273,6 +335,11 @@ class JobForm(ConsoleForm):
         name = _value_field(kind)
         return kind, _text(getattr(self, name)) if name else "", self.timezone.data or ""
 
+    @property
+    def options(self) -> ScheduleOptions:
+        """The options of the schedule, as they were typed."""
+        return ScheduleOptions(**{name: _text(self[name])[:100] for name in OPTIONS.values()})
+
     def read(self) -> JobSpec:
         """Return the job in this form, without its script.
 
@@ -281,6 +348,7 @@ class JobForm(ConsoleForm):
         kind, value, zone = self.schedule
         values = {item.name: self._read(self[name], item) for name, item in FORM_FIELDS.items()}
         values |= {"schedule_kind": kind, "schedule_value": value, "timezone": zone}
+        values["schedule_options"] = self.options
         if values["script_language"]:
             values["handler"] = ""
         if self.is_flow:
@@ -337,7 +405,7 @@ class JobForm(ConsoleForm):
             return whole
         if problem.field == "schedule":
             return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"
-        return part or _TAKEN.get(whole, whole)
+        return OPTIONS.get(part, part) or _TAKEN.get(whole, whole)
 
 
 def _expectations(field: Field) -> Expectations:

@@ -16,6 +16,7 @@ from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
+from warren.scheduler.schedules.tick_days import OnHoliday
 from warren.sql.listings.recent import ListedJob
 from warren.sql.models.jobs import Backoff, DeliveryGuarantee
 
@@ -60,6 +61,18 @@ CALL_WHEN = {
 SCHEDULE = {
     kind.kind: Option(lazy_gettext(kind.title), lazy_gettext(kind.advice))
     for kind in sorted(KINDS.values(), key=lambda kind: not kind.fires)
+}
+#: What becomes of a due time on a day off.
+ON_HOLIDAY = {
+    "": lazy_gettext("leave it out (default)"),
+    OnHoliday.NEXT: lazy_gettext("move to the next working day"),
+    OnHoliday.PREVIOUS: lazy_gettext("move to the working day before"),
+}
+#: What becomes of a time that a clock change leaves out.
+GAPS = {
+    "": lazy_gettext("as the kind of schedule does"),
+    "skip": lazy_gettext("leave it out"),
+    "run_after": lazy_gettext("run right after the change"),
 }
 ROUTE: Mapping[Any, Option] = {
     "": Option(

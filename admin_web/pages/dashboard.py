@@ -24,7 +24,10 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts, calendar_of
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
@@ -159,13 +162,15 @@ class OverviewReader:
             running=dashboard.running(session, apps, limit=LINES),
             failed=by_job(failed)[:LINES],
             next_ticks=ahead,
-            ticks=self._ticks(ahead, now_ms),
+            ticks=self._ticks(ahead, now_ms, calendars_for(session, ahead.first)),
             are_all_ticks=ahead.total == len(ahead.first) and ahead.seen_until_ms is None,
             lateness=spread(dashboard.lateness(session, apps, now_ms=now_ms)),
         )
 
-    def _ticks(self, ahead: NextTicks, now_ms: int) -> Counter[int]:
-        every = per_minute(ahead.first, self._services.timezone, from_ms=now_ms)
+    def _ticks(self, ahead: NextTicks, now_ms: int, calendars: Calendars) -> Counter[int]:
+        every = per_minute(
+            ahead.first, self._services.timezone, from_ms=now_ms, calendars=calendars
+        )
         counted = Counter((job.next_tick_at - now_ms) // MINUTE_MS for job in ahead.first)
         return every + (Counter(ahead.per_minute) - counted)
 
@@ -196,15 +201,17 @@ def spread(late: Sequence[int]) -> Lateness | None:
 ONE_BY_ONE = 12
 
 
-def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counter[int]:
+def per_minute(
+    jobs: Iterable[DueJob], timezone: str, *, from_ms: int, calendars: Calendars = NO_CALENDARS
+) -> Counter[int]:
     """Return how many ticks the jobs have in each minute of the hour from `from_ms` on.
 
     `timezone` is that of jobs that name none.
     """
     counts: Counter[int] = Counter()
     for job in jobs:
-        zone = job.timezone or timezone
-        later = later_ticks(job.schedule_kind, job.schedule_value or "", zone, job.next_tick_at)
+        facts = ScheduleFacts.of(job, job.timezone or timezone)
+        later = later_ticks(facts, calendars.get(calendar_of(job)), job.next_tick_at)
         for at_ms in (job.next_tick_at, *later):
             if from_ms <= at_ms < from_ms + HOUR_MS:
                 counts[(at_ms - from_ms) // MINUTE_MS] += 1
@@ -212,13 +219,13 @@ def per_minute(jobs: Iterable[DueJob], timezone: str, *, from_ms: int) -> Counte
 
 
 @lru_cache(maxsize=5_000)
-def later_ticks(kind: str, value: str, timezone: str, next_ms: int) -> tuple[int, ...]:
+def later_ticks(facts: ScheduleFacts, calendar: Calendar | None, next_ms: int) -> tuple[int, ...]:
     """Return the ticks of a schedule within the hour after a tick; approximate if many."""
     if next_ms >= PARKED_MS:
         return ()
     until_ms = next_ms + HOUR_MS - 1
     try:
-        schedule = read_schedule(kind, value, timezone)
+        schedule = read_schedule(facts, {calendar.name: calendar} if calendar else NO_CALENDARS)
         first = schedule.ticks(next_ms, until_ms, next_ms, ONE_BY_ONE)
         if len(first) < ONE_BY_ONE:
             return tuple(first)

@@ -30,7 +30,7 @@ from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.flows.graph_parser import NAME_LENGTH
-from warren.scheduler.flows.repetition import Part
+from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.run_progress import run_progress
@@ -160,9 +160,9 @@ class RunPages:
         options = RerunOptions(
             current="current" in request.form,
             children="yes" in children if children else None,
-            failed=part == Part.FAILED,
-            from_node=node if part == Part.FROM else "",
-            only_node=node if part == Part.ONLY else "",
+            failed=part == FlowPart.FAILED,
+            from_node=node if part == FlowPart.FROM else "",
+            only_node=node if part == FlowPart.ONLY else "",
         )
         try:
             planned, _is_new = self._services.commands(known.actor).runs.rerun(

@@ -17,7 +17,9 @@ from sqlalchemy.orm import Session
 from warren.admin_web.timeline import bars
 from warren.admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Skipped, Span, Window
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS
@@ -356,7 +358,8 @@ class TimelineReader:
         zone = job.timezone or self.timezone
         # Else a broken row; the scheduler will stop the job.
         with suppress(Problem):
-            schedule = read_schedule(job.schedule_kind, job.schedule_value, zone)
+            calendars = calendars_for(self.session, [job])
+            schedule = read_schedule(ScheduleFacts.of(job, zone), calendars)
             tick = schedule.next_after(after, job.next_tick_at)
             while tick is not None and tick <= self.window.until_ms:
                 yield tick

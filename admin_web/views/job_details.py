@@ -25,7 +25,8 @@ from warren.admin_web.visitors import Visitor
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules import registry
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.reading import is_waiting, next_fires
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
 from warren.sql.jobs import child_links, flow_links, skips
@@ -283,7 +284,13 @@ def read_details(
     fires: Sequence[int] = ()
     wrong = ""
     try:
-        fires = registry.next_fires(stored, now_ms=now_ms, count=FIRES, timezone=services.timezone)
+        fires = next_fires(
+            stored,
+            now_ms=now_ms,
+            count=FIRES,
+            timezone=services.timezone,
+            calendars=calendars_for(session, [stored]),
+        )
     except Problem as problem:
         wrong = problem_text(problem)
     return JobDetails(
@@ -293,7 +300,7 @@ def read_details(
         fires=fires,
         asked_for=asked_for[:ASKED_FOR],
         has_more_asked_for=len(asked_for) > ASKED_FOR,
-        is_waiting=registry.is_waiting(stored),
+        is_waiting=is_waiting(stored),
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
         skips=skips.lines(session, SkipFilter(job_id=job_id, limit=LISTED)),

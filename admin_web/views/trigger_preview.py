@@ -5,7 +5,7 @@ Nothing is sent or stored. Other runs may start and end before the run is sent.
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -21,7 +21,10 @@ from warren.broker.messages.values import Block
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.registry import first_fires, has_schedule, hint
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import first_fires
+from warren.scheduler.schedules.registry import has_schedule, hint
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.scheduler.views.process_view import ExecutorView, executor_views
 from warren.sql.instants import moment
 from warren.sql.listings import dashboard
@@ -59,13 +62,17 @@ class Preview:
         }
 
 
-def preview(kind: str, value: str, zone: str, *, now_ms: int) -> Preview | None:
+def preview(
+    facts: ScheduleFacts, *, now_ms: int, calendars: Calendars = NO_CALENDARS
+) -> Preview | None:
     """Return the preview of a schedule; None if nothing is typed."""
+    kind, value, zone = facts.kind, facts.value, facts.timezone
     if not value and has_schedule(kind):
         return None
     try:
         load_zone(zone)
-        fires = first_fires(kind, value[:1_000], now_ms=now_ms, count=FIRES, timezone=zone)
+        cut = replace(facts, value=value[:1_000])
+        fires = first_fires(cut, now_ms=now_ms, count=FIRES, calendars=calendars)
     except Problem as problem:
         return Preview(wrong=problem_text(problem))
     if not fires and has_schedule(kind):

@@ -280,6 +280,12 @@ class Why(Sentence):
     BACKFILL_CANCELLED_BY = "cancelled by %(who)s"
     BACKFILL_FAILURE = "stopped because the run of %(date)s failed"
     BACKFILL_FAULT = "its runs cannot be planned: %(fault)s"
+    SCHEDULE_OVER = "its schedule ended on %(until)s"
+    CALENDAR_ENDED = "its calendar %(calendar)r knows no day after %(until)s"
+    RUN_DATE_UNKNOWN = "no date for the run: calendar %(calendar)r: %(why)s"
+    CALENDAR_MOVED_IT = (
+        "version %(number)s of calendar %(calendar)r moved it into the past; nothing ran for it"
+    )
     NOT_COMPUTABLE = (
         "its schedule cannot be computed: %(kind)s %(value)r in time zone %(zone)s, "
         "misfire policy %(policy)s"

@@ -46,7 +46,7 @@ def audit_strays(
 def _compare(session: Session, backfill: Backfill, job: JobTally, bounds: tuple[int, int]) -> None:
     # The backfill was read before its runs, so it has at least those up to its cursor.
     session.expunge(backfill)
-    ranks = _ranks(backfill)
+    ranks = _ranks(session, backfill)
     if len(ranks) != backfill.ticks:
         why = Why.BACKFILL_MISCOUNTED(id=backfill.id, got=backfill.ticks, n=len(ranks))
         job.add_lost(backfill.cursor_at or 0, why)
@@ -70,8 +70,8 @@ def _still_strays(
     return strays - _planned(backfills.read(session, backfill.id) or backfill, ranks)
 
 
-def _ranks(backfill: Backfill) -> dict[int, int]:
-    kept = KeptSchedule.from_json(backfill.schedule)
+def _ranks(session: Session, backfill: Backfill) -> dict[int, int]:
+    kept = KeptSchedule.load(session, backfill.schedule)
     spans = spans_from_json(backfill.spans)
     due = DueTimes(kept, spans, newest_first=bool(backfill.newest_first))
     return {tick: rank for rank, tick in enumerate(due.all())}

@@ -27,8 +27,11 @@ from warren.scheduler.audit.related_runs import (
     audit_waiting,
 )
 from warren.scheduler.audit.tally import JobTally, Tallies
-from warren.scheduler.schedules.registry import read_schedule
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.jobs import child_links, history
@@ -75,7 +78,7 @@ class _Span:
     `is_last`: the schedule is still in force, and `until_ms` is the job's watermark.
     """
 
-    schedule: Schedule
+    schedule: Ticks
     anchor_ms: int
     after_ms: int
     until_ms: int
@@ -121,7 +124,8 @@ def _audit(
         stored = known.get(one_id)
         end_ms = stored.last_tick_at if stored else changes[-1].watermark
         missed = _of_app(downtimes, stored.app_id if stored else EVERY_APP)
-        for span in _spans(changes, end_ms, bounds, timezone, missed):
+        calendars = calendars_for(session, changes)
+        for span in _spans(changes, end_ms, bounds, timezone, missed, calendars=calendars):
             _compare(session, span, job)
     ranges = [JobRange(job_id, job_id)] if job_id is not None else tick_rows.job_ranges(session)
     for jobs in ranges:
@@ -159,7 +163,8 @@ def audit_job(
     changes = list(history.changes_of(session, job_id))
     end_ms = known[0].last_tick_at
     missed = _of_app(_downtimes(session), known[0].app_id)
-    for span in _spans(changes, end_ms, bounds, timezone, missed):
+    calendars = calendars_for(session, changes)
+    for span in _spans(changes, end_ms, bounds, timezone, missed, calendars=calendars):
         _compare(session, span, job)
     alone = JobRange(job_id, job_id)
     for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
@@ -188,6 +193,8 @@ def _spans(
     bounds: tuple[int, int],
     timezone: str,
     downtimes: Sequence[Downtime],
+    *,
+    calendars: Calendars,
 ) -> Iterator[_Span]:
     """Yield the spans in which the job was enabled, cut to the bounds."""
     if not changes:
@@ -197,7 +204,7 @@ def _spans(
         after_ms, until_ms = max(change.watermark, bounds[0]), min(end, bounds[1])
         if change.enabled and after_ms < until_ms:
             schedule = read_schedule(
-                change.schedule_kind, change.schedule_value, change.timezone or timezone
+                ScheduleFacts.of(change, change.timezone or timezone), calendars
             )
             is_last = change is changes[-1] and until_ms == end_ms
             late_starts = LateStartRule.of(change.misfire, downtimes, changes)

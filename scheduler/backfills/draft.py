@@ -12,7 +12,6 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.backfills import outcomes
 from warren.scheduler.backfills.kept_schedule import (
     MAX_TICKS,
-    Dates,
     DueTimes,
     KeptSchedule,
     Span,
@@ -22,7 +21,7 @@ from warren.scheduler.backfills.kept_schedule import (
 )
 from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.backfill_status import Selection
 from warren.sql.jobs import history
 from warren.sql.models import Backfill, Job
@@ -147,25 +146,13 @@ def _check(request: BackfillRequest) -> None:
         raise Problem(Code.BACKFILL_KEY, "key", pattern=_KEY.pattern, got=request.key[:100])
 
 
-def kept_schedule(job: Job, zone: str, anchor_ms: int) -> KeptSchedule:
-    """Return the facts of a job's present schedule; `zone` is that of jobs that name none."""
-    return KeptSchedule(
-        kind=job.schedule_kind,
-        value=job.schedule_value or "",
-        timezone=job.timezone or zone,
-        anchor_ms=anchor_ms,
-        days=job.run_date_days,
-        months=job.run_date_months,
-    )
-
-
 def _kept(session: Session, job: Job, zone: str) -> KeptSchedule:
-    schedule = read_schedule(job.schedule_kind, job.schedule_value, job.timezone or zone)
-    if not schedule.fires:
+    kept = KeptSchedule.of(session, job, zone, _anchor(session, job))
+    if not has_schedule(job.schedule_kind):
         raise Problem(Code.BACKFILL_NO_SCHEDULE, "dates", job=job.name)
-    if schedule.waits_for_completion:
+    if kept.schedule.waits_for_completion:
         raise Problem(Code.BACKFILL_DELAY, "dates", job=job.name)
-    return kept_schedule(job, zone, _anchor(session, job))
+    return kept
 
 
 def _anchor(session: Session, job: Job) -> int:
@@ -177,7 +164,7 @@ def _anchor(session: Session, job: Job) -> int:
 
 
 def _dates(job: Job, zone: str) -> KeptSchedule:
-    return KeptSchedule(kind=Dates.kind, value="", timezone=job.timezone or zone)
+    return KeptSchedule.of_dates(job.timezone or zone)
 
 
 def _spans(job: Job, request: BackfillRequest, kept: KeptSchedule, now_ms: int) -> Sequence[Span]:

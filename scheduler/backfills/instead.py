@@ -4,7 +4,9 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.problems import Problem, explanation
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import history, jobs
 from warren.sql.models import Backfill
@@ -25,7 +27,9 @@ def go_on(session: Session, backfill: Backfill, *, zone: str, by: str, now_ms: i
     if job is None or job.is_enabled == 1 or job.stop_why != resting(backfill.id).why:
         return False
     try:
-        schedule = read_schedule(job.schedule_kind, job.schedule_value, job.timezone or zone)
+        schedule = read_schedule(
+            ScheduleFacts.of(job, job.timezone or zone), calendars_for(session, [job])
+        )
         watermark, tick = schedule.start(max(job.last_tick_at, now_ms))
     except Problem:
         tick = None

@@ -6,13 +6,21 @@ the audit can compute them again.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple, Self
 
-from warren.scheduler.schedules.registry import read_schedule
+from sqlalchemy.orm import Session
+
+from warren.scheduler.jobs.new_run import calendars_for_runs
+from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.schedule import Schedule, Ticks
+from warren.scheduler.schedules.working_days import Calendars
+from warren.sql.models import Job
 
 #: The most due times of a backfill.
 MAX_TICKS = 10_000
@@ -62,40 +70,78 @@ class Dates(Schedule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSchedule:
-    """What decides which due times a backfill has, and their run dates; `anchor_ms` is any tick."""
+    """What decides which due times a backfill has, and their run dates; `anchor_ms` is any tick.
 
-    kind: str
-    value: str
-    timezone: str
+    `calendar` is that of the run dates; `calendars` are read anew with each transaction.
+    """
+
+    facts: ScheduleFacts
     anchor_ms: int = 0
     days: int = 0
     months: int = 0
+    workdays: int = 0
+    calendar: str = ""
+    calendars: Calendars = field(default_factory=dict, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return what `to_json` has written."""
-        return cls(**json.loads(text))
+    def of(cls, session: Session, job: Job, zone: str, anchor_ms: int) -> Self:
+        """Return the present schedule of a job; `zone` is that of jobs that name none."""
+        return cls(
+            facts=ScheduleFacts.of(job, job.timezone or zone),
+            anchor_ms=anchor_ms,
+            days=job.run_date_days,
+            months=job.run_date_months,
+            workdays=job.run_date_workdays,
+            calendar=job.run_date_calendar or "",
+            calendars={**calendars_for(session, [job]), **calendars_for_runs(session, [job])},
+        )
+
+    @classmethod
+    def of_dates(cls, timezone: str) -> Self:
+        """Return what has each date once."""
+        return cls(facts=ScheduleFacts(Dates.kind, "", timezone))
+
+    @classmethod
+    def load(cls, session: Session, stored: str) -> Self:
+        """Return what `to_json` has written, with the calendars that it needs."""
+        kept = cls.from_json(stored)
+        names = [ScheduleOptions.from_json(kept.facts.options).calendar, kept.calendar]
+        return replace(kept, calendars=load_calendars(session, names))
+
+    @classmethod
+    def from_json(cls, stored: str) -> Self:
+        """Return what `to_json` has written, without the calendars."""
+        said = json.loads(stored)
+        return cls(**said | {"facts": ScheduleFacts(**said["facts"])})
 
     def to_json(self) -> str:
-        """Return the facts as text."""
-        return json.dumps(asdict(self))
+        """Return the facts as text, without the calendars."""
+        facts = asdict(replace(self, calendars={}))
+        del facts["calendars"]
+        return json.dumps(facts)
 
     @property
-    def schedule(self) -> Schedule:
+    def timezone(self) -> str:
+        """The IANA name of its zone."""
+        return self.facts.timezone
+
+    @property
+    def schedule(self) -> Ticks:
         """The schedule, to compute due times with; raises `Problem` if it cannot be read."""
         if self.is_of_dates:
-            return Dates.read(self.value, self.timezone)
-        return read_schedule(self.kind, self.value, self.timezone)
+            return Dates.read("", self.timezone)
+        return read_schedule(self.facts, self.calendars)
 
     @property
     def is_of_dates(self) -> bool:
         """Whether it has each date once, whatever the job's schedule."""
-        return self.kind == Dates.kind
+        return self.facts.kind == Dates.kind
 
     @property
     def rule(self) -> RunDateRule:
         """How far the run dates are from the days of the due times."""
-        return RunDateRule(self.days, self.months)
+        calendar = self.calendars.get(self.calendar)
+        return RunDateRule(self.days, self.months, self.workdays, calendar)
 
     def run_date(self, tick: int) -> date:
         """Return the date that the run of a due time is about."""

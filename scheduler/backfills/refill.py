@@ -98,7 +98,7 @@ class Refill:
         job = due_jobs.to_plan(session, [backfill.job_id]).get(backfill.job_id)
         if job is None and backfill.state != BackfillState.CANCELLED:
             end(backfill, BackfillState.CANCELLED, Why.JOB_DELETED())
-        work = _Work(backfill, KeptSchedule.from_json(backfill.schedule), now_ms)
+        work = _Work(backfill, KeptSchedule.load(session, backfill.schedule), now_ms)
         work.settle(session)
         refilled = Refilled()
         if job is not None and backfill.state == BackfillState.OPEN:

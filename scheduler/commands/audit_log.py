@@ -39,6 +39,7 @@ class Action(StrEnum):
     APP_RESUME = "app.resume"
     CLUSTER_PAUSE = "cluster.pause"
     CLUSTER_RESUME = "cluster.resume"
+    CALENDAR_APPLY = "calendar.apply"
     USER_ADD = "user.add"
     USER_PASSWORD = "user.password"  # noqa: S105 - the name of an action
     USER_RIGHTS = "user.rights"

@@ -1,7 +1,7 @@
 """What every command needs: the actor, the database and its clock."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
@@ -9,6 +9,8 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.commands.audit_log import Action, AuditLog
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
@@ -28,6 +30,7 @@ class CommandContext:
             exist for the commands.
         timezone: that of days and of jobs that name none, until a scheduler is registered.
         added_routes: the installed routes that are not built in.
+        declared_calendars: calendars that are about to be stored with what is changed.
         run_ids: reserved run ids, for callers that trigger often; None = one is fetched per run.
 
     """
@@ -38,6 +41,7 @@ class CommandContext:
     timezone: str = "UTC"
     added_routes: Sequence[str] = ()
     run_ids: RunIds | None = None
+    declared_calendars: Calendars = field(default_factory=dict)
 
     @property
     def audit_log(self) -> AuditLog:
@@ -53,6 +57,12 @@ class CommandContext:
         """
         self.actor.demand(right)
         return self.database.write(unit)
+
+    def calendars(self, session: Session, names: Iterable[str]) -> Calendars:
+        """Return the calendars of these names that there are; those about to be stored win."""
+        wanted = set(names)
+        declared = {name: each for name, each in self.declared_calendars.items() if name in wanted}
+        return {**load_calendars(session, wanted - declared.keys()), **declared}
 
     def job(self, session: Session, job_id: int, *, lock: bool = False) -> Job:
         """Return a job; with `lock`, its row is locked.

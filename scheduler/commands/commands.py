@@ -6,6 +6,7 @@ from warren.scheduler.commands.apps import AppCommands
 from warren.scheduler.commands.backfills import BackfillCommands
 from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
+from warren.scheduler.commands.calendars import CalendarCommands
 from warren.scheduler.commands.clearing import ClearingCommands
 from warren.scheduler.commands.cluster import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
@@ -30,6 +31,7 @@ class Commands:
         self.backfills = BackfillCommands(context)
         self.bulk_jobs = BulkJobCommands(context)
         self.bulk_runs = BulkRunCommands(context)
+        self.calendars = CalendarCommands(context)
         self.clearing = ClearingCommands(context)
         self.cluster = ClusterCommands(context)
         self.incidents = IncidentCommands(context)

@@ -21,7 +21,7 @@ from warren.scheduler.commands.scripts import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
-from warren.scheduler.jobs.new_run import app_names_for, check_made, run_of
+from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
 from warren.scheduler.jobs.spec import Flow, JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
@@ -294,7 +294,15 @@ class JobChanges:
                 for edit in real
                 if edit.reschedules
             }
-            self._schedules.settle_old(session, rescheduled, now_ms)
+            kept = {
+                run_id: due_ms
+                for edit in real
+                if edit.reschedules and edit.restarts
+                for run_id, due_ms in self._schedules.kept_runs(
+                    session, edit.job, edit.spec, now_ms
+                ).items()
+            }
+            self._schedules.settle_old(session, rescheduled, now_ms, kept)
             for edit, record in zip(real, before, strict=True):
                 self._carry_out(session, edit, record, now_ms)
             other_policies = [edit.job for edit in real if edit.changes_policy_only]
@@ -318,6 +326,7 @@ class JobChanges:
         if not changed:
             return
         apps = app_names_for(session, changed.values())
+        calendars = calendars_for_runs(session, changed.values())
 
         def made(job_id: int, tick: int) -> planned_runs.Made:
             job = changed[job_id]
@@ -328,6 +337,7 @@ class JobChanges:
                 due_at=tick,
                 zone=self._schedules.zone(session, job.timezone),
                 app=apps.get(job.app_id, ""),
+                calendars=calendars,
             )
             check_made(run)
             return planned_runs.Made(run.run_date, run.param)

@@ -12,7 +12,7 @@ from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
 from warren.scheduler.schedules.registry import ZONED_KINDS
 from warren.sql.models import Job
 
-_SCHEDULE = frozenset({"schedule_kind", "schedule_value"})
+_SCHEDULE = frozenset({"schedule_kind", "schedule_value", "schedule_options"})
 _TIMEZONE = frozenset({"timezone"})
 _MISFIRE = frozenset({"misfire"})
 _POLICIES = _MISFIRE | {"late_limit"}
@@ -106,7 +106,8 @@ def _clears_stop(job: Job, changing: Sequence[Field]) -> bool:
 
 def _reschedules(job: Job, changing: Sequence[Field]) -> bool:
     """Whether these fields change when the job is due; only some kinds depend on the time zone."""
-    is_in_zone = job.schedule_kind in ZONED_KINDS and _any_of(_TIMEZONE, changing)
+    depends = job.schedule_kind in ZONED_KINDS or bool(job.schedule_options)
+    is_in_zone = depends and _any_of(_TIMEZONE, changing)
     return is_in_zone or _any_of(_SCHEDULE, changing)
 
 

@@ -193,6 +193,8 @@ class JobCommands:
         if own is None or _params(own) != _params(spec):
             now_ms = self._context.now_ms()
             problems += TypedParams.read(session, [spec.app], now_ms).problems_of(spec, now_ms)
+        if not problems:
+            problems += self._schedules.problems_of(session, spec, self._context.now_ms())
         namesake = job_names.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}

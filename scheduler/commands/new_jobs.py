@@ -70,12 +70,14 @@ class NewJobs:
     def insert(self, session: Session, new: Sequence[tuple[int, NewJob]], now_ms: int) -> list[int]:
         """Insert jobs, each with its app's id; return their ids.
 
-        A job whose first tick has passed since it was prepared starts now.
+        A job whose first tick has passed since it was prepared starts now; so does one with a
+        calendar, which may have changed.
 
         Raises:
             Problem: as for `prepare`.
 
         """
+        self._schedules.hold(session, (job.spec.schedule_options.calendar for _, job in new))
         return [job_id for chunk in chunks(new) for job_id in self._insert(session, chunk, now_ms)]
 
     def _insert(
@@ -107,7 +109,8 @@ class NewJobs:
 
     def _row(self, session: Session, app_id: int, job: NewJob, now_ms: int) -> dict[str, Any]:
         row = {**job.row, "app_id": app_id}
-        if row["is_enabled"] and row["next_tick_at"] <= now_ms:
+        may_differ = row["next_tick_at"] <= now_ms or job.spec.schedule_options.calendar
+        if row["is_enabled"] and may_differ:
             row |= self._start(session, job.spec, now_ms)
         return row
 

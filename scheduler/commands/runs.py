@@ -24,9 +24,10 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.flows.repetition import FlowPart
-from warren.scheduler.jobs.new_run import app_names_for, date_of
+from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, date_of
 from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.working_days import UnknownDay
 from warren.sql.accounts import audit_log, idempotency
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
@@ -164,6 +165,7 @@ class RunCommands:
                 kind=kind,
                 traceparent=trace,
                 zone=self._zone_of(session, job),
+                calendars=calendars_for_runs(session, [job]),
             )
             triggers.check_params(session, job, runs, place, now_ms)
             planning.plan(session, runs, self._ids)
@@ -230,8 +232,15 @@ class RunCommands:
         if job is None:
             return run.run_date
         zone = self._zone_of(session, job)
-        is_given = run.run_date != date_of(job, run.scheduled_at, zone)
-        return run.run_date if is_given else date_of(job, due_ms, zone)
+        calendars = calendars_for_runs(session, [job])
+        try:
+            is_given = run.run_date != date_of(job, run.scheduled_at, zone, calendars)
+            return run.run_date if is_given else date_of(job, due_ms, zone, calendars)
+        except UnknownDay as error:
+            name = job.run_date_calendar
+            raise Problem(
+                Code.RUN_DATE_UNKNOWN, "run_date", calendar=name, why=str(error)
+            ) from None
 
     def cancel(self, run_id: int) -> None:
         """Cancel a planned run that somebody triggered; one that was cancelled stays so.
@@ -342,6 +351,7 @@ class RunCommands:
             now_ms=now_ms,
             zone=self._zone_of(session, job),
             app=app_names_for(session, [job]).get(job.app_id, ""),
+            calendars=calendars_for_runs(session, [job]),
         )
 
     def _keep_nodes(

@@ -4,22 +4,27 @@ Each change first records overdue ticks as skipped, so that no due time is lost 
 schedule and the new one, and never moves the watermark back.
 """
 
+import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.jobs.stop_reasons import has_ended, is_by_person
 from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.problems import Code, Problem, explanation
-from warren.scheduler.schedules.registry import NoSchedule, read_schedule
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.problems import Code, Problem, explanation, found
+from warren.scheduler.schedules.facts import ScheduleFacts, calendar_of
+from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.registry import NoSchedule
+from warren.scheduler.schedules.schedule import Ticks
 from warren.sql.alarms import watches
 from warren.sql.explanation import Explanation
-from warren.sql.jobs import history
+from warren.sql.jobs import calendars, history
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.metrics import counts
 from warren.sql.models import Job, SkippedTicks
@@ -34,6 +39,7 @@ class ScheduleChanges:
     """Changes schedules on behalf of one actor."""
 
     def __init__(self, context: CommandContext) -> None:
+        self._context = context
         self._timezone = context.timezone
         self._who = context.actor.who
 
@@ -61,8 +67,46 @@ class ScheduleChanges:
 
         """
         zone = self.zone(session, spec.timezone)
-        schedule = read_schedule(spec.schedule_kind, spec.schedule_value, zone)
-        return first_tick(schedule, after_ms, job=spec.name, value=spec.schedule_value)
+        return first_tick(
+            self.read(session, facts_of(spec, zone)),
+            after_ms,
+            job=spec.name,
+            value=spec.schedule_value,
+        )
+
+    def problems_of(self, session: Session, spec: JobSpec, now_ms: int) -> list[Problem]:
+        """Return what is wrong with a sound job by the calendars that it uses."""
+        by_field = {
+            "schedule/calendar": spec.schedule_options.calendar,
+            "run_date/calendar": spec.run_date_calendar,
+        }
+        known = self._context.calendars(session, filter(None, by_field.values()))
+        problems = [
+            _unknown_calendar(session, name, field)
+            for field, name in by_field.items()
+            if name and name not in known
+        ]
+        if problems or not spec.schedule_options.calendar:
+            return problems
+        facts = facts_of(spec, self.zone(session, spec.timezone))
+        wrong = found(lambda: read_schedule(facts, known).check_new(now_ms))
+        return [problem.at(f"schedule/{problem.field}".rstrip("/")) for problem in wrong]
+
+    def read(self, session: Session, facts: ScheduleFacts) -> Ticks:
+        """Return the ticks of a schedule.
+
+        Raises:
+            Problem: it cannot be read, or there is no such calendar.
+
+        """
+        name = ScheduleOptions.from_json(facts.options).calendar
+        return read_schedule(facts, self._context.calendars(session, filter(None, [name])))
+
+    def hold(self, session: Session, names: Iterable[str]) -> None:
+        """Let new versions of calendars wait until this transaction has stored who uses them."""
+        if held := set(filter(None, names)):
+            with session.no_autoflush:
+                calendars.lock_newest(session, held)
 
     def zone(self, session: Session, timezone: str | None) -> str:
         """Return the zone of a job with this one, or with none of its own."""
@@ -98,6 +142,7 @@ class ScheduleChanges:
         _check_soon(session, [job], watermark)
 
     def _begin(self, session: Session, job: Job, now_ms: int) -> None:
+        self.hold(session, [calendar_of(job)])
         schedule = self._schedule(session, job)
         watermark, tick = first_tick(
             schedule, max(job.last_tick_at, now_ms), job=job.name, value=job.schedule_value
@@ -157,15 +202,41 @@ class ScheduleChanges:
             stopping |= set(planned.values())
         return stopping
 
-    def settle_old(self, session: Session, jobs: Mapping[Job, int], now_ms: int) -> None:
+    def kept_runs(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> dict[int, int]:
+        """Return planned runs that wait for their jitter to end and whose ticks a spec keeps.
+
+        Each has the instant at which it is due by the spec's jitter, and not before now.
+        """
+        old = ScheduleOptions.from_json(job.schedule_options)
+        if not (old.jitter or spec.schedule_options.jitter):
+            return {}
+        ticks = self.read(session, facts_of(spec, self.zone(session, spec.timezone)))
+        with session.no_autoflush:
+            waiting = planned_runs.delayed(session, job.id, after_ms=now_ms)
+        return {
+            run_id: max(now_ms, ticks.due_at(job.id, tick))
+            for run_id, tick in waiting.items()
+            if ticks.next_after(tick - 1, job.next_tick_at) == tick
+        }
+
+    def settle_old(
+        self,
+        session: Session,
+        jobs: Mapping[Job, int],
+        now_ms: int,
+        kept: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         """Skip overdue ticks and cancel planned ones before locked jobs' schedules change.
 
-        `jobs` says for each when the new schedule begins; ticks up to then are skipped.
+        `jobs` says for each when the new schedule begins; ticks up to then are skipped. `kept` are
+        runs that stay planned, with the instants at which they are due from now on.
         """
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
         enabled = {job: until for job, until in jobs.items() if job.is_enabled == 1}
         self._decide_overdue(session, enabled, now_ms, reason)
-        self._cancel(session, list(jobs), now_ms, reason, BY_SCHEDULE)
+        self._cancel(session, list(jobs), now_ms, reason, BY_SCHEDULE, kept=kept.keys())
+        with session.no_autoflush:
+            planned_runs.postpone(session, kept)
 
     def start_new(self, session: Session, job: Job, now_ms: int) -> None:
         """Start a locked job's new schedule, if the job is enabled."""
@@ -203,7 +274,7 @@ class ScheduleChanges:
         """Record the ticks of jobs that were never planned as skipped, each up to an instant."""
         zones = self._zones(session, list(until))
         skips = [
-            self._overdue(job, zones[job.id], until_ms, now_ms, reason)
+            self._overdue(session, job, zones[job.id], until_ms, now_ms=now_ms, reason=reason)
             for job, until_ms in until.items()
         ]
         skipped = [skip for skip in skips if skip is not None]
@@ -213,15 +284,22 @@ class ScheduleChanges:
             job.last_tick_at = max(job.last_tick_at, until_ms)
 
     def _overdue(
-        self, job: Job, zone: str, until_ms: int, now_ms: int, reason: Explanation
+        self,
+        session: Session,
+        job: Job,
+        zone: str,
+        until_ms: int,
+        *,
+        now_ms: int,
+        reason: Explanation,
     ) -> SkippedTicks | None:
         """Return the record of a job's ticks that were never planned; None if there are none.
 
         A schedule that cannot be read counts as having no ticks, so that its job can be stopped.
         """
-        schedule: Schedule
+        schedule: Ticks
         try:
-            schedule = read_schedule(job.schedule_kind, job.schedule_value, zone)
+            schedule = self.read(session, ScheduleFacts.of(job, zone))
             anchor = job.next_tick_at
         except Problem:
             schedule, anchor = NoSchedule(), 0
@@ -245,6 +323,8 @@ class ScheduleChanges:
         now_ms: int,
         reason: Explanation,
         kinds: Iterable[Kind],
+        *,
+        kept: Collection[int] = (),
     ) -> set[int]:
         """Cancel the planned runs of jobs' schedules; return the ids of jobs that had any."""
         with session.no_autoflush:  # otherwise jobs would be written twice
@@ -255,13 +335,21 @@ class ScheduleChanges:
                 now_ms=now_ms,
                 kinds=kinds,
                 schedule_only=True,
+                kept=kept,
             )
             counts.add_cancelled(session, _by_app(jobs, cancelled))
         return set(cancelled)
 
-    def _schedule(self, session: Session, job: Job) -> Schedule:
+    def _schedule(self, session: Session, job: Job) -> Ticks:
         zone = self.zone(session, job.timezone)
-        return read_schedule(job.schedule_kind, job.schedule_value, zone)
+        return self.read(session, ScheduleFacts.of(job, zone))
+
+
+def _unknown_calendar(session: Session, name: str, field: str) -> Problem:
+    known = calendars.names(session)
+    if near := difflib.get_close_matches(name, known, 1):
+        return Problem(Code.CALENDAR_UNKNOWN_NEAR, field, got=name, near=near[0])
+    return Problem(Code.CALENDAR_UNKNOWN, field, got=name)
 
 
 def _by_app(jobs: Iterable[Job], numbers: Mapping[int, int]) -> Counter[int]:
@@ -272,9 +360,7 @@ def _by_app(jobs: Iterable[Job], numbers: Mapping[int, int]) -> Counter[int]:
     return sums
 
 
-def first_tick(
-    schedule: Schedule, after_ms: int, *, job: str, value: str | None
-) -> tuple[int, int]:
+def first_tick(schedule: Ticks, after_ms: int, *, job: str, value: str | None) -> tuple[int, int]:
     """Return the watermark and the first tick of a schedule that starts after an instant.
 
     Raises:

@@ -17,7 +17,7 @@ from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import from_json, to_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, RefusedCall
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.jobs.new_run import run_of
+from warren.scheduler.jobs.new_run import calendars_for_runs, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.membership.self_health import cluster_zone
@@ -199,6 +199,7 @@ def _run(
         zone=job.timezone or cluster_zone(session, "UTC"),
         app=job.app,
         run_date=caller.run_date,
+        calendars=calendars_for_runs(session, [job]),
     )
     return replace(
         usual,

@@ -23,9 +23,12 @@ from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion import run_webhooks
 from warren.scheduler.completion.end import End, TickEnd, tick_end
 from warren.scheduler.completion.transition import Won
-from warren.scheduler.jobs.new_run import app_names_for, run_of
+from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.schedules.registry import WAITING_KINDS, read_schedule
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.registry import WAITING_KINDS
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import JobRecipients, NewAlarm, RunAlarm
 from warren.sql.ids import RunIds
@@ -177,11 +180,12 @@ class FollowUps:
         heads = [end.head_id for _, end in wanted if end.tick.origin_id and end.head_id is not None]
         traces = queries.traceparents(session, heads)
         apps = app_names_for(session, known.values())
+        calendars = calendars_for_runs(session, known.values())
         return [
             replace(run, traceparent=traces.get(end.head_id or 0))
             for child_id, end in wanted
             if (child := known.get(child_id))
-            for run in [_child_run(session, child, end, now_ms, apps)]
+            for run in [_child_run(session, child, end, now_ms, apps=apps, calendars=calendars)]
         ]
 
     def _set_next_ticks(
@@ -252,7 +256,13 @@ def _end_alone(last: LastAttempt) -> TickEnd:
 
 
 def _child_run(
-    session: Session, child: JobToPlan, parent: TickEnd, now_ms: int, apps: Mapping[int, str]
+    session: Session,
+    child: JobToPlan,
+    parent: TickEnd,
+    now_ms: int,
+    *,
+    apps: Mapping[int, str],
+    calendars: Calendars,
 ) -> planning.NewRun:
     """Return the run of a child for its parent's tick; stopped children run too."""
     needs_zone = child.param_template and not child.timezone
@@ -264,6 +274,7 @@ def _child_run(
         zone=cluster_zone(session, "UTC") if needs_zone else child.timezone or "UTC",
         app=apps.get(child.app_id, ""),
         run_date=parent.run_date,
+        calendars=calendars,
     )
     return replace(run, origin_id=parent.head_id, run_date=parent.run_date)
 
@@ -288,7 +299,7 @@ def _next_tick(job: ParkedJob, end: TickEnd) -> int:
     """
     base = max(job.last_tick_at, end.finished_at)
     try:
-        schedule = read_schedule(job.schedule_kind, job.schedule_value, "UTC")
+        schedule = read_schedule(ScheduleFacts.of(job, "UTC"))
     except ValueError:
         return int(base) + 1
     return schedule.after_completion(base) or int(base) + 1

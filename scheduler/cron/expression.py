@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from typing import Protocol
 
 from croniter import croniter
 
@@ -191,15 +192,30 @@ _ANY_DAY = "?"
 _CRONITERS_ORDER = (MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK, SECOND)
 
 
+class WallSeconds(Protocol):
+    """A set of wall seconds, such as a `Pattern`."""
+
+    def first_from(self, wall: int) -> int | None:
+        """Return the first that is not before this wall second; None if none is left."""
+
+    def last_before(self, wall: int) -> int | None:
+        """Return the last before this wall second; None when there is none."""
+
+    def count(self, start: int, end: int) -> int:
+        """Count how many from `start` to before `end`, which is not smaller."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cron:
     """A compiled expression in its time zone. Instants are epoch milliseconds.
 
-    It stands for a fixed set of whole seconds, which all three methods look at.
+    What fires is one fixed set of whole seconds: all three questions are asked of that set. Wall
+    seconds that the clock skips never fire, or together right after it (`runs_after_gap`).
     """
 
-    pattern: Pattern
+    pattern: WallSeconds
     clock: WallClock
+    runs_after_gap: bool = False
 
     @staticmethod
     def parse(expression: str, timezone: str) -> "Cron":
@@ -216,7 +232,10 @@ class Cron:
             instant = self.clock.instant_of(wall)
             if instant is not None:
                 return instant * 1_000
-            _, wall = self.clock.gap_around(wall)
+            _, after_gap = self.clock.gap_around(wall)
+            if self.runs_after_gap:
+                return self._right_after(after_gap)
+            wall = after_gap
         return None
 
     def last_until(self, after_ms: int, until_ms: int) -> int | None:
@@ -226,7 +245,10 @@ class Cron:
             instant = self.clock.instant_of(wall)
             if instant is not None:
                 return instant * 1_000 if instant * 1_000 > after_ms else None
-            wall, _ = self.clock.gap_around(wall)
+            wall, after_gap = self.clock.gap_around(wall)
+            if self.runs_after_gap and self._right_after(after_gap) <= until_ms:
+                change_ms = self._right_after(after_gap)
+                return change_ms if change_ms > after_ms else None
         return None
 
     def count(self, after_ms: int, until_ms: int) -> int:
@@ -234,8 +256,21 @@ class Cron:
         if until_ms <= after_ms:
             return 0
         total = self.pattern.count(self._wall_after(after_ms), self._wall_after(until_ms))
-        skipped = self.clock.gaps(_second_after(after_ms), _second_after(until_ms))
-        return total - sum(self.pattern.count(start, end) for start, end in skipped)
+        start, end = _second_after(after_ms), _second_after(until_ms)
+        total -= sum(self.pattern.count(*gap) for gap in self.clock.gaps(start, end))
+        if self.runs_after_gap:
+            total += sum(map(self._is_extra, self.clock.gaps(start - 1, end - 1)))
+        return total
+
+    def _right_after(self, after_gap: int) -> int:
+        """Return the instant of the first wall second after a gap."""
+        instant = self.clock.instant_of(after_gap)
+        assert instant is not None
+        return instant * 1_000
+
+    def _is_extra(self, gap: tuple[int, int]) -> bool:
+        """Whether something fires right after a gap only because of what the gap leaves out."""
+        return self.pattern.count(*gap) > 0 and self.pattern.first_from(gap[1]) != gap[1]
 
     def _wall_after(self, instant_ms: int) -> int:
         return self.clock.wall_from(_second_after(instant_ms))

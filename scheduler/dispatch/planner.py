@@ -19,12 +19,16 @@ from warren.scheduler.alarms import missed, overdue
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion
-from warren.scheduler.jobs.new_run import app_names_for, run_of
+from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.jobs.zone_change import ZoneChange
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import due_jobs, history
 from warren.sql.jobs.due_jobs import PARKED_MS, JobToPlan
@@ -185,18 +189,22 @@ class Planner:
         batch = _Batch()
         zones = self._zones.of(session, claimed)
         apps = app_names_for(session, claimed)
+        # After the claim: a version that is stored later waits for these jobs.
+        calendars = {**calendars_for(session, claimed), **calendars_for_runs(session, claimed)}
         for job in claimed:
             zone = zones[job.id]
             try:
-                plan = self._decide(job, now_ms, zone)
+                schedule = read_schedule(ScheduleFacts.of(job, zone), calendars)
+                plan = self._decide(job, schedule, now_ms)
                 if self._zones.has_left(job, zone) and not plan.is_behind(now_ms):
-                    plan = self._zones.goes_on(job, plan, now_ms)
+                    plan = self._zones.goes_on(job, plan, now_ms, calendars)
                     batch.rezoned.append((job, plan))
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
                 batch.stops.append(_stop(job, _not_computable(job, zone), error=str(error)))
                 continue
-            batch.planned += _new_runs(job, plan, zone, apps.get(job.app_id, ""), now_ms)
-            self._collect(job, plan, batch, now_ms)
+            app = apps.get(job.app_id, "")
+            batch.planned += _new_runs(job, plan, now_ms, zone=zone, app=app, calendars=calendars)
+            self._collect(job, plan, schedule, batch, now_ms)
         run_ids = planning.plan(session, batch.planned, self._context.ids)
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
@@ -211,9 +219,10 @@ class Planner:
         runs = len(batch.planned)
         return _Counts(jobs=len(claimed), runs=runs, late=late, skipped=_skipped(claimed, batch))
 
-    def _decide(self, job: JobToPlan, now_ms: int, zone: str) -> Plan:
+    def _decide(self, job: JobToPlan, schedule: Ticks, now_ms: int) -> Plan:
         return decide(
-            read_schedule(job.schedule_kind, job.schedule_value, zone),
+            schedule,
+            job_id=job.id,
             anchor_ms=job.next_tick_at,
             watermark_ms=job.last_tick_at,
             now_ms=now_ms,
@@ -222,7 +231,9 @@ class Planner:
             overdue_rows=self._overdue.get(job.id, 0),
         )
 
-    def _collect(self, job: JobToPlan, plan: Plan, batch: _Batch, now_ms: int) -> None:
+    def _collect(
+        self, job: JobToPlan, plan: Plan, schedule: Ticks, batch: _Batch, now_ms: int
+    ) -> None:
         skips = _skips(job, plan, now_ms)
         overdue_rows = self._overdue.get(job.id, 0)
         if overdue_rows > OVERDUE_LIMIT:
@@ -233,7 +244,7 @@ class Planner:
             batch.skips += skips
             pairs = zip(skips, plan.skips, strict=True)
             batch.reported += [skip for skip, decided in pairs if decided.is_told]
-        _advance(job, plan, batch)
+        _advance(job, plan, schedule, batch)
 
     def _write_stops(
         self, session: Session, stops: Sequence[due_jobs.JobStop], now_ms: int
@@ -258,7 +269,7 @@ def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
 
 
 def _new_runs(
-    job: JobToPlan, plan: Plan, zone: str, app: str, now_ms: int
+    job: JobToPlan, plan: Plan, now_ms: int, *, zone: str, app: str, calendars: Calendars
 ) -> list[planning.NewRun]:
     return [
         replace(
@@ -269,6 +280,7 @@ def _new_runs(
                 due_at=fire.due_at_ms,
                 zone=zone,
                 app=app,
+                calendars=calendars,
             ),
             released_at=now_ms if fire.is_late else None,
         )
@@ -308,10 +320,11 @@ def _skipped(claimed: Sequence[JobToPlan], batch: _Batch) -> Mapping[int, int]:
     return skipped
 
 
-def _advance(job: JobToPlan, plan: Plan, batch: _Batch) -> None:
+def _advance(job: JobToPlan, plan: Plan, schedule: Ticks, batch: _Batch) -> None:
     """Move a job's watermark, or stop the job when its schedule is over."""
     if plan.next_ms is None and not plan.waits:
-        batch.stops.append(_stop(job, Why.NO_FURTHER_TIME(), plan.watermark_ms))
+        reason = schedule.end_reason(plan.watermark_ms)
+        batch.stops.append(_stop(job, reason, plan.watermark_ms))
         return
     batch.advanced.append(
         {
@@ -333,7 +346,7 @@ def _stop(
     job: JobToPlan, reason: Reason, watermark_ms: int | None = None, error: str | None = None
 ) -> due_jobs.JobStop:
     """Return the stop of a job, and log it: as a fault, unless its schedule has simply ended."""
-    if reason.code is Why.NO_FURTHER_TIME:
+    if reason.code in (Why.NO_FURTHER_TIME, Why.SCHEDULE_OVER):
         log.info("job_ended", job_id=job.id, job=job.name)
     else:
         log.warning("job_stopped", job_id=job.id, job=job.name, reason=str(reason), error=error)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 
-from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, months_later
+from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS, months_later
+from warren.scheduler.schedules.working_days import CalendarVersion, UnknownDay, workdays_later
 
 #: What expressions compute with: what JSON holds, dates and times.
 Value: TypeAlias = Any
@@ -41,6 +42,17 @@ def months(value: Value, number: Value) -> date:
         raise Fault(f"there is no date {number} months from {day}") from None
 
 
+def workdays(value: Value, number: Value, calendar: CalendarVersion | None) -> date:
+    """Return the nth working day after a date, or before it; 0 = it, or the next working day."""
+    day, count = _day(value, "workdays"), _number(number, "workdays", MAX_WORKDAYS)
+    if calendar is None:
+        raise Fault("workdays needs a calendar: that of the job's run_date, or of its schedule")
+    try:
+        return workdays_later(calendar, day, count)
+    except UnknownDay as error:
+        raise Fault(str(error)) from None
+
+
 def format_(value: Value, pattern: Value) -> str:
     """Return a date or time as `strftime` writes it, with the directives in DIRECTIVES."""
     if not isinstance(value, date):
@@ -63,11 +75,16 @@ def tojson(value: Value) -> str:
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "days": days,
     "months": months,
+    "workdays": workdays,
     "format": format_,
     "tojson": tojson,
 }
 #: How many values each takes besides the first.
-ARGUMENTS = {"days": 1, "months": 1, "format": 1, "tojson": 0}
+ARGUMENTS = {"days": 1, "months": 1, "workdays": 1, "format": 1, "tojson": 0}
+#: The functions that get the calendar after their values, and where it is among the values that a
+#: template may name; no name in a template is spelled like this.
+OF_CALENDAR = frozenset({"workdays"})
+CALENDAR = "<calendar>"
 
 
 def text(value: Value) -> str:

@@ -8,7 +8,7 @@ run: loops, assignments, multiplication, attributes of Python's objects. So a te
 longer than its text is long.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
@@ -16,7 +16,16 @@ from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
-from warren.scheduler.expressions.functions import ARGUMENTS, FUNCTIONS, Fault, Value, shown, text
+from warren.scheduler.expressions.functions import (
+    ARGUMENTS,
+    CALENDAR,
+    FUNCTIONS,
+    OF_CALENDAR,
+    Fault,
+    Value,
+    shown,
+    text,
+)
 
 #: The longest template, and the longest text that one may become, in bytes of UTF-8.
 MAX_SOURCE_BYTES, MAX_RESULT_BYTES = 4_096, 65_536
@@ -183,12 +192,18 @@ def _value(node: nodes.Node, values: Mapping[str, Value]) -> Value:
 
 
 def _call(node: Any, values: Mapping[str, Value]) -> Value:
-    return FUNCTIONS[node.node.name](*(_value(given, values) for given in node.args))
+    return _result(node.node.name, node.args, values)
 
 
 def _filtered(node: Any, values: Mapping[str, Value]) -> Value:
-    given = (_value(each, values) for each in (node.node, *node.args))
-    return FUNCTIONS[node.name](*given)
+    return _result(node.name, (node.node, *node.args), values)
+
+
+def _result(name: str, args: Iterable[nodes.Node], values: Mapping[str, Value]) -> Value:
+    given = [_value(each, values) for each in args]
+    if name in OF_CALENDAR:
+        given.append(values.get(CALENDAR))
+    return FUNCTIONS[name](*given)
 
 
 def _operation(sign: int) -> Callable[[Any, Mapping[str, Value]], Value]:
@@ -201,7 +216,8 @@ def _signed(sign: int) -> Callable[[Any, Mapping[str, Value]], Value]:
 
 def _named(name: str, values: Mapping[str, Value]) -> Value:
     if name not in values:
-        raise Fault(f"unknown name {name!r}; there are {_listed(values)}")
+        known = [each for each in values if each != CALENDAR]
+        raise Fault(f"unknown name {name!r}; there are {_listed(known)}")
     return values[name]
 
 

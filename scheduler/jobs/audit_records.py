@@ -18,7 +18,7 @@ from warren.sql.models.jobs import FLOW_TYPE
 #: Lines of a diff that are shown at most, and lines of both sources for which one is computed.
 DIFF_LINES, COMPARED_LINES = 60, 4_000
 
-_WHEN = ("schedule_kind", "schedule_value")
+_WHEN = ("schedule_kind", "schedule_value", "schedule_options")
 
 
 def differences(job: Job, spec: JobSpec, changed: Sequence[Field]) -> tuple[str, ...]:
@@ -41,8 +41,9 @@ def script_difference(before: str, after: str) -> tuple[str, ...]:
 
 def _line(job: Job, spec: JobSpec, field: Field) -> str:
     if field.name in _WHEN:
-        before = written(job.schedule_kind, job.schedule_value)
-        after = written(spec.schedule_kind, spec.schedule_value)
+        before = written(job.schedule_kind, job.schedule_value, job.schedule_options)
+        options = spec.schedule_options.to_json()
+        after = written(spec.schedule_kind, spec.schedule_value, options)
         return f"schedule: {before} -> {after}"
     before, after = field.kind.change(field.value(job), getattr(spec, field.name))
     return f"{field.words}: {before} -> {after}"

@@ -1,6 +1,6 @@
 """A run of a job, as its row is now; a retry is a copy of a run instead."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import date
 from typing import TypeAlias
 
@@ -8,10 +8,17 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
 from warren.scheduler.expressions.functions import Fault
-from warren.scheduler.jobs.param_templates import Occasion, made_param
+from warren.scheduler.jobs.param_templates import (
+    Occasion,
+    made_param,
+    run_date_rule,
+    template_calendar,
+)
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.routing.routes import planned_shards
-from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
+from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.run_date import run_date_of
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars, UnknownDay
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.jobs.jobs import CallableJob, JobToTrigger
 from warren.sql.models import Job
@@ -32,6 +39,7 @@ def run_of(
     zone: str,
     app: str,
     run_date: date | None = None,
+    calendars: Calendars = NO_CALENDARS,
 ) -> NewRun:
     """Return a run of a job for a tick of its schedule; callers replace what differs.
 
@@ -43,18 +51,28 @@ def run_of(
         zone: the job's time zone, or that of the schedulers if it names none.
         app: the name of its app; only a param's template needs it.
         run_date: the date that the run is about; None = by the job's rule.
+        calendars: those that the job uses, as `calendars_for_runs` gives them.
 
     """
-    day = run_date or date_of(job, scheduled_at, zone)
-    param, fault = job.param or "", None
-    if job.param_template:
-        try:
-            param = made_param(
-                job.param_template,
-                Occasion(job=job.name, app=app, scheduled_at=scheduled_at, run_date=day, zone=zone),
+    param, fault, day = job.param or "", None, run_date
+    try:
+        day = run_date or date_of(job, scheduled_at, zone, calendars)
+        if job.param_template:
+            occasion = Occasion(
+                job=job.name,
+                app=app,
+                scheduled_at=scheduled_at,
+                run_date=day,
+                zone=zone,
+                calendar=calendars.get(template_calendar(job)),
             )
-        except Fault as error:
-            fault = explanation(Why.PARAM_NOT_MADE(why=str(error)))
+            param = made_param(job.param_template, occasion)
+    except UnknownDay as error:
+        fault = explanation(
+            Why.RUN_DATE_UNKNOWN(calendar=job.run_date_calendar or "", why=str(error))
+        )
+    except Fault as error:
+        fault = explanation(Why.PARAM_NOT_MADE(why=str(error)))
     return NewRun(
         app_id=job.app_id,
         job_id=job.id,
@@ -79,13 +97,27 @@ def check_made(run: NewRun) -> None:
 
     """
     if run.fault is not None:
-        raise Problem(Code.PARAM_NOT_MADE, "param_template", why=run.fault.text)
+        field = "run_date" if run.run_date is None else "param_template"
+        raise Problem(Code.PARAM_NOT_MADE, field, why=run.fault.text)
 
 
-def date_of(job: PlannableJob, scheduled_at: int, zone: str) -> date:
-    """Return the date of a job's run that is due then; `zone` is that of its schedule."""
-    rule = RunDateRule(job.run_date_days, job.run_date_months)
-    return run_date_of(scheduled_at, zone, rule)
+def date_of(
+    job: PlannableJob, scheduled_at: int, zone: str, calendars: Calendars = NO_CALENDARS
+) -> date:
+    """Return the date of a job's run that is due then; `zone` is that of its schedule.
+
+    Raises:
+        UnknownDay: the calendar of the job's rule does not know it.
+
+    """
+    return run_date_of(scheduled_at, zone, run_date_rule(job, calendars))
+
+
+def calendars_for_runs(session: Session, jobs: Collection[PlannableJob]) -> Calendars:
+    """Return the calendars of the jobs' run dates, and those that templates of params may use."""
+    names = {job.run_date_calendar or "" for job in jobs}
+    names |= {template_calendar(job) for job in jobs if job.param_template}
+    return load_calendars(session, names)
 
 
 def app_names_for(session: Session, jobs: Iterable[PlannableJob]) -> dict[int, str]:

@@ -5,13 +5,15 @@ param_template: "--day {{ run_date }} --month {{ months(run_date, -1) | format('
 
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Protocol
 
-from warren.scheduler.expressions.functions import Fault
+from warren.scheduler.expressions.functions import CALENDAR, Fault
 from warren.scheduler.expressions.language import read_template
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.facts import calendar_of
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
 from warren.sql.models import Job
 
 
@@ -19,7 +21,7 @@ from warren.sql.models import Job
 class Occasion:
     """What a param is made of: the names of job and app, and the run's due time and date.
 
-    `scheduled_at` is in epoch milliseconds, and `zone` the job's.
+    `scheduled_at` is in epoch milliseconds, `zone` and `calendar` are the job's.
     """
 
     job: str
@@ -27,6 +29,7 @@ class Occasion:
     scheduled_at: int
     run_date: date
     zone: str
+    calendar: Calendar | None = None
 
     def names(self) -> dict[str, Any]:
         """Return what a template may name."""
@@ -37,7 +40,47 @@ class Occasion:
             ),
             "job": self.job,
             "app": self.app,
+            CALENDAR: self.calendar and self.calendar.at(self.scheduled_at),
         }
+
+
+class Dated(Protocol):
+    """A job's row, or a part of it, with the rule for the dates of its runs."""
+
+    @property
+    def run_date_days(self) -> int:
+        """How many days the date is from that of the due time."""
+
+    @property
+    def run_date_months(self) -> int:
+        """The same in months."""
+
+    @property
+    def run_date_workdays(self) -> int:
+        """The same in working days."""
+
+    @property
+    def run_date_calendar(self) -> str | None:
+        """The calendar of these."""
+
+
+def run_date_rule(job: Dated, calendars: Calendars) -> RunDateRule:
+    """Return the rule for the dates of a job's runs."""
+    return RunDateRule(
+        job.run_date_days,
+        job.run_date_months,
+        job.run_date_workdays,
+        calendars.get(job.run_date_calendar or ""),
+    )
+
+
+def template_calendar(job: Any) -> str:
+    """Return the calendar that `workdays` means: that of the run date, or of the schedule."""
+    if job.run_date_calendar:
+        return str(job.run_date_calendar)
+    if isinstance(job, JobSpec):
+        return job.schedule_options.calendar
+    return calendar_of(job)
 
 
 def made_param(template: str, occasion: Occasion) -> str:
@@ -50,7 +93,14 @@ def made_param(template: str, occasion: Occasion) -> str:
     return read_template(template).render(occasion.names())
 
 
-def sample_param(spec: JobSpec | Job, now_ms: int, *, app: str = "", zone: str = "UTC") -> str:
+def sample_param(
+    spec: JobSpec | Job,
+    now_ms: int,
+    *,
+    app: str = "",
+    zone: str = "UTC",
+    calendars: Calendars = NO_CALENDARS,
+) -> str:
     """Return the param of a run that would be due now.
 
     Args:
@@ -58,6 +108,7 @@ def sample_param(spec: JobSpec | Job, now_ms: int, *, app: str = "", zone: str =
         now_ms: the time, in epoch milliseconds.
         app: the name of its app, of a stored job.
         zone: the zone of jobs that name none.
+        calendars: those that the job uses.
 
     Raises:
         Problem: the template of the param has no value, or the job has a param as well.
@@ -68,15 +119,15 @@ def sample_param(spec: JobSpec | Job, now_ms: int, *, app: str = "", zone: str =
     if spec.param:
         raise Problem(Code.PARAM_AND_TEMPLATE, "param_template")
     own_zone = spec.timezone or zone
-    rule = RunDateRule(spec.run_date_days, spec.run_date_months)
-    occasion = Occasion(
-        job=spec.name,
-        app=spec.app if isinstance(spec, JobSpec) else app,
-        scheduled_at=now_ms,
-        run_date=run_date_of(now_ms, own_zone, rule),
-        zone=own_zone,
-    )
     try:
+        occasion = Occasion(
+            job=spec.name,
+            app=spec.app if isinstance(spec, JobSpec) else app,
+            scheduled_at=now_ms,
+            run_date=run_date_of(now_ms, own_zone, run_date_rule(spec, calendars)),
+            zone=own_zone,
+            calendar=calendars.get(template_calendar(spec)),
+        )
         return made_param(spec.param_template, occasion)
     except (Fault, ValueError, OSError, KeyError) as error:
         raise Problem(Code.PARAM_TEMPLATE, "param_template", why=str(error)) from error

@@ -31,7 +31,10 @@ from warren.scheduler.jobs.spec import (
 )
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.options import CALENDAR_PATTERN
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
 
 LANGUAGES = tuple(ScriptLanguage)
 
@@ -55,7 +58,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *_of_kinds(spec, added_routes),
         *_names(spec),
         *found(lambda: check_param(spec.param)),
-        *found(lambda: sample_param(spec, now_ms)),
+        *found(lambda: sample_param(spec, now_ms, calendars=_any_calendars(spec))),
         *target_rules.problems(spec.alarm),
         *target_rules.webhook_problems(spec.webhook),
         *expectation_rules.problems(
@@ -70,7 +73,8 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *_children(spec),
         *found(lambda: check_app_name(spec.app)),
         *found(lambda: _check_timezone(spec.timezone), "schedule/timezone"),
-        *found(lambda: _check_schedule(spec, now_ms), "schedule"),
+        *_schedule(spec, now_ms),
+        *found(lambda: _check_run_date(spec)),
     ]
 
 
@@ -241,6 +245,26 @@ def _children(spec: JobSpec) -> Iterator[Problem]:
         seen.add(child)
 
 
+def _schedule(spec: JobSpec, now_ms: int) -> Sequence[Problem]:
+    wrong = found(lambda: _check_schedule(spec, now_ms))
+    return [problem.at(f"schedule/{problem.field}".rstrip("/")) for problem in wrong]
+
+
+def _any_calendars(spec: JobSpec) -> Calendars:
+    """Return a stand-in for each calendar of a job, as a job that is stored is checked again."""
+    names = (spec.schedule_options.calendar, spec.run_date_calendar)
+    return {name: every_day_until(ALWAYS) for name in names if name}
+
+
+def _check_run_date(spec: JobSpec) -> None:
+    name = spec.run_date_calendar
+    if spec.run_date_workdays and not name:
+        raise Problem(Code.RUN_DATE_WITHOUT_CALENDAR, "run_date/calendar")
+    if name and not re.fullmatch(CALENDAR_PATTERN, name):
+        facts = {"pattern": CALENDAR_PATTERN, "got": name[:100]}
+        raise Problem(Code.CALENDAR_NAME, "run_date/calendar", **facts)
+
+
 def _check_timezone(name: str) -> None:
     if len(name) > _LONGEST["timezone"]:
         raise Problem(Code.TIMEZONE_TOO_LONG, got=name[:100])
@@ -254,4 +278,6 @@ def _check_schedule(spec: JobSpec, now_ms: int) -> None:
         raise Problem(Code.SCHEDULE_TOO_LONG, most=_LONGEST["schedule"], got=length)
     # A wrong time zone is reported on its own; the expression can be read in any zone.
     zone = "UTC" if found(lambda: load_zone(spec.timezone or "UTC")) else spec.timezone or "UTC"
-    read_schedule(spec.schedule_kind, spec.schedule_value, zone).check_new(now_ms)
+    options = spec.schedule_options
+    facts = ScheduleFacts(spec.schedule_kind, spec.schedule_value, zone, options.to_json() or "")
+    read_schedule(facts, _any_calendars(spec)).check_new(now_ms)

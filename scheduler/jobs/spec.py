@@ -18,8 +18,10 @@ from warren.scheduler.flows.graph import Graph
 from warren.scheduler.flows.graph_parser import stored_graph
 from warren.scheduler.problems import Refused
 from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
-from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS
+from warren.scheduler.schedules.options import NO_OPTIONS, ScheduleOptions
+from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS
 from warren.sql.models import Job
 from warren.sql.models.jobs import (
     LATE_LIMIT_SECONDS,
@@ -232,6 +234,24 @@ class Flow(Text):
         return f"{len(old)} nodes", f"{len(new)} nodes (changed: {nodes or 'their order'})"
 
 
+class Options(Text):
+    """The options of a schedule: stored as JSON with those that are set, or NULL."""
+
+    __slots__ = ()
+
+    def stored(self, value: ScheduleOptions) -> str | None:
+        """Return the JSON, or NULL for none."""
+        return value.to_json()
+
+    def value(self, stored: str | None) -> ScheduleOptions:
+        """Return the options in a row."""
+        return ScheduleOptions.from_json(stored)
+
+    def change(self, before: ScheduleOptions, after: ScheduleOptions) -> tuple[str, str]:
+        """Return both as one line, without quotes."""
+        return str(before) or "none", str(after) or "none"
+
+
 def _quoted(before: str, after: str) -> tuple[str, str]:
     """Return two texts in quotes; of long ones, only the part around the first difference."""
     if max(len(before), len(after)) <= SHOWN_LENGTH:
@@ -293,9 +313,11 @@ class JobSpec:
 
     Attributes:
         schedule_kind: a kind of `scheduler/schedules/registry.py`, which reads `schedule_value`.
+        schedule_options: what narrows and moves its ticks.
         timezone: empty = the scheduler's.
         run_date_days: how far the date of a run is from the day of its due time.
         run_date_months: the same in months, counted first.
+        run_date_workdays: the same in working days of `run_date_calendar`, counted last.
         param_template: makes the param of each run when it is planned; instead of `param`.
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
@@ -316,10 +338,13 @@ class JobSpec:
     tags: Annotated[tuple[str, ...], Tags(10, 128)] = ()
     schedule_kind: Annotated[str, Text(group="schedule")] = NO_SCHEDULE
     schedule_value: Annotated[str, Text(group="schedule")] = ""
+    schedule_options: Annotated[ScheduleOptions, Options(group="schedule")] = NO_OPTIONS
     timezone: Annotated[str, TimeZone(group="schedule")] = ""
     run_date_days: Annotated[int, Number(-MAX_DAYS, MAX_DAYS, group="run_date")] = 0
     run_date_months: Annotated[int, Number(-MAX_MONTHS, MAX_MONTHS, group="run_date")] = 0
     flow: Annotated[Graph | None, Flow()] = None
+    run_date_workdays: Annotated[int, Number(-MAX_WORKDAYS, MAX_WORKDAYS, group="run_date")] = 0
+    run_date_calendar: Annotated[str, Line(32, group="run_date")] = ""
     handler: Annotated[str, Line(255)] = ""
     script_language: Annotated[str, Text(group="script", column="script_type", custom=True)] = ""
     script_source: Annotated[str, Text(group="script", custom=True)] = ""
@@ -428,6 +453,12 @@ def in_group(group: str = "") -> dict[str, Field]:
 def columns_of(spec: JobSpec, which: Iterable[Field] = WRITTEN) -> dict[str, object]:
     """Return the stored values of a spec's fields, by the row's attributes."""
     return {field.column: field.kind.stored(getattr(spec, field.name)) for field in which}
+
+
+def facts_of(spec: JobSpec, zone: str) -> ScheduleFacts:
+    """Return the schedule of a spec, in a zone if it names none."""
+    options = spec.schedule_options.to_json() or ""
+    return ScheduleFacts(spec.schedule_kind, spec.schedule_value, spec.timezone or zone, options)
 
 
 def changed(job: Job, spec: JobSpec) -> list[Field]:

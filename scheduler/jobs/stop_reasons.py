@@ -10,6 +10,9 @@ from typing import Protocol
 from warren.broker.reasons.codes import Sentence, Why
 from warren.broker.reasons.stored import from_json
 
+#: A schedule has ended.
+_ENDS = (Why.NO_FURTHER_TIME, Why.SCHEDULE_OVER, Why.CALENDAR_ENDED)
+
 
 class Stopped(Protocol):
     """A job's row, or a part of it."""
@@ -30,16 +33,17 @@ def is_by_person(job: Stopped) -> bool:
 
 def has_ended(job: Stopped) -> bool:
     """Whether a stopped job has ended by itself, and its runs are still retried."""
-    return _code_of(job) in (
-        Why.NO_FURTHER_TIME,
-        Why.SCHEDULE_CHANGED_BY,
-        Why.BACKFILLED_INSTEAD,
-    )
+    return _code_of(job) in (*_ENDS, Why.SCHEDULE_CHANGED_BY, Why.BACKFILLED_INSTEAD)
+
+
+def ended_with_calendar(job: Stopped) -> bool:
+    """Whether a stopped job has stopped where the data of its calendar ended."""
+    return _code_of(job) is Why.CALENDAR_ENDED
 
 
 def is_over(job: Stopped) -> bool:
     """Whether a stopped job's schedule has no due time left, whatever its other settings."""
-    return _code_of(job) in (Why.NO_FURTHER_TIME, Why.STOPPED_BY)
+    return _code_of(job) in (*_ENDS, Why.STOPPED_BY)
 
 
 def may_start(job: Stopped) -> bool:

@@ -10,8 +10,11 @@ from dataclasses import replace
 import structlog
 from sqlalchemy.orm import Session
 
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import Plan
-from warren.scheduler.schedules.registry import ZONED_KINDS, read_schedule
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.registry import ZONED_KINDS
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.batch import chunks
 from warren.sql.engine import Database
 from warren.sql.jobs import due_jobs, history
@@ -57,10 +60,10 @@ class ZoneChange:
         """Whether a job is to leave the zone in which its next ticks are due."""
         return _names_none(job) and zone != self._timezone
 
-    def goes_on(self, job: JobToPlan, plan: Plan, now_ms: int) -> Plan:
+    def goes_on(self, job: JobToPlan, plan: Plan, now_ms: int, calendars: Calendars) -> Plan:
         """Return a plan that is not behind, with its next tick in this zone instead."""
         watermark_ms = max(plan.watermark_ms, now_ms)
-        schedule = read_schedule(job.schedule_kind, job.schedule_value, self._timezone)
+        schedule = read_schedule(ScheduleFacts.of(job, self._timezone), calendars)
         next_ms = schedule.next_after(watermark_ms, job.next_tick_at)
         return replace(plan, watermark_ms=watermark_ms, next_ms=next_ms)
 
@@ -86,4 +89,6 @@ class ZoneChange:
 
 
 def _names_none(job: JobToPlan) -> bool:
-    return not job.timezone and job.schedule_kind in ZONED_KINDS
+    return not job.timezone and (
+        job.schedule_kind in ZONED_KINDS or job.schedule_options is not None
+    )

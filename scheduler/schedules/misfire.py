@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.schedule import Ticks
 from warren.sql.run_status import LATE_MS, Kind
 
 #: How far ahead ticks become rows (XXL-JOB's pre-read).
@@ -77,11 +77,12 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ticks:
+class _Anchored:
     """A schedule with its anchor."""
 
-    schedule: Schedule
+    schedule: Ticks
     anchor_ms: int
+    job_id: int
 
     def next_after(self, after_ms: int) -> int | None:
         return self.schedule.next_after(after_ms, self.anchor_ms)
@@ -92,7 +93,22 @@ class _Ticks:
     def fires(self, after_ms: int, until_ms: int, limit: int) -> tuple[Fire, ...]:
         """Plan the first ticks in the span, each for its own time."""
         ticks = self.schedule.ticks(after_ms, until_ms, self.anchor_ms, limit)
-        return tuple(Fire(tick, tick, Kind.SCHEDULE) for tick in ticks)
+        return tuple(Fire(tick, self.due_at(tick), Kind.SCHEDULE) for tick in ticks)
+
+    def due_at(self, tick: int) -> int:
+        """Return when the run of a tick is due."""
+        return self.schedule.due_at(self.job_id, tick)
+
+    def late_until(self, after_ms: int, now_ms: int) -> int | None:
+        """Return up to when ticks are judged as late; None if all of them are due in time.
+
+        Of ticks up to now, only the last one may be due after now: a jitter is shorter than the
+        distance of two ticks.
+        """
+        last = self.last_until(after_ms, now_ms)
+        if last is not None and self.due_at(last) > now_ms:
+            return self.last_until(after_ms, last - 1)
+        return None if last is None else now_ms
 
     def skips(self, after_ms: int, until_ms: int, reason: Reason) -> tuple[Skip, ...]:
         """Skip all ticks in the span; nothing when it is empty."""
@@ -104,8 +120,9 @@ class _Ticks:
 
 
 def decide(
-    schedule: Schedule,
+    schedule: Ticks,
     *,
+    job_id: int = 0,
     anchor_ms: int,
     watermark_ms: int,
     now_ms: int,
@@ -118,6 +135,7 @@ def decide(
 
     Args:
         schedule: the job's ticks.
+        job_id: the job; a jitter depends on it.
         anchor_ms: any one tick of the job; for a fixed delay the open one (its stored next time).
         watermark_ms: every tick up to here is decided.
         now_ms: the database's clock.
@@ -127,7 +145,7 @@ def decide(
         limit: most ordinary fires per call; the rest is left to the next call.
 
     """
-    ticks, until_ms = _Ticks(schedule, anchor_ms), now_ms + WINDOW_MS
+    ticks, until_ms = _Anchored(schedule, anchor_ms, job_id), now_ms + WINDOW_MS
     oldest = ticks.next_after(watermark_ms)
     if oldest is None or oldest > until_ms:
         return Plan((), (), watermark_ms, oldest, schedule.waits_for_completion)
@@ -136,8 +154,9 @@ def decide(
     if overdue_rows > OVERDUE_LIMIT:
         skips = ticks.skips(watermark_ms, until_ms, Why.OVERDUE(most=OVERDUE_LIMIT))
     else:
-        if now_ms - oldest > LATE_MS:
-            fires, skips = _late(ticks, watermark_ms, now_ms, policy, late_limit_ms)
+        judged_ms = ticks.late_until(watermark_ms, now_ms) if now_ms - oldest > LATE_MS else None
+        if judged_ms is not None and now_ms - ticks.due_at(oldest) > LATE_MS:
+            fires, skips = _late(ticks, watermark_ms, (judged_ms, now_ms), policy, late_limit_ms)
         decided_ms = _last((*fires, *skips), watermark_ms)
         fires += ticks.fires(decided_ms, until_ms, limit)
     watermark_ms = _last((*fires, *skips), watermark_ms)
@@ -149,21 +168,23 @@ def decide(
 
 
 def _late(
-    ticks: _Ticks,
+    ticks: _Anchored,
     watermark_ms: int,
-    now_ms: int,
+    until_now: tuple[int, int],
     policy: MisfirePolicy,
     late_limit_ms: int,
 ) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
-    """Decide about all ticks up to now as one group."""
+    """Decide about the ticks up to an instant as one group; the second of the pair is the time."""
+    until_ms, now_ms = until_now
     oldest = ticks.next_after(watermark_ms) or now_ms
-    seconds = f"{(now_ms - oldest) / 1_000:.1f}"
-    last = ticks.last_until(watermark_ms, now_ms) or oldest
-    if now_ms - last <= late_limit_ms:
+    seconds = f"{(now_ms - ticks.due_at(oldest)) / 1_000:.1f}"
+    last = ticks.last_until(watermark_ms, until_ms) or oldest
+    due_ms = ticks.due_at(last)
+    if now_ms - due_ms <= late_limit_ms:
         skips = ticks.skips(watermark_ms, last - 1, Why.LATE_BEFORE_ANOTHER(seconds=seconds))
-        return (Fire(last, last, Kind.SCHEDULE, is_late=now_ms - last > LATE_MS),), skips
+        return (Fire(last, due_ms, Kind.SCHEDULE, is_late=now_ms - due_ms > LATE_MS),), skips
     if policy is MisfirePolicy.DO_NOTHING:
-        return (), ticks.skips(watermark_ms, now_ms, Why.MISFIRED(seconds=seconds, policy=policy))
+        return (), ticks.skips(watermark_ms, until_ms, Why.MISFIRED(seconds=seconds, policy=policy))
     skips = ticks.skips(watermark_ms, last - 1, Why.MISFIRED_IN_ONE(seconds=seconds))
     return (Fire(last, now_ms, Kind.MISFIRE),), skips
 

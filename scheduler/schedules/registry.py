@@ -2,8 +2,6 @@
 
 A row may hold an unknown kind, written by a newer version. It cannot be parsed, which stops its
 job.
-
-The next due times given here are for display; the planner does not use them.
 """
 
 import re
@@ -14,16 +12,23 @@ from typing import Self
 
 from warren.scheduler.cron.cron_fields import echo
 from warren.scheduler.cron.expression import Cron
+from warren.scheduler.cron.unix_cron import unix_cron
 from warren.scheduler.cron.words import cron_words, weekday_hint
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.schedule import Schedule, SingleTick, Translate, ValueForm
-from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.listings.recent import ListedJob
-from warren.sql.models import Job
+from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.schedule import (
+    Schedule,
+    SingleTick,
+    Translate,
+    ValueForm,
+)
 from warren.sql.models.jobs import NO_SCHEDULE
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_WORKDAY = re.compile(
+    r"(-?(?:[1-9]|1\d|2[0-3])) ([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class FixedRate(Schedule):
     keyword = "every"
     value_form = ValueForm.SECONDS
     unit = " s"
+    takes_options = True
     title = "fixed rate"
     advice = "Every N seconds, regardless of how long a run takes."
     sentence = "Every %(value)s s"
@@ -192,6 +198,7 @@ class CronSchedule(Schedule):
     keyword = "cron"
     value_form = ValueForm.EXPRESSION
     uses_timezone = True
+    takes_options = True
     title = "cron expression"
     advice = "At calendar times: every night at two, on the last Friday."
 
@@ -237,21 +244,91 @@ class CronSchedule(Schedule):
             raise Problem(Code.CRON_NEVER_FIRES, cron=self.expression)
 
 
+@dataclass(frozen=True, slots=True)
+class UnixCronSchedule(CronSchedule):
+    """The instants that five fields match, as cron reads them."""
+
+    kind = "UNIX_CRON"
+    keyword = "unix_cron"
+    title = "crontab line"
+    advice = "Five fields, as in a crontab: day of month or weekday."
+
+    @classmethod
+    def read(cls, value: str, timezone: str) -> Self:
+        """Compile five fields."""
+        return cls(value, unix_cron(value, timezone))
+
+    @classmethod
+    def in_words(cls, value: str, _translate: Translate, _language: str) -> str:
+        """Return the fields unchanged."""
+        return value
+
+    @classmethod
+    def hint(cls, _value: str, _language: str) -> str:
+        """Return nothing: its weekdays are those that everybody knows from cron."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkdaySchedule(SingleTick):
+    """The nth working day of each month, or from its end, at a time of day."""
+
+    kind = "WORKDAY"
+    keyword = "workday"
+    value_form = ValueForm.WORKDAY
+    more_keys = ("time",)
+    uses_timezone = True
+    takes_options = True
+    needs_calendar = True
+    title = "working day of the month"
+    advice = "On the first, the third, the last working day of each month."
+    sentence = "On a working day of each month: %(value)s"
+
+    nth: int
+    cron: Cron
+
+    @classmethod
+    def read(cls, value: str, timezone: str) -> Self:
+        """Read a number and a time of day, such as `-1 18:30`."""
+        match = _WORKDAY.fullmatch(value)
+        if match is None:
+            raise Problem(Code.WORKDAY, got=echo(value))
+        hour, minute, second = (int(part or 0) for part in match.groups()[1:])
+        return cls(int(match[1]), Cron.parse(f"{second} {minute} {hour} * * ?", timezone))
+
+    @classmethod
+    def value_of(cls, said: object, more: Mapping[str, object]) -> str:
+        """Return the number and the time of day; without one it is midnight."""
+        return f"{said} {more.get('time') or '00:00'}"
+
+    @classmethod
+    def in_job_file(cls, value: str) -> dict[str, str | int]:
+        """Return the number and the time of day by their keywords."""
+        nth, _, at = value.partition(" ")
+        return {cls.keyword: int(nth) if _WORKDAY.fullmatch(value) else nth, "time": at}
+
+    def tick(self, _anchor_ms: int) -> int | None:
+        """Return None: without a calendar, it has none."""
+        return None
+
+
 KINDS: Mapping[str, type[Schedule]] = {
-    kind.kind: kind for kind in (NoSchedule, CronSchedule, FixedRate, FixedDelay, OneTime)
+    kind.kind: kind
+    for kind in (
+        NoSchedule,
+        CronSchedule,
+        UnixCronSchedule,
+        WorkdaySchedule,
+        FixedRate,
+        FixedDelay,
+        OneTime,
+    )
 }
 #: The kinds whose next tick is set by the end of a run.
 WAITING_KINDS = frozenset(kind for kind, schedule in KINDS.items() if schedule.waits_for_completion)
 
 #: The kinds whose ticks depend on the time zone.
 ZONED_KINDS = frozenset(kind for kind, schedule in KINDS.items() if schedule.uses_timezone)
-
-
-def read_schedule(kind: str, value: str | None, timezone: str) -> Schedule:
-    """Parse a row's kind and value, in an IANA time zone; raises `Problem`."""
-    if kind not in KINDS:
-        raise Problem(Code.SCHEDULE_KIND, known=", ".join(KINDS), got=echo(kind))
-    return KINDS[kind].read(value or "", timezone)
 
 
 def has_schedule(kind: str) -> bool:
@@ -269,50 +346,9 @@ def hint(kind: str, value: str | None, language: str = "en") -> str:
     return shown_as(kind).hint(value or "", language)
 
 
-def written(kind: str, value: str | None) -> str:
+def written(kind: str, value: str | None, options: str | None = None) -> str:
     """Return a row's schedule in the words of a job file; an unknown kind by its own name."""
     if kind not in KINDS:
         return f"{kind} {value or ''}".strip()
-    return KINDS[kind].written(value or "")
-
-
-def next_fires(job: ListedJob | Job, *, now_ms: int, count: int, timezone: str) -> list[int]:
-    """Return the next ticks in epoch milliseconds; for a stopped job, as if it were started now.
-
-    A fixed delay has one at most: the end of a run sets the next one. Raises `Problem` when the
-    schedule cannot be read.
-    """
-    schedule = read_schedule(job.schedule_kind, job.schedule_value, job.timezone or timezone)
-    anchor = job.next_tick_at if job.is_enabled else 0
-    if schedule.waits_for_completion:
-        return [] if is_waiting(job) else [anchor or now_ms]
-    return schedule.ticks(now_ms, PARKED_MS, anchor or now_ms, count)
-
-
-def first_fires(kind: str, value: str, *, now_ms: int, count: int, timezone: str) -> list[int]:
-    """Return the ticks of a schedule if it were started now; raises `Problem` likewise.
-
-    A fixed delay has only the first: it fires at once.
-    """
-    schedule = read_schedule(kind, value, timezone)
-    if schedule.waits_for_completion:
-        return [now_ms]
-    watermark, first = schedule.start(now_ms)
-    return schedule.ticks(watermark, PARKED_MS, first or now_ms, count)
-
-
-def is_waiting(job: ListedJob | Job) -> bool:
-    """Whether the end of a run will set a job's next tick."""
-    return bool(job.is_enabled and job.next_tick_at == PARKED_MS)
-
-
-def next_fire(job: ListedJob | Job, *, now_ms: int, timezone: str) -> int | None:
-    """Return an enabled job's next tick; None if it is stopped or has none."""
-    if not job.is_enabled:
-        return None
-    try:
-        fires = next_fires(job, now_ms=now_ms, count=1, timezone=timezone)
-    except Problem:
-        # The schedule was broken in the database: the scheduler will stop the job.
-        return None
-    return fires[0] if fires else None
+    words = KINDS[kind].written(value or "")
+    return f"{words} ({ScheduleOptions.from_json(options)})" if options else words

@@ -12,35 +12,57 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.working_days import (
+    EPOCH_ORDINAL,
+    Calendar,
+    UnknownDay,
+    workdays_later,
+)
+from warren.sql.instants import DAY_MS
 
 #: The furthest that a rule moves a date.
-MAX_DAYS, MAX_MONTHS = 3_660, 120
+MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS = 3_660, 120, 366
 #: All days that Python knows.
 _ORDINALS = range(1, date.max.toordinal() + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RunDateRule:
-    """How far a run's date is from the day of its due time; 0 = that day."""
+    """How far a run's date is from the day of its due time; 0 = that day.
+
+    `workdays` are those of `calendar`.
+    """
 
     days: int = 0
     months: int = 0
+    workdays: int = 0
+    calendar: Calendar | None = None
 
-    def apply(self, day: date) -> date:
+    def apply(self, day: date, at_ms: int = 0) -> date:
         """Return a day moved by the rule; a month that has no such day ends earlier.
 
-        The first and last days that Python knows are as far as it goes.
+        The first and last days that Python knows are as far as it goes. `at_ms` is the instant
+        that decides the version of the calendar.
+
+        Raises:
+            UnknownDay: the calendar does not know so many working days.
+
         """
         try:
-            return months_later(day, self.months) + timedelta(days=self.days)
+            moved = months_later(day, self.months) + timedelta(days=self.days)
         except (OverflowError, ValueError):
-            return date.min if self.days < 0 or self.months < 0 else date.max
+            moved = date.min if self.days < 0 or self.months < 0 else date.max
+        if not self.workdays:
+            return moved
+        if self.calendar is None:
+            raise UnknownDay
+        return workdays_later(self.calendar.at(at_ms), moved, self.workdays)
 
     def days_before(self, first: date, last: date) -> tuple[date, date] | None:
         """Return the first day that the rule moves into [first, last], and the one after the last.
 
         None if it moves no day there. A rule never changes the order of two days, so those that it
-        moves there follow each other.
+        moves there follow each other. Days beyond its calendar count as moved to the end of time.
         """
         begin = bisect_left(_ORDINALS, first, key=self._apply_to_ordinal)
         end = bisect_right(_ORDINALS, last, key=self._apply_to_ordinal)
@@ -49,7 +71,10 @@ class RunDateRule:
         return date.fromordinal(_ORDINALS[begin]), date.fromordinal(_ORDINALS[end])
 
     def _apply_to_ordinal(self, ordinal: int) -> date:
-        return self.apply(date.fromordinal(ordinal))
+        try:
+            return self.apply(date.fromordinal(ordinal), (ordinal - EPOCH_ORDINAL) * DAY_MS)
+        except UnknownDay:
+            return date.max
 
 
 def months_later(day: date, months: int) -> date:
@@ -65,8 +90,14 @@ def months_later(day: date, months: int) -> date:
 
 
 def run_date_of(scheduled_ms: int, zone: str, rule: RunDateRule) -> date:
-    """Return the date of a run that is due then, in epoch milliseconds; unknown zones are UTC."""
-    return rule.apply(datetime.fromtimestamp(scheduled_ms / 1_000, zone_or_utc(zone)).date())
+    """Return the date of a run that is due then, in epoch milliseconds; unknown zones are UTC.
+
+    Raises:
+        UnknownDay: the calendar of the rule does not know it.
+
+    """
+    day = datetime.fromtimestamp(scheduled_ms / 1_000, zone_or_utc(zone)).date()
+    return rule.apply(day, scheduled_ms)
 
 
 def parse_date(text: str, field: str = "run_date") -> date:

@@ -9,9 +9,11 @@ the others need none.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import ClassVar, Self
+
+from warren.broker.reasons.codes import Reason, Why
 
 #: Translates an English text into the reader's language.
 Translate = Callable[[str], str]
@@ -23,66 +25,19 @@ class ValueForm(StrEnum):
     EXPRESSION = "expression"
     SECONDS = "seconds"
     INSTANT = "instant"
+    WORKDAY = "workday"
     NOTHING = "nothing"
 
 
-class Schedule(ABC):
-    """The ticks of one job: queries on a fixed set of instants.
+class Ticks(ABC):
+    """The ticks of one job: queries on a fixed set of instants."""
 
-    Class methods and attributes work even for a value that cannot be parsed.
-    """
-
-    #: The value in the column.
-    kind: ClassVar[str]
-    #: Its name in a job file.
-    keyword: ClassVar[str]
-    value_form: ClassVar[ValueForm]
-    #: What the command line shows after the value.
-    unit: ClassVar[str] = ""
-    #: Its name in the console, and when to choose it.
-    title: ClassVar[str]
-    advice: ClassVar[str]
-    #: When it fires, with a place for the value.
-    sentence: ClassVar[str]
     #: Whether it ever makes its job due.
     fires: ClassVar[bool] = True
-    #: Whether its ticks depend on the time zone.
-    uses_timezone: ClassVar[bool] = False
     #: Whether the end of a run sets the next tick; the schedule then has not ended without one.
     waits_for_completion: ClassVar[bool] = False
 
     __slots__ = ()
-
-    @classmethod
-    @abstractmethod
-    def read(cls, value: str, timezone: str) -> Self:
-        """Parse a row's value, in an IANA time zone; raises `Problem`."""
-
-    @classmethod
-    def written(cls, value: str) -> str:
-        """Return a value as the command line shows it, in the words of a job file."""
-        return f"{cls.keyword} {value}{cls.unit}"
-
-    @classmethod
-    def in_job_file(cls, value: str) -> dict[str, str | int]:
-        """Return a value as in a job file, by its keyword."""
-        is_number = cls.value_form is ValueForm.SECONDS and value.isdecimal()
-        return {cls.keyword: int(value) if is_number else value}
-
-    @classmethod
-    def in_words(cls, value: str, translate: Translate, _language: str) -> str:
-        """Return when it fires, in words of a language such as `zh-CN`."""
-        return translate(cls.sentence) % {"value": value}
-
-    @classmethod
-    def hint(cls, _value: str, _language: str) -> str:
-        """Return in words what in a value is easily misread; empty if nothing is."""
-        return ""
-
-    @classmethod
-    def waiting_for(cls, _value: str) -> str:
-        """Return, in English, what a job waits for until it has a next tick."""
-        return ""
 
     @abstractmethod
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
@@ -125,8 +80,88 @@ class Schedule(ABC):
         """Return the shortest distance that the audit expects between ticks it cannot compute."""
         return None
 
+    def due_at(self, _job_id: int, tick_ms: int) -> int:
+        """Return when the run of a job's tick is due: the tick itself, or later with jitter."""
+        return tick_ms
+
+    def end_reason(self, _watermark_ms: int) -> Reason:
+        """Return why there is no tick after the last one."""
+        return Why.NO_FURTHER_TIME()
+
+    def lost_to(self, _effective_ms: int) -> list[int]:
+        """Return the times to which a version of its calendar that starts then moves later ticks.
+
+        They are before that start, so nothing runs for them.
+        """
+        return []
+
     def check_new(self, _now_ms: int) -> None:  # noqa: B027 - most kinds are never too late
         """Raise `Problem` if no job should be given this schedule any more."""
+
+
+class Schedule(Ticks):
+    """A kind of schedule: how its values are written, and the ticks of each.
+
+    Class methods and attributes work even for a value that cannot be parsed.
+    """
+
+    #: The value in the column.
+    kind: ClassVar[str]
+    #: Its name in a job file.
+    keyword: ClassVar[str]
+    value_form: ClassVar[ValueForm]
+    #: What else a job file may say beside the keyword to make the value.
+    more_keys: ClassVar[tuple[str, ...]] = ()
+    #: What the command line shows after the value.
+    unit: ClassVar[str] = ""
+    #: Its name in the console, and when to choose it.
+    title: ClassVar[str]
+    advice: ClassVar[str]
+    #: When it fires, with a place for the value.
+    sentence: ClassVar[str]
+    #: Whether its ticks depend on the time zone.
+    uses_timezone: ClassVar[bool] = False
+    #: Whether its ticks may be narrowed and moved by options, and whether they need a calendar.
+    takes_options: ClassVar[bool] = False
+    needs_calendar: ClassVar[bool] = False
+
+    __slots__ = ()
+
+    @classmethod
+    @abstractmethod
+    def read(cls, value: str, timezone: str) -> Self:
+        """Parse a row's value, in an IANA time zone; raises `Problem`."""
+
+    @classmethod
+    def written(cls, value: str) -> str:
+        """Return a value as the command line shows it, in the words of a job file."""
+        return f"{cls.keyword} {value}{cls.unit}"
+
+    @classmethod
+    def in_job_file(cls, value: str) -> dict[str, str | int]:
+        """Return a value as in a job file, by its keyword."""
+        is_number = cls.value_form is ValueForm.SECONDS and value.isdecimal()
+        return {cls.keyword: int(value) if is_number else value}
+
+    @classmethod
+    def value_of(cls, said: object, _more: Mapping[str, object]) -> str:
+        """Return the value to store, of what a job file says by its keyword and `more_keys`."""
+        return str(said)
+
+    @classmethod
+    def in_words(cls, value: str, translate: Translate, _language: str) -> str:
+        """Return when it fires, in words of a language such as `zh-CN`."""
+        return translate(cls.sentence) % {"value": value}
+
+    @classmethod
+    def hint(cls, _value: str, _language: str) -> str:
+        """Return in words what in a value is easily misread; empty if nothing is."""
+        return ""
+
+    @classmethod
+    def waiting_for(cls, _value: str) -> str:
+        """Return, in English, what a job waits for until it has a next tick."""
+        return ""
 
 
 class SingleTick(Schedule):

@@ -5,13 +5,18 @@ from typing import Any, NamedTuple
 
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
-from warren.scheduler.schedules.registry import next_fire, written
+from warren.scheduler.schedules.reading import next_fire
+from warren.scheduler.schedules.registry import written
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.scheduler.views.to_json import plain, to_json
 from warren.sql.listings.recent import ListedJob
 
 #: Declared fields that the JSON object shows differently, or not at all.
 _CUSTOM = frozenset(
-    {"schedule_kind", "schedule_value", "timezone", "script_source", "children", "enabled"}
+    {
+        *("schedule_kind", "schedule_value", "schedule_options", "timezone"),
+        *("script_source", "children", "enabled"),
+    }
 )
 
 
@@ -39,16 +44,21 @@ class JobView(NamedTuple):
 
 
 def job_view(
-    job: ListedJob, *, now_ms: int, timezone: str, children: Sequence[str] = ()
+    job: ListedJob,
+    *,
+    now_ms: int,
+    timezone: str,
+    children: Sequence[str] = (),
+    calendars: Calendars = NO_CALENDARS,
 ) -> JobView:
     """Return the view of a job; `timezone` is the cluster's, for a job without its own."""
     return JobView(
         id=job.id,
         spec=job_spec(job.stored, job.app, children, with_source=False),
         enabled=bool(job.is_enabled),
-        schedule=written(job.schedule_kind, job.schedule_value),
+        schedule=written(job.schedule_kind, job.schedule_value, job.schedule_options),
         timezone=job.timezone or timezone,
-        next_fire_at=next_fire(job, now_ms=now_ms, timezone=timezone),
+        next_fire_at=next_fire(job, now_ms=now_ms, timezone=timezone, calendars=calendars),
         script_version=job.script_version,
         script_number=job.script_number,
         children=tuple(children),

@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 from warren.broker.durations import shown
 from warren.broker.messages.catalogue import Catalogue
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry
+from warren.scheduler.schedules.reading import first_fires
 from warren.scheduler.views.process_view import read_catalogues
 from warren.sql.alarms.watches import MIN_SUCCESSES
 from warren.sql.registry import presence
@@ -147,13 +148,10 @@ def _longer_pause(spec: JobSpec, now_ms: int) -> int | None:
     every_ms = spec.expect.success_every_ms
     if not every_ms or not registry.has_schedule(spec.schedule_kind):
         return None
-    due_times = registry.first_fires(
-        spec.schedule_kind,
-        spec.schedule_value,
-        now_ms=now_ms,
-        count=DUE_TIMES_LOOKED_AT,
-        timezone=spec.timezone or "UTC",
-    )
+    if spec.schedule_options.calendar:
+        return None  # it is not known here
+    facts = facts_of(spec, "UTC")
+    due_times = first_fires(facts, now_ms=now_ms, count=DUE_TIMES_LOOKED_AT)
     longest_ms = max((after - before for before, after in pairwise(due_times)), default=0)
     return longest_ms if longest_ms > every_ms else None
 

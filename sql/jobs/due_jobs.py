@@ -60,6 +60,7 @@ class ParkedJob(NamedTuple):
     id: int
     schedule_kind: str
     schedule_value: str | None
+    schedule_options: str | None
     last_tick_at: int
 
 
@@ -100,9 +101,12 @@ class JobToPlan(NamedTuple):
     name: str
     schedule_kind: str
     schedule_value: str | None
+    schedule_options: str | None
     timezone: str | None
     run_date_days: int
     run_date_months: int
+    run_date_workdays: int
+    run_date_calendar: str | None
     misfire: str
     late_limit: int
     handler: str | None
@@ -184,6 +188,11 @@ def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, JobToPlan]:
 
 def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
     """Move the watermark and next tick of claimed jobs: `id, last_tick_at, next_tick_at`."""
+    update_each(session, Job, rows, guard=_IS_ENABLED)
+
+
+def replan(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Set the next ticks of locked jobs: `id, next_tick_at`."""
     update_each(session, Job, rows, guard=_IS_ENABLED)
 
 

@@ -52,6 +52,9 @@ class JobToTrigger(NamedTuple):
     timezone: str | None
     run_date_days: int
     run_date_months: int
+    run_date_workdays: int
+    run_date_calendar: str | None
+    schedule_options: str | None
     handler: str | None
     param: str | None
     param_template: str | None
@@ -171,6 +174,9 @@ class CallableJob(NamedTuple):
     timezone: str | None
     run_date_days: int
     run_date_months: int
+    run_date_workdays: int
+    run_date_calendar: str | None
+    schedule_options: str | None
     handler: str | None
     param: str | None
     param_template: str | None

@@ -25,6 +25,7 @@ class DueJob(NamedTuple):
     app: str
     schedule_kind: str
     schedule_value: str | None
+    schedule_options: str | None
     timezone: str | None
     next_tick_at: int
 

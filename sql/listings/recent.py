@@ -38,6 +38,7 @@ class ListedJob(NamedTuple):
     author: str | None
     schedule_kind: str
     schedule_value: str | None
+    schedule_options: str | None
     timezone: str | None
     handler: str | None
     script_type: str

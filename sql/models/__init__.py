@@ -18,6 +18,7 @@ from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.models.backfills import Backfill
 from warren.sql.models.base import Model
+from warren.sql.models.calendars import CalendarRow
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import (
     FlowJob,
@@ -46,6 +47,7 @@ __all__ = [
     "AppDay",
     "AuditEntry",
     "Backfill",
+    "CalendarRow",
     "Call",
     "Cluster",
     "DayReport",

@@ -81,10 +81,15 @@ class Job(Model):
     expect: Mapped[str | None] = mapped_column(String(255))
     schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50), default=NO_SCHEDULE)
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
+    #: What narrows and moves its ticks, as JSON; None = nothing.
+    schedule_options: Mapped[str | None] = mapped_column(String(512))
     timezone: Mapped[str | None] = mapped_column(String(64))
     #: How far the dates of its runs are from the days of their due times.
     run_date_days: Mapped[int] = mapped_column(Integer, default=0)
     run_date_months: Mapped[int] = mapped_column(Integer, default=0)
+    #: The same in working days of this calendar.
+    run_date_workdays: Mapped[int] = mapped_column(Integer, default=0)
+    run_date_calendar: Mapped[str | None] = mapped_column(String(32))
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50), default="DO_NOTHING")
     late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)
     #: Empty = the app's, and without that DEFAULT_ROUTE.
@@ -203,6 +208,7 @@ class History(Model):
     enabled: Mapped[int] = mapped_column(SmallInteger)
     schedule_kind: Mapped[str] = mapped_column("schedule_type", String(50))
     schedule_value: Mapped[str | None] = mapped_column("schedule_conf", String(128))
+    schedule_options: Mapped[str | None] = mapped_column(String(512))
     timezone: Mapped[str] = mapped_column(String(64))
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50))
     late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)

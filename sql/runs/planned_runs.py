@@ -51,6 +51,29 @@ def move(session: Session, run_id: int, *, due_ms: int, run_date: date | None) -
     return modify_by_ids(session, Run, [run_id], statement)
 
 
+def delayed(session: Session, job_id: int, *, after_ms: int) -> dict[int, int]:
+    """Return the ticks of a schedule's PLANNED runs that are due after an instant, by run id."""
+    statement = select(Run.id, Run.scheduled_at).where(
+        Run.job_id == job_id,
+        Run.status == RunStatus.PLANNED,
+        Run.kind == Kind.SCHEDULE,
+        Run.origin_id == 0,
+        Run.due_at > after_ms,
+    )
+    return dict(session.execute(statement).all())
+
+
+def postpone(session: Session, due: Mapping[int, int]) -> None:
+    """Give PLANNED runs other instants at which they are due, by run id; their ticks stay."""
+    for run_id, due_ms in due.items():
+        statement = (
+            update(Run)
+            .where(Run.status == RunStatus.PLANNED)
+            .values(due_at=due_ms, due_second=at(due_ms))
+        )
+        modify_by_ids(session, Run, [run_id], statement)
+
+
 def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
     """Turn PLANNED runs of a schedule into MISFIRE runs that are due now; return how many."""
     statement = (

@@ -5,7 +5,7 @@ Rows are found by id only, so that no statement locks or waits for rows that it 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -249,10 +249,11 @@ def cancel(
     now_ms: int,
     kinds: Iterable[Kind],
     schedule_only: bool,
+    kept: Collection[int] = (),
 ) -> dict[int, int]:
     """Move PLANNED runs of jobs to CANCELLED; return how many by job id.
 
-    With `schedule_only`, runs that people or parents triggered are left alone.
+    With `schedule_only`, runs that people or parents triggered are left alone; so are those `kept`.
     """
     statement = (
         update(Run)
@@ -266,7 +267,8 @@ def cancel(
         )
     )
     planned = planned_runs.of_jobs(session, job_ids, kinds, schedule_only=schedule_only)
-    held = [run for run in lock(session, planned) if run.status == RunStatus.PLANNED]
+    wanted = [run_id for run_id in planned if run_id not in kept]
+    held = [run for run in lock(session, wanted) if run.status == RunStatus.PLANNED]
     modify_by_ids(session, Run, [run.id for run in held], statement)
     return Counter(run.job_id for run in held)
 

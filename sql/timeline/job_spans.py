@@ -49,6 +49,7 @@ class SpanJob(NamedTuple):
     app: str
     schedule_kind: str
     schedule_value: str | None
+    schedule_options: str | None
     timezone: str | None
     is_enabled: int
     next_tick_at: int

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from warren.jobfile.apply_calendars import foresee_calendars, store_calendars
 from warren.jobfile.reader import JobFile
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChangeAction
@@ -50,10 +51,18 @@ def apply(
     app_ids = context.actor.app_ids
     known = context.database.read(lambda session: apps.ids_by_name(session, app_ids))
     file.check_apps(known, hint=hint)
+    how: dict[str, Any] = {"prune": prune, "origin": origin}
     try:
-        return JobFileCommands(context).apply(
-            file.apps, file.specs, dry_run=dry_run, prune=prune, origin=origin
-        )
+        foreseen = foresee_calendars(context, file)
+        if foreseen.of:
+            # What is wrong with the jobs is found before a calendar is stored.
+            declared = JobFileCommands(replace(context, declared_calendars=foreseen.calendars))
+            changes = declared.apply(file.apps, file.specs, dry_run=True, **how)
+            if dry_run:
+                return [*foreseen.changes, *changes]
+        stored = store_calendars(context, foreseen)
+        jobs = JobFileCommands(context)
+        return [*stored, *jobs.apply(file.apps, file.specs, dry_run=dry_run, **how)]
     except Refused as refused:
         if not refused.problems[0].field.startswith("jobs/"):
             raise

@@ -7,10 +7,11 @@ import difflib
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from warren.errors import JobFileError
+from warren.jobfile.apply_calendars import foresee_calendars
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import GivenValues, Source
 from warren.route_plugins import route_names
@@ -19,6 +20,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.working_days import Calendars
 from warren.scheduler.views.job_warnings import own_warnings
 from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
@@ -32,6 +34,7 @@ class CheckedFiles:
     specs: Sequence[JobSpec]
     problems: Sequence[str]
     warnings: Sequence[tuple[str, str]]
+    calendars: Calendars = field(default_factory=dict)
 
 
 def check(
@@ -98,6 +101,8 @@ def _refusals(
                 timezone=timezone,
                 added_routes=added,
             )
+            declared = foresee_calendars(context, file).calendars
+            context = replace(context, declared_calendars=declared)
             JobFileCommands(context).apply(file.apps, specs, dry_run=True, prune=False)
         except Problem as problem:
             is_placed = problem.field.startswith("jobs/")

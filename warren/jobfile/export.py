@@ -179,6 +179,7 @@ def _schedule_lines(spec: JobSpec) -> Iterator[str]:
     if schedule := shown_as(spec.schedule_kind).in_job_file(spec.schedule_value):
         if spec.timezone:
             schedule["timezone"] = spec.timezone
+        schedule |= spec.schedule_options.given()
         yield _at(f"schedule: {braces(schedule)}")
 
 

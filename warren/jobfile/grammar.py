@@ -32,6 +32,7 @@ from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs import retry_rules, rules
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, Number, in_group
 from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -63,6 +64,18 @@ def expectations(node: yaml.Node, what: str) -> Expectations:
     return Expectations(**values)
 
 
+def words(node: yaml.Node, what: str) -> str:
+    """Return a scalar as it is written; YAML reads `2026-12-01` and `18:30` as other types.
+
+    Raises:
+        InvalidEntry: it is no scalar.
+
+    """
+    if not isinstance(node, yaml.ScalarNode):
+        raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}")
+    return "" if is_null(node) else str(node.value)
+
+
 def timezone(node: yaml.Node, what: str) -> str:
     """Return the name of a time zone; an unknown one is answered with the nearest."""
     name = text(node, what)
@@ -90,9 +103,11 @@ _SCHEDULE_VALUES: dict[ValueForm, Read] = {
     ValueForm.EXPRESSION: text,
     ValueForm.SECONDS: seconds,
     ValueForm.INSTANT: instant,
+    ValueForm.WORKDAY: whole_number,
 }
 #: The kinds of schedules by their keywords.
 _SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
+_MORE_KEYS = tuple(key for kind in _SCHEDULES.values() for key in kind.more_keys)
 _WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
 _VALUES = in_group()
 _RETRY = {**SHORT_RETRY, **in_group("retry")}
@@ -181,17 +196,28 @@ class JobReader:
                 self._reader.add_problem(entry.line, f"unknown schedule {said!r}; expected {_WHEN}")
             return {}
         before = len(self._reader.wrong)
-        entries = self._reader.fields(entry.node, "schedule", (*_SCHEDULES, "timezone"))
+        entries = self._reader.fields(
+            entry.node, "schedule", (*_SCHEDULES, *_MORE_KEYS, "timezone", *OPTIONS)
+        )
         zone = self._reader.value(timezone, entries.pop("timezone", None))
+        said = {
+            key: self._reader.value(words, entries.pop(key)) for key in OPTIONS if key in entries
+        }
+        more = {key: entries.pop(key) for key in _MORE_KEYS if key in entries}
         if len(entries) == 1:
-            return {"timezone": zone or ""} | self._when(*entries.values())
+            options = ScheduleOptions.of(said)
+            read = {"timezone": zone or "", "schedule_options": options}
+            return read | self._when(next(iter(entries.values())), more)
         if len(self._reader.wrong) == before:
             got = " and ".join(map(repr, entries)) or "none of these"
             self._reader.add_problem(entry.line, f"expected schedule to be {_WHEN}, got: {got}")
         return {}
 
-    def _when(self, entry: Entry) -> dict[str, Any]:
+    def _when(self, entry: Entry, more: Mapping[str, Entry]) -> dict[str, Any]:
         kind = _SCHEDULES[entry.name]
+        for key, other in more.items():
+            if key not in kind.more_keys:
+                self._reader.add_problem(other.line, f"expected no {key!r} with {entry.name!r}")
         conf = self._reader.value(_SCHEDULE_VALUES[kind.value_form], entry)
         if kind is CronSchedule and (expression := meant(conf or "")):
             self._reader.add_problem(
@@ -200,7 +226,10 @@ class JobReader:
                 f"got: {conf!r}, did you mean {expression!r}?",
             )
             return {}
-        return {} if conf is None else {"schedule_kind": kind.kind, "schedule_value": str(conf)}
+        if conf is None:
+            return {}
+        beside = {key: self._reader.value(words, other) for key, other in more.items()}
+        return {"schedule_kind": kind.kind, "schedule_value": kind.value_of(conf, beside)}
 
     def _script(self, entry: Entry | None) -> dict[str, Any]:
         if entry is None:

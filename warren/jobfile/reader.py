@@ -16,6 +16,7 @@ import yaml
 
 from warren.admin_web.api.problem_answers import Refusal
 from warren.errors import InvalidEntry, JobFileError, Line
+from warren.jobfile.calendars import ICAL, CalendarReader, ical_files
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.sources import GivenValues, Source, decoded, read_sources
 from warren.jobfile.values import Values
@@ -24,14 +25,16 @@ from warren.jobfile.yaml_tree import line_of, tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Problem
+from warren.sql.instants import moment
 
 #: The most problems that are reported; a file with more is probably no job file.
 MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
-_TOP = ("apps", "jobs", "defaults")
+_TOP = ("apps", "calendars", "jobs", "defaults")
 #: What a field that is said later, or by the job itself, takes the place of besides itself.
 _REPLACED = {
     "handler": ("script",),
@@ -55,6 +58,7 @@ class JobFile:
 
     at: Callable[[Line], str]
     apps: tuple[AppSpec, ...]
+    calendars: tuple[CalendarSpec, ...] = ()
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, Line]
     job_lines: tuple[Mapping[str, Line], ...]
@@ -109,7 +113,8 @@ def read_job_files(
     """
     at = _places_of(sources)
     with _without_garbage_collection():
-        walk = _FileReader(now_ms, added_routes)
+        walk = _FileReader(now_ms, added_routes, ical_files(sources))
+        sources = [source for source in sources if not source.name.endswith(ICAL)]
         for source in sources:
             walk.order.setdefault(source.name, len(walk.order))
             if source.places:
@@ -127,6 +132,7 @@ def read_job_files(
     return JobFile(
         at=at,
         apps=tuple(walk.apps.values()),
+        calendars=tuple(walk.calendars.specs.values()),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
         job_lines=tuple(walk.job_lines),
@@ -185,8 +191,12 @@ def _put(fields: dict[str, Entry], later: Mapping[str, Entry]) -> None:
 class _FileReader:
     """Walks through the trees once, and then reads what they say together."""
 
-    def __init__(self, now_ms: int, added_routes: Sequence[str]) -> None:
+    def __init__(
+        self, now_ms: int, added_routes: Sequence[str], ical_files: Mapping[str, str]
+    ) -> None:
         self.reader = YamlReader()
+        self.calendars = CalendarReader(self.reader, ical_files)
+        self._now_ms = now_ms
         self._added_routes = added_routes
         self.order: dict[str, int] = {}
         #: The names of what is declared in code.
@@ -202,8 +212,10 @@ class _FileReader:
     def note(self, root: yaml.Node) -> None:
         """Note what a whole file says."""
         parts = self.reader.fields(root, "the file", _TOP, extensions=True)
-        if not {"apps", "jobs"} & set(parts) and not self.reader.wrong:
+        if not {"apps", "calendars", "jobs"} & set(parts) and not self.reader.wrong:
             self.reader.add_problem(line_of(root), "expected 'apps' or 'jobs', got neither")
+        for node in self._list(parts.get("calendars")):
+            self.calendars.read(node)
         defaults = self._defaults(parts.get("defaults"))
         for node in self._list(parts.get("apps")):
             self._note_app(node)
@@ -212,6 +224,7 @@ class _FileReader:
 
     def read_all(self) -> None:
         """Read the apps and jobs that were noted."""
+        self.calendars.check(moment(self._now_ms).date())
         for noted in self._noted_apps.values():
             self._app(noted.line, noted.fields)
         for noted in self._noted_jobs.values():

@@ -4,7 +4,8 @@ from zoneinfo import ZoneInfo
 
 from warren.scheduler.jobs.places import words_of
 from warren.scheduler.jobs.spec import FIELDS
-from warren.scheduler.schedules.registry import has_schedule, is_waiting, shown_as
+from warren.scheduler.schedules.reading import is_waiting
+from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.views.job_view import JobView
 from warren.sql.listings.recent import ListedJob
 from warren.views.instants import local

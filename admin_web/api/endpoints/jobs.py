@@ -30,7 +30,8 @@ from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Refused
-from warren.scheduler.schedules.registry import next_fire, next_fires
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.reading import next_fire, next_fires
 from warren.scheduler.views.job_warnings import job_warnings
 from warren.sql.instants import epoch_ms, iso
 from warren.sql.jobs import child_links, script_versions
@@ -84,7 +85,10 @@ class JobSwitchEndpoints:
         """Show when a job is due next."""
         now_ms, zone = self._services.now_ms(), self._services.timezone
         listed, _ = read_job(self._services, call, job_id_of(self._services, call, app, name))
-        fires = next_fires(listed, now_ms=now_ms, count=call.query.count, timezone=zone)
+        calendars = self._services.database.read(lambda s: calendars_for(s, [listed]))
+        fires = next_fires(
+            listed, now_ms=now_ms, count=call.query.count, timezone=zone, calendars=calendars
+        )
         return NextAnswer(
             fires_at=[iso(fire) or "" for fire in fires], enabled=bool(listed.is_enabled)
         )
@@ -309,7 +313,10 @@ class JobEndpoints:
         *,
         with_secrets: bool = False,
     ) -> Any:
-        fire = next_fire(listed, now_ms=now_ms, timezone=self._services.timezone)
+        calendars = self._services.database.read(lambda s: calendars_for(s, [listed]))
+        fire = next_fire(
+            listed, now_ms=now_ms, timezone=self._services.timezone, calendars=calendars
+        )
         state = JobState(
             id=listed.id,
             next_fire_at=iso(fire),

@@ -31,8 +31,11 @@ from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, ProblemKind, Refused
+from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
+from warren.sql.jobs.calendars import names as calendar_names
 from warren.sql.jobs.declarations import places
 from warren.sql.listings import dashboard
 from warren.sql.registry.apps import ids_by_name
@@ -276,12 +279,15 @@ class JobFormPages:
             form.params = ParamInput.stored(schemas, form.param.data or "")
         form.param.data = form.params.text
         known = visitor()
-        apps = self._services.database.read(lambda s: list(ids_by_name(s, known.app_ids)))
+        apps, calendars = self._services.database.read(
+            lambda s: (list(ids_by_name(s, known.app_ids)), calendar_names(s))
+        )
         form.set_choices(
             apps=apps,
             routes=self._services.added_routes,
             zone=self._services.timezone,
             types=self._job_types(form),
+            calendars=calendars,
         )
         return form
 
@@ -302,8 +308,10 @@ class JobFormPages:
 
     def _preview(self, form: JobForm) -> Preview | None:
         kind, value, zone = form.schedule
-        zone = zone or self._services.timezone
-        return preview(kind, value, zone, now_ms=self._services.now_ms())
+        options = form.options
+        facts = ScheduleFacts(kind, value, zone or self._services.timezone, options.to_json() or "")
+        known = self._services.database.read(lambda s: load_calendars(s, [options.calendar]))
+        return preview(facts, now_ms=self._services.now_ms(), calendars=known)
 
     def _past(self, job_id: int) -> JobSpec:
         """Return a job as it was in the requested version; flash which fields are missing."""

@@ -1,5 +1,8 @@
 """The pages that show jobs: the list, and one job with its past and future runs."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from flask import render_template, request
 from werkzeug.wrappers import Response
 
@@ -13,7 +16,8 @@ from warren.admin_web.views.job_details import JobDetails, read_details, read_se
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.schedules import registry
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.reading import is_waiting, next_fire
 from warren.sql.accounts import preferences
 from warren.sql.listings import job_search
 from warren.sql.listings.recent import ListedJob
@@ -58,8 +62,8 @@ class JobPages:
             saved=saved,
             jobs=jobs[:LINES],
             further=further,
-            next_fire=self._next_fire,
-            is_waiting=registry.is_waiting,
+            next_fire=self._next_fire(jobs),
+            is_waiting=is_waiting,
         )
 
     @route("/jobs/<id:job_id>", Right.VIEW)
@@ -95,7 +99,12 @@ class JobPages:
         lines = self._services.job_file([AppSpec(name=spec.app)], [spec])
         return "".join(f"{line}\n" for line in lines)
 
-    def _next_fire(self, job: ListedJob) -> int | None:
-        return registry.next_fire(
-            job, now_ms=self._services.now_ms(), timezone=self._services.timezone
+    def _next_fire(self, jobs: Sequence[ListedJob]) -> Callable[[ListedJob], int | None]:
+        """Return what gives the next tick of each of these jobs."""
+        calendars = self._services.database.read(lambda s: calendars_for(s, jobs))
+        return partial(
+            next_fire,
+            now_ms=self._services.now_ms(),
+            timezone=self._services.timezone,
+            calendars=calendars,
         )

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.sql.jobs import child_links, jobs
 from warren.sql.listings import job_search
 from warren.sql.models import Job
@@ -254,7 +255,14 @@ def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int) -> NewRun:
 
 
 def repeat_current(
-    run: LockedRun, job: Job, *, run_id: int, now_ms: int, zone: str, app: str
+    run: LockedRun,
+    job: Job,
+    *,
+    run_id: int,
+    now_ms: int,
+    zone: str,
+    app: str,
+    calendars: Calendars,
 ) -> NewRun:
     """Return the run that repeats a run with the settings of its job, whose zone and app these are.
 
@@ -262,13 +270,20 @@ def repeat_current(
         Problem: the template of the job's param has no value for this run.
 
     """
-    again = _again(run, job, run_id=run_id, now_ms=now_ms, zone=zone, app=app)
+    again = _again(run, job, run_id=run_id, now_ms=now_ms, zone=zone, app=app, calendars=calendars)
     check_made(again)
     return again
 
 
 def _again(
-    run: LockedRun, job: Job, *, run_id: int, now_ms: int, zone: str = "UTC", app: str = ""
+    run: LockedRun,
+    job: Job,
+    *,
+    run_id: int,
+    now_ms: int,
+    zone: str = "UTC",
+    app: str = "",
+    calendars: Calendars = NO_CALENDARS,
 ) -> NewRun:
     usual = run_of(
         job,
@@ -278,6 +293,7 @@ def _again(
         zone=zone,
         app=app,
         run_date=run.run_date,
+        calendars=calendars,
     )
     return replace(
         usual,

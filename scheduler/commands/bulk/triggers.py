@@ -14,6 +14,7 @@ from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.instants import DAY_MS, iso
 from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.models import App
@@ -118,6 +119,7 @@ def runs_of(
     kind: Kind,
     traceparent: str | None,
     zone: str,
+    calendars: Calendars,
 ) -> list[NewRun]:
     """Return the runs of a job, with ids from `first_id` on; `zone` is the job's."""
     return [
@@ -139,6 +141,7 @@ def runs_of(
                 zone=zone,
                 app=job.app,
                 run_date=trigger.run_date,
+                calendars=calendars,
             )
         ]
     ]

@@ -39,6 +39,7 @@ from warren.scheduler.commands.job_files.preview import (
     write_app,
 )
 from warren.scheduler.commands.new_jobs import NewJobs
+from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
 from warren.scheduler.jobs.places import BY_FILE, Origin
@@ -60,6 +61,7 @@ class JobFileCommands:
         self._new_jobs = NewJobs(context)
         self._changes = JobChanges(context)
         self._children = ChildChanges(context)
+        self._schedules = ScheduleChanges(context)
 
     def apply(
         self,
@@ -111,7 +113,10 @@ class JobFileCommands:
         problems = [
             problem.at(f"jobs/{number}/{problem.field}")
             for number, spec in changing.items()
-            for problem in typed.problems_of(spec, now_ms)
+            for problem in (
+                *typed.problems_of(spec, now_ms),
+                *self._schedules.problems_of(session, spec, now_ms),
+            )
         ]
         if problems:
             raise Refused(problems)

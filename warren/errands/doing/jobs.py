@@ -7,7 +7,8 @@ from warren.errands.desk import Desk
 from warren.errands.doing.visible import visible_children, visible_spec
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.schedules import registry
-from warren.scheduler.schedules.registry import next_fires
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.reading import next_fires
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
@@ -77,7 +78,8 @@ def next_fires_of(desk: Desk, *, name: str, count: int = 5, as_json: bool = Fals
     """Show when a job fires next."""
     now = desk.now_ms()
     job, zone_of_jobs = _job(desk, name, now), desk.zone_of_jobs()
-    fires = next_fires(job, now_ms=now, count=count, timezone=zone_of_jobs)
+    known = desk.database.read(lambda session: calendars_for(session, [job]))
+    fires = next_fires(job, now_ms=now, count=count, timezone=zone_of_jobs, calendars=known)
     if not job.is_enabled:
         desk.warn(f"job {name!r} is stopped; these are its times if you start it now")
     if hint := registry.hint(job.schedule_kind, job.schedule_value):
@@ -127,5 +129,9 @@ def _views(desk: Desk, rows: Sequence[ListedJob], now: int) -> list[JobView]:
     ids = [row.id for row in rows]
     kin = desk.database.read(lambda session: visible_children(desk, session, ids))
     zone = desk.zone_of_jobs()
-    views = [job_view(row, now_ms=now, timezone=zone, children=kin.get(row.id, ())) for row in rows]
+    known = desk.database.read(lambda session: calendars_for(session, rows))
+    views = [
+        job_view(row, now_ms=now, timezone=zone, children=kin.get(row.id, ()), calendars=known)
+        for row in rows
+    ]
     return [view._replace(spec=visible_spec(desk, view.spec)) for view in views]

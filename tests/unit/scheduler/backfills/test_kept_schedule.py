@@ -6,7 +6,6 @@ import pytest
 
 from warren.scheduler.backfills.kept_schedule import (
     MAX_TICKS,
-    Dates,
     DueTimes,
     KeptSchedule,
     Span,
@@ -14,10 +13,17 @@ from warren.scheduler.backfills.kept_schedule import (
     ranks_from_text,
     ranks_to_text,
 )
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, RunDateRule
+from warren.scheduler.schedules.working_days import Calendar, CalendarVersion
 
 HOUR_MS = 3_600_000
-NIGHTLY = KeptSchedule(kind="CRON", value="0 30 0 * * ?", timezone="Asia/Shanghai", days=-1)
+NIGHTLY = KeptSchedule(facts=ScheduleFacts("CRON", "0 30 0 * * ?", "Asia/Shanghai"), days=-1)
+#: Weekends are off, and its data ends in the summer of 2025.
+OFFICE = Calendar(
+    "office",
+    [CalendarVersion(number=1, weekend=frozenset((5, 6)), days={}, until_day=20_270)],
+)
 
 
 def ms(text: str) -> int:
@@ -32,6 +38,8 @@ def ms(text: str) -> int:
         RunDateRule(months=-1),
         RunDateRule(months=1, days=-3),
         RunDateRule(months=-MAX_MONTHS, days=MAX_DAYS),
+        RunDateRule(workdays=-1, calendar=OFFICE),
+        RunDateRule(months=-1, workdays=3, calendar=OFFICE),
     ],
 )
 def test_the_days_of_a_range_are_all_that_the_rule_moves_there(rule: RunDateRule) -> None:
@@ -69,7 +77,8 @@ def test_the_days_of_a_range_are_all_that_the_rule_moves_there(rule: RunDateRule
 def test_hourly_due_times_are_those_with_their_run_dates_in_the_range(
     zone: str, first: date, last: date, days: int
 ) -> None:
-    kept = KeptSchedule(kind="FIX_RATE", value="3600", timezone=zone, anchor_ms=7, days=days)
+    facts = ScheduleFacts("FIX_RATE", "3600", zone)
+    kept = KeptSchedule(facts=facts, anchor_ms=7, days=days)
     middle = int(datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp() * 1_000)
     around = range(middle - 240 * HOUR_MS + 7, middle + 240 * HOUR_MS, HOUR_MS)
 
@@ -99,7 +108,7 @@ def test_newest_first_is_the_same_backwards_from_any_place() -> None:
 
 
 def test_dates_begin_once_each_even_where_midnight_does_not_exist() -> None:
-    kept = KeptSchedule(kind=Dates.kind, value="", timezone="America/Santiago")
+    kept = KeptSchedule.of_dates("America/Santiago")
     first, last = date(2026, 9, 5), date(2026, 9, 8)
 
     span = kept.span_of(first, last)
@@ -111,7 +120,7 @@ def test_dates_begin_once_each_even_where_midnight_does_not_exist() -> None:
 
 
 def test_too_many_dates_are_counted_no_further_than_needed() -> None:
-    kept = KeptSchedule(kind=Dates.kind, value="", timezone="UTC")
+    kept = KeptSchedule.of_dates("UTC")
     span = kept.span_of(date(1, 1, 1), date(2300, 1, 1))
     assert span is not None
 

@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 
 from tests.support.processor_time import least_seconds
 from warren.broker.reasons.codes import Why
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import Fire, MisfirePolicy, Plan, Skip, decide
-from warren.scheduler.schedules.registry import read_schedule
+from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.schedule import Schedule
 from warren.sql.run_status import Kind
 
 NOW = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()) * 1_000
 DAY_MS = 86_400_000
 
-EVERY_SECOND = read_schedule("CRON", "* * * * * ?", "UTC")
-EVERY_TEN_SECONDS = read_schedule("FIX_RATE", "10", "UTC")
-NIGHTLY = read_schedule("CRON", "0 0 2 * * ?", "UTC")
-DELAY = read_schedule("FIX_DELAY", "60", "UTC")
+EVERY_SECOND = read_schedule(ScheduleFacts("CRON", "* * * * * ?", "UTC"))
+EVERY_TEN_SECONDS = read_schedule(ScheduleFacts("FIX_RATE", "10", "UTC"))
+NIGHTLY = read_schedule(ScheduleFacts("CRON", "0 0 2 * * ?", "UTC"))
+DELAY = read_schedule(ScheduleFacts("FIX_DELAY", "60", "UTC"))
 
 
 def plan(schedule: Schedule, *, watermark: int, **given_values: Any) -> Plan:
@@ -76,7 +77,7 @@ def test_tick_a_millisecond_later_than_that_has_misfired() -> None:
     assert [fire.scheduled_at_ms for fire in got.fires] == [tick + 10_000]
 
 
-EVERY_MINUTE = read_schedule("CRON", "30 * * * * ?", "UTC")
+EVERY_MINUTE = read_schedule(ScheduleFacts("CRON", "30 * * * * ?", "UTC"))
 
 
 def test_ticks_over_the_limit_are_skipped_as_one_group_up_to_now() -> None:
@@ -143,7 +144,7 @@ def test_fire_once_now_is_due_now_and_keeps_its_tick() -> None:
 
 
 def test_month_of_missed_seconds_is_decided_at_once() -> None:
-    schedule = read_schedule("CRON", "* * * * * ?", "America/New_York")
+    schedule = read_schedule(ScheduleFacts("CRON", "* * * * * ?", "America/New_York"))
     watermark = NOW - 30 * DAY_MS
 
     got = plan(schedule, watermark=watermark, policy=MisfirePolicy.FIRE_ONCE_NOW)
@@ -204,7 +205,7 @@ def test_same_row_decided_twice_gives_the_same_plan() -> None:
 
 
 def test_schedule_that_is_over_has_no_next_tick() -> None:
-    once = read_schedule("AT", "2026-06-01T12:00:01Z", "UTC")
+    once = read_schedule(ScheduleFacts("AT", "2026-06-01T12:00:01Z", "UTC"))
 
     got = plan(once, watermark=NOW)
     after = plan(once, watermark=got.watermark_ms)
@@ -250,7 +251,7 @@ def test_missed_delay_that_fires_once_waits_for_that_run() -> None:
 
 
 def test_hour_that_the_clock_skips_is_neither_fired_nor_skipped() -> None:
-    schedule = read_schedule("CRON", "0 30 2 * * ?", "America/New_York")
+    schedule = read_schedule(ScheduleFacts("CRON", "0 30 2 * * ?", "America/New_York"))
     before = int(datetime(2026, 3, 8, 6, tzinfo=UTC).timestamp()) * 1_000
 
     got = plan(schedule, watermark=before, now_ms=before + 12 * 3_600_000)
@@ -307,7 +308,7 @@ def test_every_tick_is_fired_or_skipped_exactly_once(
     limit: int,
     data: st.DataObject,
 ) -> None:
-    job = Job(read_schedule("CRON", expression, "UTC"), *rule)
+    job = Job(read_schedule(ScheduleFacts("CRON", expression, "UTC")), *rule)
     now = NOW
 
     for wait in waits:
@@ -325,7 +326,9 @@ def test_every_tick_is_fired_or_skipped_exactly_once(
 @settings(max_examples=200)
 @given(st.integers(1, 90), pauses)
 def test_fixed_rate_keeps_its_phase_through_every_stop(seconds: int, waits: list[int]) -> None:
-    job = Job(read_schedule("FIX_RATE", str(seconds), "UTC"), MisfirePolicy.DO_NOTHING)
+    job = Job(
+        read_schedule(ScheduleFacts("FIX_RATE", str(seconds), "UTC")), MisfirePolicy.DO_NOTHING
+    )
     now = NOW
 
     for wait in waits:

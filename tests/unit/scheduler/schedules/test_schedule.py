@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.scheduler.schedules.registry import has_schedule, read_schedule, shown_as, written
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.registry import has_schedule, shown_as, written
 from warren.scheduler.schedules.schedule import Schedule
 
 HOUR_MS = 3_600_000
@@ -14,11 +16,11 @@ NOON = int(datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp()) * 1_000
 
 
 def rate(seconds: int) -> Schedule:
-    return read_schedule("FIX_RATE", str(seconds), "UTC")
+    return read_schedule(ScheduleFacts("FIX_RATE", str(seconds), "UTC"))
 
 
 def test_cron_ticks_follow_the_zone_of_the_job() -> None:
-    schedule = read_schedule("CRON", "0 0 2 * * ?", "Asia/Shanghai")
+    schedule = read_schedule(ScheduleFacts("CRON", "0 0 2 * * ?", "Asia/Shanghai"))
 
     tick = schedule.next_after(NOON, 0)
 
@@ -55,7 +57,7 @@ def test_rate_after_a_long_stop_keeps_its_phase() -> None:
 
 
 def test_delay_has_only_the_tick_that_is_open() -> None:
-    schedule = read_schedule("FIX_DELAY", "60", "UTC")
+    schedule = read_schedule(ScheduleFacts("FIX_DELAY", "60", "UTC"))
 
     assert schedule.next_after(NOON - 1, NOON) == NOON
     assert schedule.next_after(NOON, NOON) is None
@@ -63,7 +65,7 @@ def test_delay_has_only_the_tick_that_is_open() -> None:
 
 
 def test_end_of_a_run_sets_the_next_tick_of_a_delay() -> None:
-    schedule = read_schedule("FIX_DELAY", "60", "UTC")
+    schedule = read_schedule(ScheduleFacts("FIX_DELAY", "60", "UTC"))
 
     assert schedule.waits_for_completion
     assert schedule.after_completion(NOON + 5) == NOON + 60_005
@@ -74,7 +76,7 @@ def test_end_of_a_run_sets_the_next_tick_of_a_delay() -> None:
     [("NONE", ""), ("CRON", "0 0 2 * * ?"), ("FIX_RATE", "60"), ("AT", "2026-12-01T12:00:00Z")],
 )
 def test_end_of_a_run_sets_nothing_for_other_schedules(kind: str, conf: str) -> None:
-    schedule = read_schedule(kind, conf, "UTC")
+    schedule = read_schedule(ScheduleFacts(kind, conf, "UTC"))
 
     assert not schedule.waits_for_completion
     assert schedule.after_completion(NOON) is None
@@ -84,7 +86,7 @@ def test_end_of_a_run_sets_nothing_for_other_schedules(kind: str, conf: str) -> 
     "conf", ["2026-12-01T20:00:00+08:00", "2026-12-01T12:00:00Z", "2026-12-01 07:00-05:00"]
 )
 def test_at_has_one_tick_whatever_the_offset_it_is_written_in(conf: str) -> None:
-    schedule = read_schedule("AT", conf, "Asia/Shanghai")
+    schedule = read_schedule(ScheduleFacts("AT", conf, "Asia/Shanghai"))
 
     assert schedule.next_after(0, 0) == NOON
     assert schedule.next_after(NOON, 0) is None
@@ -93,13 +95,13 @@ def test_at_has_one_tick_whatever_the_offset_it_is_written_in(conf: str) -> None
 
 
 def test_at_keeps_milliseconds() -> None:
-    schedule = read_schedule("AT", "2026-12-01T12:00:00.123456+00:00", "UTC")
+    schedule = read_schedule(ScheduleFacts("AT", "2026-12-01T12:00:00.123456+00:00", "UTC"))
 
     assert schedule.next_after(0, 0) == NOON + 123
 
 
 def test_job_without_schedule_is_never_due() -> None:
-    schedule = read_schedule("NONE", "left over", "Mars/X")
+    schedule = read_schedule(ScheduleFacts("NONE", "left over", "Mars/X"))
 
     assert schedule.next_after(0, 0) is None
     assert schedule.last_until(0, NOON, 0) is None
@@ -107,7 +109,7 @@ def test_job_without_schedule_is_never_due() -> None:
 
 
 def test_schedule_that_is_over_shows_it() -> None:
-    schedule = read_schedule("CRON", "0 0 12 1 1 ? 2020", "UTC")
+    schedule = read_schedule(ScheduleFacts("CRON", "0 0 12 1 1 ? 2020", "UTC"))
 
     assert schedule.next_after(NOON, 0) is None
 
@@ -137,7 +139,7 @@ SCHEDULES = [
 def test_count_and_last_agree_with_the_list(
     row: tuple[str, str], shift: int, length: int, anchor_shift: int
 ) -> None:
-    schedule = read_schedule(*row, timezone="America/New_York")
+    schedule = read_schedule(ScheduleFacts(*row, timezone="America/New_York"))
     after, until, anchor = NOON + shift, NOON + shift + length, NOON + anchor_shift
 
     ticks = schedule.ticks(after, until, anchor, limit=1_000)
@@ -150,7 +152,11 @@ def test_count_and_last_agree_with_the_list(
 @pytest.mark.parametrize(
     ("kind", "conf", "words"),
     [
-        ("HOURLY", "", "expected schedule kind to be one of NONE, CRON, FIX_RATE, FIX_DELAY, AT,"),
+        (
+            "HOURLY",
+            "",
+            "expected schedule kind to be one of NONE, CRON, UNIX_CRON, WORKDAY, FIX_RATE,",
+        ),
         ("cron", "0 0 2 * * ?", "expected schedule kind to be one of"),
         ("CRON", "0 0 25 * * ?", "expected hour to be 0-23, got: '25'"),
         ("FIX_RATE", "0", "expected period to be 1-999999999 whole seconds, got: '0'"),
@@ -171,7 +177,7 @@ def test_count_and_last_agree_with_the_list(
 )
 def test_refusal_says_in_one_line_what_is_wrong(kind: str, conf: str, words: str) -> None:
     with pytest.raises(ValueError, match=r"^expected [^\n]+$") as refusal:
-        read_schedule(kind, conf, "UTC")
+        read_schedule(ScheduleFacts(kind, conf, "UTC"))
 
     assert str(refusal.value).startswith(words)
     assert len(str(refusal.value)) < 250
@@ -179,11 +185,11 @@ def test_refusal_says_in_one_line_what_is_wrong(kind: str, conf: str, words: str
 
 def test_unknown_time_zone_of_a_cron_job_is_refused() -> None:
     with pytest.raises(ValueError, match="expected timezone to be an IANA name, got: 'Mars/X'"):
-        read_schedule("CRON", "0 0 2 * * ?", "Mars/X")
+        read_schedule(ScheduleFacts("CRON", "0 0 2 * * ?", "Mars/X"))
 
 
 def test_equal_rows_are_equal_schedules() -> None:
-    one, two = (read_schedule("FIX_RATE", "5", "UTC") for _ in range(2))
+    one, two = (read_schedule(ScheduleFacts("FIX_RATE", "5", "UTC")) for _ in range(2))
 
     assert one == two
     assert one.kind == "FIX_RATE"
@@ -229,7 +235,7 @@ def test_a_kind_that_is_unknown_here_can_be_shown_but_not_read() -> None:
     assert written("LUNAR", "full moon") == "LUNAR full moon"
     assert shown_as("LUNAR").in_job_file("full moon") == {}
     with pytest.raises(ValueError, match="got: 'LUNAR'"):
-        read_schedule("LUNAR", "full moon", "UTC")
+        read_schedule(ScheduleFacts("LUNAR", "full moon", "UTC"))
 
 
 @pytest.mark.parametrize("start", [NOON, NOON + 1, NOON + 999])
@@ -244,8 +250,8 @@ def test_a_rate_starts_one_period_on_and_on_a_whole_second(start: int, seconds: 
 
 
 def test_only_a_cron_that_is_over_is_refused() -> None:
-    over = read_schedule("CRON", "0 0 12 1 1 ? 2020", "UTC")
-    past = read_schedule("AT", "2020-01-01T00:00:00Z", "UTC")
+    over = read_schedule(ScheduleFacts("CRON", "0 0 12 1 1 ? 2020", "UTC"))
+    past = read_schedule(ScheduleFacts("AT", "2020-01-01T00:00:00Z", "UTC"))
 
     past.check_new(NOON)
     with pytest.raises(ValueError, match=r"^cron .* never fires again$"):

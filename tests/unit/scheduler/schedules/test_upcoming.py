@@ -2,13 +2,14 @@
 
 import pytest
 
-from warren.scheduler.schedules.registry import first_fires
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import first_fires
 
 NOW = 1_800_000_000_500
 
 
 def fires(kind: str, conf: str, zone: str = "UTC") -> list[int]:
-    return first_fires(kind, conf, now_ms=NOW, count=3, timezone=zone)
+    return first_fires(ScheduleFacts(kind, conf, zone), now_ms=NOW, count=3)
 
 
 def test_a_fixed_rate_begins_one_period_on_at_a_whole_second() -> None:

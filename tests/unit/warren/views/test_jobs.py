@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
-from warren.scheduler.schedules.registry import next_fire, next_fires
+from warren.scheduler.schedules.reading import next_fire, next_fires
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.recent import ListedJob

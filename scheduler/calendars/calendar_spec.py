@@ -1,0 +1,89 @@
+"""A calendar as users describe it, and the days that this comes to."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from warren.scheduler.calendars.country import PREFIX, read_country
+from warren.scheduler.calendars.ical import DEFAULT_WEEKEND, read_ical
+from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
+from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays
+from warren.scheduler.schedules.options import CALENDAR_PATTERN
+from warren.scheduler.schedules.working_days import WEEKDAYS, day_of
+from warren.sql.jobs.calendars import SOURCE_LENGTH
+
+#: The most days that a description adds, and the most characters of a holiday's name.
+MAX_DAYS, NAME_LENGTH = 5_000, 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalendarSpec:
+    """The desired state of a calendar.
+
+    Attributes:
+        name: its name.
+        source: `holidays:CN`, the name of an `.ics` file, or empty: the days are all that it has.
+        weekend: the weekdays that are off; None = as the source says, and without one SAT and SUN.
+        days: days that are not as the rest says: `work`, `off`, or `off NAME`.
+        until: the last day that it knows; None = as the source says.
+        files: the texts of `.ics` files by name.
+
+    """
+
+    name: str
+    source: str = ""
+    weekend: tuple[str, ...] | None = None
+    days: Mapping[date, str] = field(default_factory=dict)
+    until: date | None = None
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def resolved(self, today: date) -> CalendarDays:
+        """Return its days.
+
+        Raises:
+            Problem: the source is unknown, or what the calendar says makes no sense.
+
+        """
+        self._check()
+        found = self._of_source(today)
+        until = self.until or (found.until if found else None)
+        if until is None:
+            until = date(max([today, *self.days]).year, 12, 31)
+        if until < today:
+            raise Problem(Code.CALENDAR_PAST, "until", calendar=self.name, until=str(until))
+        weekend = self.weekend
+        if weekend is None:
+            weekend = found.weekend if found else DEFAULT_WEEKEND
+        days = {**(found.days if found else {}), **self.days}
+        kept = {day: said for day, said in days.items() if day <= until}
+        resolved = CalendarDays(weekend=weekend, days=kept, until=until, source=self.source)
+        if not resolved.version(1, 0).has_working_day(day_of(today)):
+            raise Problem(Code.CALENDAR_WITHOUT_WORK, "days", calendar=self.name, until=str(until))
+        return resolved
+
+    def _of_source(self, today: date) -> CalendarDays | None:
+        if not self.source:
+            return None
+        if self.source.startswith(PREFIX):
+            return read_country(self.source, today)
+        text = self.files.get(self.source)
+        if text is None:
+            raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
+        return read_ical(text, self.source, today)
+
+    def _check(self) -> None:
+        if not re.fullmatch(CALENDAR_PATTERN, self.name):
+            facts = {"pattern": CALENDAR_PATTERN, "got": self.name[:100]}
+            raise Problem(Code.CALENDAR_NAME, "name", **facts)
+        if len(self.source) > SOURCE_LENGTH:
+            raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
+        for day in self.weekend or ():
+            if day not in WEEKDAYS:
+                raise unknown_word("weekend", FieldName("weekend"), day, WEEKDAYS)
+        if len(self.days) > MAX_DAYS:
+            raise Problem(Code.CALENDAR_DAYS, "days", most=MAX_DAYS, got=len(self.days))
+        for on, said in self.days.items():
+            word, _, name = said.partition(" ")
+            if word not in (WORK, OFF) or len(name) > NAME_LENGTH or not name.isprintable():
+                raise Problem(Code.CALENDAR_DAY, "days", day=str(on), got=said[:100])

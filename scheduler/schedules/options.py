@@ -1,0 +1,222 @@
+"""What narrows and moves the ticks of a schedule, as written: window, calendar, jitter and so on.
+
+Kept as canonical JSON, in the job and in its history, so that every tick can be computed again.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import date, datetime, time, timedelta
+from typing import Any, Self
+from zoneinfo import ZoneInfo
+
+from warren.broker import durations
+from warren.scheduler.problems import Code, Problem, unknown_word
+from warren.scheduler.problems import FieldName as Name
+from warren.scheduler.schedules.tick_days import OnHoliday
+
+#: The names of calendars.
+CALENDAR_PATTERN = r"[a-z][a-z0-9-]{0,31}"
+GAPS = ("skip", "run_after")
+#: The longest jitter, in seconds.
+MAX_JITTER = 86_400
+DAY_SECONDS = 86_400
+
+_WINDOW = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", re.ASCII)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Times of day in seconds, from `start` to `end`, both included; may cross midnight."""
+
+    start: int
+    end: int
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read a text such as `08:00-20:00`; raises `Problem`."""
+        match = _WINDOW.fullmatch(text.strip())
+        parts = [int(part) for part in match.groups()] if match else [0, 60, 0, 60]
+        start, end = parts[0] * 60 + parts[1], parts[2] * 60 + parts[3]
+        is_time = max(parts[1], parts[3]) < 60 and start < 1_440 and end <= 1_440  # noqa: PLR2004
+        if not is_time or start == end:
+            raise Problem(Code.WINDOW, "window", got=text[:100])
+        return cls(start * 60, end * 60)
+
+    def __str__(self) -> str:
+        return "-".join(f"{at // 3_600:02}:{at // 60 % 60:02}" for at in (self.start, self.end))
+
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Return the seconds of a day that it has, each span from its first to before its second.
+
+        One that crosses midnight has two on each day.
+        """
+        if self.start < self.end:
+            return ((self.start, self.end + 1),)
+        return ((0, self.end + 1), (self.start, DAY_SECONDS))
+
+    def seconds_left(self, second: int) -> int:
+        """Return the seconds from a second of a day, which it has, to its end."""
+        end = self.end
+        if self.start > self.end and second >= self.start:
+            end += DAY_SECONDS
+        return max(0, end - second)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOptions:
+    """The options of a schedule; empty = as without it. Valid values are in canonical form.
+
+    Attributes:
+        calendar: the name of the calendar whose days off count.
+        on_holiday: what becomes of a due time on a day off: `skip`, `next` or `previous`.
+        window: the times of day between which due times count: `08:00-20:00`.
+        jitter: up to how long after its due time a run begins: `5m`.
+        gap: what becomes of times that a clock change leaves out: `skip` or `run_after`.
+        begin: the first date, or date and time, of due times: `from` in a job file.
+        until: the last one.
+
+    """
+
+    calendar: str = ""
+    on_holiday: str = ""
+    window: str = ""
+    jitter: str = ""
+    gap: str = ""
+    begin: str = ""
+    until: str = ""
+
+    def __post_init__(self) -> None:
+        for name, canonical in _CANONICAL.items():
+            text = getattr(self, name).strip()
+            object.__setattr__(self, name, canonical(text) if text else "")
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in OPTIONS.values())
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """Return the options among values by their keys in a job file; others are ignored."""
+        return cls(**{name: str(values[key]) for key, name in OPTIONS.items() if values.get(key)})
+
+    @classmethod
+    def from_json(cls, stored: str | None) -> Self:
+        """Return what a column holds."""
+        return cls.of(json.loads(stored)) if stored else cls()
+
+    def to_json(self) -> str | None:
+        """Return the canonical form that is stored; None without options."""
+        return json.dumps(self.given(), sort_keys=True, separators=(",", ":")) if self else None
+
+    def given(self) -> dict[str, str]:
+        """Return the options that are set, by their keys in a job file."""
+        return {key: value for key, name in OPTIONS.items() if (value := getattr(self, name))}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}: {value}" for key, value in self.given().items())
+
+    def check(self) -> None:
+        """Raise `Problem` for the first option that is not as it should be."""
+        if self.calendar and not re.fullmatch(CALENDAR_PATTERN, self.calendar):
+            facts = {"pattern": CALENDAR_PATTERN, "got": self.calendar[:100]}
+            raise Problem(Code.CALENDAR_NAME, "calendar", **facts)
+        for key, known in (("on_holiday", tuple(OnHoliday)), ("gap", GAPS)):
+            value = getattr(self, key)
+            if value and value not in known:
+                raise unknown_word(key, Name(key), value, known)
+        if self.on_holiday and not self.calendar:
+            raise Problem(Code.ON_HOLIDAY_ALONE, "on_holiday")
+        if self.jitter and not self.jitter_seconds:
+            raise Problem(Code.JITTER, "jitter", got=self.jitter[:100])
+        self.bounds_ms(ZoneInfo("UTC"))
+        if self.window:
+            Window.read(self.window)
+
+    @property
+    def opening(self) -> Window | None:
+        """Its window."""
+        return Window.read(self.window) if self.window else None
+
+    @property
+    def jitter_seconds(self) -> int:
+        """Its jitter; 0 = none, or it is no duration of a whole second to a day."""
+        seconds = durations.seconds_of(self.jitter) if self.jitter else None
+        if not seconds or seconds % 1 or not 1 <= seconds <= MAX_JITTER:
+            return 0
+        return int(seconds)
+
+    def bounds_ms(self, zone: ZoneInfo) -> tuple[int | None, int | None]:
+        """Return the first and the last instant of due times; None = no bound.
+
+        Raises:
+            Problem: one is no date or time, or they are the wrong way round.
+
+        """
+        begin = _instant(self.begin, zone, "from") if self.begin else None
+        until = _instant(self.until, zone, "until", is_end=True) if self.until else None
+        if begin is not None and until is not None and begin > until:
+            raise Problem(Code.FROM_AFTER_UNTIL, "from", begin=self.begin, until=self.until)
+        return begin, until
+
+
+#: The options by their keys in a job file.
+OPTIONS: Mapping[str, str] = {
+    "from" if each.name == "begin" else each.name: each.name for each in fields(ScheduleOptions)
+}
+
+
+def _instant(text: str, zone: ZoneInfo, key: str, *, is_end: bool = False) -> int:
+    at: datetime | None = None
+    try:
+        if len(text) == len("2026-12-01"):
+            day = date.fromisoformat(text)
+            at = datetime.combine(day, time.max if is_end else time.min, zone)
+        elif "T" in text:
+            at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo not in (None, zone):
+        raise Problem(Code.SCHEDULE_BOUND, key, what=key, got=text[:100])
+    # Of a time that comes twice, the second one is the end.
+    at = at.replace(tzinfo=zone, fold=1 if is_end else 0)
+    try:
+        return int(at.timestamp() * 1_000)
+    except (OverflowError, ValueError) as error:
+        raise Problem(Code.SCHEDULE_BOUND, key, what=key, got=text[:100]) from error
+
+
+def _window(text: str) -> str:
+    try:
+        return str(Window.read(text))
+    except Problem:
+        return text
+
+
+def _duration(text: str) -> str:
+    seconds = durations.seconds_of(text)
+    return durations.shown(int(seconds)) if seconds and not seconds % 1 else text
+
+
+def _bound(text: str) -> str:
+    """Return a date, or a date and time with a `T` between and no zero seconds."""
+    if "T" in text.replace(" ", "T"):
+        return (
+            text.replace(" ", "T").removesuffix(":00")
+            if text.count(":") > 1
+            else text.replace(" ", "T")
+        )
+    return text
+
+
+_CANONICAL: Mapping[str, Any] = {
+    "calendar": str,
+    "on_holiday": str,
+    "window": _window,
+    "jitter": _duration,
+    "gap": str,
+    "begin": _bound,
+    "until": _bound,
+}
+NO_OPTIONS = ScheduleOptions()

@@ -1,0 +1,149 @@
+"""Calendars as shown to users, and a year of one."""
+
+from collections.abc import Collection
+from datetime import date
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.calendar_rows import WORK, CalendarDays
+from warren.scheduler.schedules.working_days import WEEKDAYS, CalendarVersion, date_of, day_of
+from warren.scheduler.views.to_json import to_json
+from warren.sql.jobs import calendars
+from warren.sql.jobs.calendars import VersionRow
+from warren.sql.registry import apps
+
+
+class CalendarView(NamedTuple):
+    """A version of a calendar; `jobs` are those that use it and may be seen, as APP/NAME."""
+
+    name: str
+    version: int
+    weekend: tuple[str, ...]
+    until: str
+    source: str
+    effective_at: int
+    made_by: str
+    jobs: tuple[str, ...]
+
+
+class DayView(NamedTuple):
+    """A day; `name` is that of a holiday."""
+
+    date: str
+    weekday: str
+    is_working: bool
+    is_special: bool
+    name: str
+
+
+class YearView(NamedTuple):
+    """A year of a calendar: all its days that are known, and those that are special.
+
+    `versions` is how many there are, `effective` when each began to count, by its number.
+    """
+
+    calendar: CalendarView
+    versions: int
+    effective: dict[int, int]
+    year: int
+    working_days: int
+    days: tuple[DayView, ...]
+
+    @property
+    def special(self) -> list[DayView]:
+        """The days that are not as their weekday says."""
+        return [day for day in self.days if day.is_special]
+
+
+def calendar_views(session: Session, app_ids: Collection[int] | None) -> list[CalendarView]:
+    """Return the newest version of each calendar."""
+    newest = {row.name: row for row in calendars.versions(session)}
+    return [_view(session, row, app_ids) for row in newest.values()]
+
+
+def read_year(
+    session: Session,
+    name: str,
+    year: int,
+    version: int | None,
+    app_ids: Collection[int] | None,
+) -> YearView:
+    """Return a year of a calendar, by its newest version or another one.
+
+    Raises:
+        Problem: there is no such calendar or version, or it does not know the year.
+
+    """
+    rows = calendars.versions(session, [name])
+    if not rows:
+        raise Problem(Code.NO_CALENDAR, name=name[:100])
+    row = next((row for row in rows if row.number == version), None) if version else rows[-1]
+    if row is None:
+        raise Problem(Code.NO_CALENDAR_VERSION, name=name, number=version)
+    if row.until < date(year, 1, 1):
+        facts = {"calendar": name, "until": str(row.until), "got": year}
+        raise Problem(Code.CALENDAR_NOT_KNOWN, "year", **facts)
+    said = CalendarDays.of(row, calendars.days(session, [row.id])[row.id])
+    days = _days_of(said, said.version(row.number, row.effective_at), year)
+    return YearView(
+        calendar=_view(session, row, app_ids),
+        versions=len(rows),
+        effective={each.number: each.effective_at for each in rows},
+        year=year,
+        working_days=sum(day.is_working for day in days),
+        days=days,
+    )
+
+
+def calendar_json(view: CalendarView) -> dict[str, Any]:
+    """Return a calendar as a JSON object."""
+    return to_json(view)
+
+
+def year_json(shown: YearView) -> dict[str, Any]:
+    """Return a year of a calendar as a JSON object."""
+    return calendar_json(shown.calendar) | {
+        "year": shown.year,
+        "working_days": shown.working_days,
+        "days": [
+            {"date": day.date, "working": day.is_working, "name": day.name} for day in shown.special
+        ],
+    }
+
+
+def _days_of(said: CalendarDays, version: CalendarVersion, year: int) -> tuple[DayView, ...]:
+    last = min(day_of(date(year, 12, 31)), version.until_day)
+    return tuple(
+        DayView(
+            date=at.isoformat(),
+            weekday=WEEKDAYS[at.weekday()],
+            is_working=version.is_working(day),
+            is_special=at in said.days and not _is_usual(said, at),
+            name=version.names.get(day, ""),
+        )
+        for day in range(day_of(date(year, 1, 1)), last + 1)
+        for at in [date_of(day)]
+    )
+
+
+def _is_usual(said: CalendarDays, at: date) -> bool:
+    """Whether a day is as its weekday says anyway."""
+    is_weekend = WEEKDAYS[at.weekday()] in said.weekend
+    return (said.days[at].partition(" ")[0] == WORK) is not is_weekend
+
+
+def _view(session: Session, row: VersionRow, app_ids: Collection[int] | None) -> CalendarView:
+    users = calendars.users(session, row.name, app_ids)
+    named = apps.names(session, {job.app_id for job in users}) if users else {}
+    return CalendarView(
+        name=row.name,
+        version=row.number,
+        weekend=tuple(row.weekend.split(",")) if row.weekend else (),
+        until=row.until.isoformat(),
+        source=row.source,
+        effective_at=row.effective_at,
+        made_by=row.made_by,
+        jobs=tuple(f"{named[job.app_id]}/{job.name}" for job in users),
+    )

@@ -1,0 +1,103 @@
+"""`warren calendars …`: which days are working days."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from warren.command_options import as_json, examples, takes_settings
+from warren.errands.sending import open_sender, send
+from warren.jobfile.sources import Source, read_sources
+from warren.settings.settings import Settings
+from warren.views.output import print_output
+
+_name = click.argument("name")
+
+
+@click.group()
+def calendars() -> None:
+    """Apply, list and show calendars of working days."""
+
+
+@calendars.command(
+    epilog=examples(
+        "warren calendars apply --name cn --from holidays:CN",
+        "warren calendars apply calendars.yaml",
+        "warren calendars apply calendars.yaml acme.ics --yes",
+        "warren calendars apply calendars.yaml --dry-run",
+    )
+)
+@click.argument("files", metavar="[FILE]…", type=click.Path(path_type=Path), nargs=-1)
+@click.option("--name", help="Without a FILE: the name of the calendar.")
+@click.option("--from", "source", metavar="SOURCE", help="With --name: such as holidays:CN.")
+@click.option("--weekend", help="With --name: the weekdays that are off, such as SAT,SUN.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+@takes_settings("database_url", "timezone")
+def apply(
+    settings: Settings,
+    *,
+    files: tuple[Path, ...],
+    name: str | None,
+    source: str | None,
+    weekend: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Make the calendars match the FILEs, or --name and --from. Repeating it changes nothing.
+
+    A new version counts from ten seconds after it is stored. Before it asks, it says which jobs get
+    another next due time, and which due times have passed by then and are skipped.
+    """
+    if bool(files) is bool(name):
+        raise click.UsageError("expected a FILE, or --name with --from")
+    given = read_sources(files) if name is None else [_described(name, source, weekend)]
+    with open_sender(settings) as sender:
+        seen = sender.send("calendars.apply", files=given, dry_run=True, as_json=as_json)
+        print_output(seen)
+        if dry_run or not seen.facts["changes"]:
+            return 0
+        if not yes and not click.confirm("Apply this?", default=False, err=True):
+            return 1
+        output = sender.send("calendars.apply", files=given, dry_run=False, as_json=as_json)
+    print_output(output)
+    return 0
+
+
+def _described(name: str, source: str | None, weekend: str | None) -> Source:
+    said: dict[str, Any] = {"name": name}
+    if source:
+        said["from"] = source
+    if weekend:
+        said["weekend"] = [day.strip() for day in weekend.split(",")]
+    # JSON is YAML, which the base installation does not have.
+    return Source("--name", json.dumps({"calendars": [said]}), ["--name"])
+
+
+@calendars.command("list", epilog=examples("warren calendars list", "warren calendars list --json"))
+@as_json
+@takes_settings("database_url")
+def list_command(settings: Settings, **wanted: Any) -> int:
+    """List the calendars: until when they know the days, and how many jobs use them."""
+    return send(settings, "calendars.list", **wanted)
+
+
+@calendars.command(
+    "show",
+    epilog=examples(
+        "warren calendars show cn",
+        "warren calendars show cn --year 2026 --json",
+        "warren calendars show cn --version 1",
+    ),
+)
+@_name
+@click.option("--year", type=click.IntRange(1970, 2999), help="Default: this year.")
+@click.option("--version", type=click.IntRange(1), help="Default: the newest.")
+@as_json
+@takes_settings("database_url", "timezone")
+def show(settings: Settings, **wanted: Any) -> int:
+    """Show the days of a year that are not as their weekday says, and the jobs of the calendar."""
+    return send(settings, "calendars.show", **wanted)

@@ -1,0 +1,90 @@
+"""Applies the calendars of job files, before their jobs, and puts each change into words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from warren.jobfile.reader import JobFile
+from warren.scheduler.commands.calendars import CalendarChange, CalendarCommands
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.schedules.calendar_rows import CalendarDays, load_calendars
+from warren.scheduler.schedules.run_date import zone_or_utc
+from warren.scheduler.schedules.working_days import Calendar, Calendars
+
+#: Jobs and due times of which each has a line.
+MAX_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The days of the calendars of job files, what they change, and the calendars with them."""
+
+    days: Mapping[str, CalendarDays]
+    of: Sequence[CalendarChange]
+    calendars: Calendars
+    zone: ZoneInfo
+
+    @property
+    def changes(self) -> list[Change]:
+        """What would change, in words."""
+        return [in_words(change, self.zone) for change in self.of]
+
+
+def foresee_calendars(context: CommandContext, file: JobFile) -> Foreseen:
+    """Return what the calendars of job files would change; nothing is stored.
+
+    Raises:
+        Problem: the actor may not change calendars, or a calendar makes no sense.
+
+    """
+    commands, zone = CalendarCommands(context), zone_or_utc(context.timezone)
+    days = {spec.name: commands.resolved(spec) for spec in file.calendars}
+    changes = [commands.foresee(name, each) for name, each in days.items()]
+    stored = context.database.read(lambda session: load_calendars(session, days))
+    calendars = dict(stored)
+    for change in changes:
+        if change.number:
+            before = stored[change.name].versions if change.name in stored else ()
+            version = days[change.name].version(change.number, change.effective_ms)
+            calendars[change.name] = Calendar(change.name, (*before, version))
+    return Foreseen(days, changes, calendars, zone)
+
+
+def store_calendars(context: CommandContext, foreseen: Foreseen) -> list[Change]:
+    """Store the calendars that differ; return a change for each of all."""
+    commands = CalendarCommands(context)
+    return [
+        in_words(commands.apply(change.name, foreseen.days[change.name]), foreseen.zone)
+        if change.number
+        else in_words(change, foreseen.zone)
+        for change in foreseen.of
+    ]
+
+
+def in_words(change: CalendarChange, zone: ZoneInfo) -> Change:
+    """Return a change of a calendar with a line for each job that it moves, and each lost tick."""
+    if not change.number:
+        return Change(action=ChangeAction.UNCHANGED, what="calendar", name=change.name)
+    action = ChangeAction.CREATE if change.number == 1 else ChangeAction.UPDATE
+    lines = [
+        f"{lost.app}/{lost.job}: {_shown(lost.tick_ms, zone)} has passed by then, and is skipped"
+        for lost in change.lost
+    ]
+    lines += [
+        f"{moved.app}/{moved.job}: next {_shown(moved.before_ms, zone)} -> "
+        f"{_shown(moved.after_ms, zone)}"
+        for moved in change.moved
+    ]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"and {len(lines) - MAX_LINES} more"]
+    head = f"version {change.number}, known until {change.until}"
+    return Change(action=action, what="calendar", name=change.name, details=(head, *lines))
+
+
+def _shown(instant_ms: int | None, zone: ZoneInfo) -> str:
+    if instant_ms is None:
+        return "none"
+    return f"{datetime.fromtimestamp(instant_ms / 1_000, zone):%Y-%m-%d %H:%M:%S %Z}"
