@@ -36,6 +36,7 @@ ENTRIES = (
     MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
     MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
     MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
+    MenuEntry("calendars.index", "calendar", lazy_gettext("Calendars"), Right.VIEW),
     MenuEntry("ledger.index", "ledger", lazy_gettext("Reconciliation"), Right.VIEW),
     MenuEntry("tokens.index", "key", lazy_gettext("Tokens"), Right.VIEW),
     MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),

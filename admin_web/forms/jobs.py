@@ -336,6 +336,11 @@ class JobForm(ConsoleForm):
         return kind, _text(getattr(self, name)) if name else "", self.timezone.data or ""
 
     @property
+    def set_options(self) -> list[str]:
+        """The fields of options that are set."""
+        return [name for name in self.option_fields if _text(self[name])]
+
+    @property
     def options(self) -> ScheduleOptions:
         """The options of the schedule, as they were typed."""
         return ScheduleOptions(**{name: _text(self[name])[:100] for name in OPTIONS.values()})

@@ -8,6 +8,7 @@ from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.audit_log import AuditPages
 from warren.admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
 from warren.admin_web.pages.bulk.bulk_runs import BulkRunPages
+from warren.admin_web.pages.calendars import CalendarPages
 from warren.admin_web.pages.clearing import ClearingPages
 from warren.admin_web.pages.dashboard import DashboardPages
 from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
@@ -54,6 +55,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         AppPages(services),
         ExecutorPages(services),
         SchedulerPages(services),
+        CalendarPages(services),
         TokenPages(services),
         UserPages(services),
         AuditPages(services),

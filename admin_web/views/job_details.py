@@ -6,6 +6,7 @@ The family graph has one column per generation, laid out for a template to draw.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from flask_babel import gettext
@@ -17,19 +18,24 @@ from warren.admin_web.charts import HeatMap
 from warren.admin_web.flows.picture import Picture
 from warren.admin_web.flows.typed_flow import job_picture
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
-from warren.admin_web.language.job_labels import CALL_WHEN, OPTIONS, label_of
+from warren.admin_web.language.job_labels import CALL_WHEN, GAPS, ON_HOLIDAY, OPTIONS, label_of
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.reasons.codes import Reason
+from warren.scheduler.alarms.calendar_ends import STAGES
 from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.reading import is_waiting, next_fires
+from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.reading import is_waiting, next_fires, read_schedule
+from warren.scheduler.schedules.working_days import date_of
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
-from warren.sql.jobs import child_links, flow_links, skips
+from warren.sql.instants import moment
+from warren.sql.jobs import flow_links, skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.recent import ListedJob
@@ -179,7 +185,38 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
         for name, field in FORM_FIELDS.items()
         if name not in _ELSEWHERE
     ]
+    settings = [*_options(form, spec.schedule_options), *settings]
     return [setting for setting in settings if setting.value]
+
+
+def _options(form: JobForm, options: ScheduleOptions) -> list[Setting]:
+    """Return the options of a schedule."""
+    words = {"on_holiday": ON_HOLIDAY, "gap": GAPS}
+    values = {name: getattr(options, name) for name in form.option_fields}
+    return [
+        Setting(
+            str(form[name].label.text),
+            str(words.get(name, {}).get(value, value)) if value else "",
+            "",
+        )
+        for name, value in values.items()
+    ]
+
+
+def _calendar_ends(session: Session, facts: ScheduleFacts, now_ms: int) -> str:
+    """Return the last day that a schedule's calendar knows, if its job stops soon for that."""
+    try:
+        ticks = read_schedule(facts, load_calendars(session, [_calendar_name(facts)]))
+    except Problem:
+        return ""
+    day = ticks.ends_with_calendar()
+    if day is None or date_of(day) > moment(now_ms).date() + timedelta(days=STAGES[0]):
+        return ""
+    return date_of(day).isoformat()
+
+
+def _calendar_name(facts: ScheduleFacts) -> str:
+    return ScheduleOptions.from_json(facts.options).calendar
 
 
 def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
@@ -211,6 +248,7 @@ ASKED_FOR = 5
 class JobDetails:
     """A job, its last runs and its next ones; its graph, and the `flows` whose node it is.
 
+    `calendar_ends` is the last day that its calendar knows, if that is near.
     `asked_for` are the first planned runs that somebody triggered for later.
     """
 
@@ -229,9 +267,15 @@ class JobDetails:
     hidden_children: int
     is_favourite: bool
     blockers: list[Reason]
+    calendar_ends: str
     targets: list[JobTarget]
     flow: Picture | None
     flows: Mapping[int, str]
+
+    @property
+    def calendar(self) -> str:
+        """The calendar of its schedule."""
+        return self.spec.schedule_options.calendar
 
     @property
     def listed(self) -> list[RunLine | SkipLine]:
@@ -309,6 +353,9 @@ def read_details(
         hidden_children=len(hidden),
         is_favourite=preferences.is_favourite(session, visitor.user_id, job_id),
         blockers=_blockers(session, services, stored.app_id, spec),
+        calendar_ends=_calendar_ends(
+            session, ScheduleFacts.of(stored, spec.timezone or services.timezone), now_ms
+        ),
         targets=read_targets(session, job_id),
         flow=_picture(session, spec, job_id),
         flows=job_search.names(

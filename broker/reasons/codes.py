@@ -282,6 +282,12 @@ class Why(Sentence):
     BACKFILL_FAULT = "its runs cannot be planned: %(fault)s"
     SCHEDULE_OVER = "its schedule ended on %(until)s"
     CALENDAR_ENDED = "its calendar %(calendar)r knows no day after %(until)s"
+    TICK_ON_DAY_OFF = "a day off in calendar %(calendar)r %(name)s"
+    TICK_OUTSIDE_WINDOW = "outside of the window %(window)s"
+    TICK_BEFORE_FROM = "before %(begin)s, when the schedule begins"
+    TICK_AFTER_UNTIL = "after %(until)s, when the schedule ends"
+    TICK_MEETS_ANOTHER = "at the same time as another due time"
+    TICK_DECIDED_BEFORE = "decided by an earlier version of the calendar, or at another time"
     RUN_DATE_UNKNOWN = "no date for the run: calendar %(calendar)r: %(why)s"
     CALENDAR_MOVED_IT = (
         "version %(number)s of calendar %(calendar)r moved it into the past; nothing ran for it"

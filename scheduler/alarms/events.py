@@ -174,6 +174,18 @@ class Ailing(_News, frozen=True, kw_only=True):
     seconds: int
 
 
+class CalendarEnding(_News, frozen=True, kw_only=True, tag="calendar"):
+    """A calendar knows no day after `until`, where jobs that use it stop; `names` are some of them.
+
+    `jobs` is how many of the app use it.
+    """
+
+    calendar: str
+    until: str
+    jobs: int
+    names: tuple[str, ...]
+
+
 class Summary(_News, frozen=True, kw_only=True):
     """Alarms of one job that were held back; "" = of the app itself. `run_ids`: the last few."""
 
@@ -221,6 +233,7 @@ News = (
     | Absence
     | Return
     | Ailing
+    | CalendarEnding
     | Summary
     | Trial
     | TickNews

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from warren.broker.keys import ClusterKeys
 from warren.scheduler.alarms.absence import AbsenceWatch
 from warren.scheduler.alarms.ailments import AilmentWatch
+from warren.scheduler.alarms.calendar_ends import CalendarWatch
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.message import MessageContext
 from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
@@ -59,6 +60,8 @@ class AlarmRoles:
         self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
         self.loops.add("absence watch", watch.run_round, longest_seconds=LONGEST_SECONDS)
         self.loops.add("ailment watch", ailments.run_round, longest_seconds=LONGEST_SECONDS)
+        calendars = CalendarWatch(database=database, defaults=policy.defaults)
+        self.loops.add("calendar watch", calendars.run_round, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
         self._senders = [self._add("webhooks", webhook.run_round, pending_work.webhooks)]

@@ -88,6 +88,10 @@ class Ticks(ABC):
         """Return why there is no tick after the last one."""
         return Why.NO_FURTHER_TIME()
 
+    def ends_with_calendar(self) -> int | None:
+        """Return the last day that its calendar knows, if it goes on after it; else None."""
+        return None
+
     def lost_to(self, _effective_ms: int) -> list[int]:
         """Return the times to which a version of its calendar that starts then moves later ticks.
 

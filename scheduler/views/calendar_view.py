@@ -67,6 +67,7 @@ def read_year(
     session: Session,
     name: str,
     year: int,
+    *,
     version: int | None,
     app_ids: Collection[int] | None,
 ) -> YearView:

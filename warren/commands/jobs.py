@@ -229,7 +229,12 @@ def show(settings: Settings, **wanted: Any) -> int:
     return send(settings, "jobs.show", **wanted)
 
 
-@jobs.command("next", epilog=examples("warren jobs next nightly-report --count 10"))
+@jobs.command(
+    "next",
+    epilog=examples(
+        "warren jobs next nightly-report --count 10", "warren jobs next nightly-report --why"
+    ),
+)
 @_name
 @click.option(
     "--count",
@@ -238,6 +243,7 @@ def show(settings: Settings, **wanted: Any) -> int:
     type=click.IntRange(1, 1000),
     help="How many times to show.",
 )
+@click.option("--why", is_flag=True, help="Say what moved or left out each time.")
 @as_json
 @takes_settings("database_url", "timezone")
 def next_command(settings: Settings, **wanted: Any) -> int:

@@ -1,7 +1,4 @@
-"""`warren import crontab`: a crontab as a job file; each line becomes a job with a shell script.
-
-cron runs a line with two day fields when either matches, so such a line becomes two jobs.
-"""
+"""`warren import crontab`: a crontab as a job file; each line becomes a job with a shell script."""
 
 import pwd
 import re
@@ -12,20 +9,19 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from warren.errors import CommandError
 from warren.jobfile.export import jobs_of_app
-from warren.jobfile.five_fields import FIELDS, SHORTCUTS, expressions, values_of
+from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.channels.mail_server import is_email
+from warren.scheduler.cron.unix_cron import unix_cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.registry import CronSchedule
-from warren.sql.instants import moment
+from warren.scheduler.schedules.registry import UnixCronSchedule
 from warren.views.terminal import warn
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
@@ -83,7 +79,6 @@ def read_crontab(
     if timezone:
         load_zone(timezone)
     crontab, environment = Crontab(), _Environment(timezone=timezone, has_users=is_system)
-    at_night: list[int] = []
     taken: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -93,35 +88,21 @@ def read_crontab(
             if assigned:
                 _assign(assigned[1].strip("\"'"), _unquoted(assigned[2]), environment)
                 continue
-            made = list(_jobs(line.strip(), app, environment, taken))
-            for spec in made:
-                _check(spec, now_ms)
-            crontab.specs += made
-            crontab.remarks += [f"line {number}: {words}" for words in _doubts(made[0])]
-            if _is_at_night(made[0], now_ms):
-                at_night.append(number)
-            if len(made) > 1:
-                crontab.remarks.append(
-                    f"line {number} is two jobs, {made[0].name!r} and {made[1].name!r}: "
-                    "on days that match both, both run"
-                )
+            spec = _job(line.strip(), app, environment, taken)
+            _check(spec, now_ms)
+            crontab.specs.append(spec)
+            crontab.remarks += [f"line {number}: {words}" for words in _doubts(spec)]
         except (ValueError, Problem) as problem:
             crontab.remarks.append(f"line {number} is left out: {problem}: {line.strip()[:100]}")
-    crontab.remarks += _remarks(environment.users, at_night)
+    crontab.remarks += _remarks(environment.users)
     return crontab
 
 
-def _remarks(users: Collection[str], at_night: Sequence[int]) -> Iterator[str]:
+def _remarks(users: Collection[str]) -> Iterator[str]:
     """Yield remarks about the crontab as a whole."""
     if users:
         yield (
             f"the executor's user runs them, not those of the crontab: {', '.join(sorted(users))}"
-        )
-    if at_night:
-        yield (
-            f"due from 00:00 to 03:59, when clocks change: line {', '.join(map(str, at_night))}; "
-            "cron runs them once on such a day, here they may run at another time, twice or not "
-            "at all: choose another hour if that matters"
         )
 
 
@@ -132,21 +113,6 @@ def _doubts(spec: JobSpec) -> Iterator[str]:
         yield "its command ends in &, so its job waits for it: a run ends with all its processes"
     elif _BACKGROUND.search(script):
         yield "it starts something with &, which ends with the run unless the command waits for it"
-
-
-def _is_at_night(spec: JobSpec, now_ms: int) -> bool:
-    """Whether a job is due in the hours in which clocks are changed in its zone."""
-    if not spec.timezone:
-        return False
-    year = moment(now_ms).year
-    zone = load_zone(spec.timezone)
-    offsets = {datetime(year, month, 1, tzinfo=zone).utcoffset() for month in range(1, 13)}
-    hours = _hours(spec.schedule_value.split()[2])
-    return len(offsets) > 1 and len(hours) < 24 and bool(hours & {0, 1, 2, 3})  # noqa: PLR2004
-
-
-def _hours(listed_hours: str) -> set[int]:
-    return values_of(listed_hours, "hour", 0, 23, ())
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -176,7 +142,7 @@ def _assign(name: str, value: str, environment: _Environment) -> None:
         environment.variables[name] = value
 
 
-def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> Iterator[JobSpec]:
+def _job(line: str, app: str, environment: _Environment, taken: set[str]) -> JobSpec:
     when, command = _split(line)
     if environment.has_users:
         user, command = [*command.split(None, 1), "", ""][:2]
@@ -190,20 +156,18 @@ def _jobs(line: str, app: str, environment: _Environment, taken: set[str]) -> It
         raise ValueError("it has no command")
     if environment.timezone is None:
         raise ValueError("the CRON_TZ above it is not a time zone")
-    schedules = list(expressions(when))
-    name = _free_name(command, taken)
-    for number, cron in enumerate(schedules):
-        suffix = " (weekday)" if number else ""
-        yield JobSpec(
-            name=name + suffix,
-            app=app,
-            schedule_kind=CronSchedule.kind,
-            schedule_value=cron,
-            timezone=environment.timezone,
-            script_language="shell",
-            script_source=_script(command, environment.variables),
-            alarm_emails=environment.emails,
-        )
+    fields = " ".join(when)
+    unix_cron(fields, "UTC")  # before a name is taken
+    return JobSpec(
+        name=_free_name(command, taken),
+        app=app,
+        schedule_kind=UnixCronSchedule.kind,
+        schedule_value=fields,
+        timezone=environment.timezone,
+        script_language="shell",
+        script_source=_script(command, environment.variables),
+        alarm_emails=environment.emails,
+    )
 
 
 def _split(line: str) -> tuple[Sequence[str], str]:

@@ -4,6 +4,7 @@ from warren.admin_web.api.endpoint import Group
 from warren.admin_web.api.endpoints.activity import ActivityEndpoints
 from warren.admin_web.api.endpoints.apps import AppEndpoints
 from warren.admin_web.api.endpoints.backfills import BackfillEndpoints
+from warren.admin_web.api.endpoints.calendars import CalendarEndpoints
 from warren.admin_web.api.endpoints.cluster import ClusterEndpoints
 from warren.admin_web.api.endpoints.incidents import IncidentEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
@@ -27,6 +28,7 @@ def groups(services: ApiServices) -> list[Group]:
         RunEndpoints(services),
         BackfillEndpoints(services),
         JobFileEndpoints(services),
+        CalendarEndpoints(services),
         ClusterEndpoints(services),
         LedgerEndpoints(services),
         ActivityEndpoints(services),

@@ -14,7 +14,7 @@ export function showFields() {
 function showFitting(form) {
   const language = form.querySelector("#language")?.value ?? "";
   const asked = form.querySelector("[name=schedule_kind]").selectedOptions[0]?.dataset.asks;
-  const isShown = { script: language !== "" && language !== "FLOW", flow: language === "FLOW", handler: language === "", cron: asked === "cron", seconds: asked === "seconds", at: asked === "at" };
+  const isShown = { script: language !== "" && language !== "FLOW", flow: language === "FLOW", handler: language === "", cron: asked === "cron", seconds: asked === "seconds", at: asked === "at", workday: asked === "workday" };
   for (const [name, is] of Object.entries(isShown))
     for (const part of form.querySelectorAll(`.for-${name}`)) part.hidden = !is;
 }

@@ -12,6 +12,7 @@ from warren.broker.messages.to_scheduler import Ailment
 from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
+    CalendarEnding,
     Failure,
     IncidentNews,
     Missed,
@@ -229,6 +230,18 @@ def _ailing(news: Ailing, _context: MessageContext) -> tuple[str, str]:
 def _trouble(name: str) -> str:
     ailment = Ailment.named(name)
     return f"{ailment.why()}: {_ADVICE[ailment]}" if ailment else name
+
+
+@_words.register
+def _calendar_ending(news: CalendarEnding, _context: MessageContext) -> tuple[str, str]:
+    more = news.jobs - len(news.names)
+    names = ", ".join(news.names) + (f" and {more} more" if more else "")
+    text = (
+        f"Calendar {news.calendar} knows no day after {news.until}. "
+        f"Then {news.jobs} jobs of app {news.app} stop: {names}.\n"
+        "Give it the next year's days: warren calendars apply."
+    )
+    return f"{news.app}: calendar {news.calendar} ends on {news.until}", text
 
 
 @_words.register

@@ -67,7 +67,7 @@ def show_calendar(
     """Show the days of a year that are not as their weekday says."""
     year = year or moment(desk.now_ms(), desk.zone).year
     shown = desk.database.read(
-        lambda session: read_year(session, name, year, version, desk.actor.app_ids)
+        lambda session: read_year(session, name, year, version=version, app_ids=desk.actor.app_ids)
     )
     if as_json:
         desk.record(year_json(shown))

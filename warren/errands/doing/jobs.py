@@ -8,7 +8,10 @@ from warren.errands.doing.visible import visible_children, visible_spec
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import next_fires
+from warren.scheduler.schedules.why import Fate, fates
+from warren.scheduler.schedules.working_days import Calendars
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
@@ -74,8 +77,10 @@ def show_job(desk: Desk, *, name: str, as_json: bool = False) -> None:
         desk.table(SKIP_HEADERS, [skip_line(skip, desk.zone) for skip in skipped], "")
 
 
-def next_fires_of(desk: Desk, *, name: str, count: int = 5, as_json: bool = False) -> None:
-    """Show when a job fires next."""
+def next_fires_of(
+    desk: Desk, *, name: str, count: int = 5, why: bool = False, as_json: bool = False
+) -> None:
+    """Show when a job fires next; with `why`, also what moved or left out each time."""
     now = desk.now_ms()
     job, zone_of_jobs = _job(desk, name, now), desk.zone_of_jobs()
     known = desk.database.read(lambda session: calendars_for(session, [job]))
@@ -84,13 +89,51 @@ def next_fires_of(desk: Desk, *, name: str, count: int = 5, as_json: bool = Fals
         desk.warn(f"job {name!r} is stopped; these are its times if you start it now")
     if hint := registry.hint(job.schedule_kind, job.schedule_value):
         desk.warn(hint)
+    zone = ZoneInfo(job.timezone or zone_of_jobs)
+    if why:
+        _say_why(desk, job, _fates(job, known, now, count, zone.key), zone, as_json=as_json)
+        return
     if as_json:
         for fire in fires:
             desk.record({"job": job.name, "app": job.app, "fires_at": iso(fire)})
         return
-    zone = ZoneInfo(job.timezone or zone_of_jobs)
     lines = [(local(fire, zone), relative(fire, now)) for fire in fires]
     desk.table(("fires at", "from now"), lines, waits(job) or "it never fires on its own")
+
+
+def _fates(job: ListedJob, known: Calendars, now: int, count: int, zone: str) -> list[Fate]:
+    anchor = job.next_tick_at if job.is_enabled else 0
+    facts = ScheduleFacts.of(job, zone)
+    return fates(facts, known, now_ms=now, anchor_ms=anchor or now, count=count)
+
+
+def _say_why(
+    desk: Desk, job: ListedJob, told: Sequence[Fate], zone: ZoneInfo, *, as_json: bool
+) -> None:
+    if as_json:
+        for fate in told:
+            why = (
+                {"code": fate.why.code.name.lower(), "message": str(fate.why)} if fate.why else None
+            )
+            desk.record(
+                {
+                    "job": job.name,
+                    "app": job.app,
+                    "nominal_at": iso(fate.nominal_ms),
+                    "fires_at": iso(fate.tick_ms),
+                    "why": why,
+                }
+            )
+        return
+    lines = [
+        (
+            local(fate.nominal_ms, zone),
+            local(fate.tick_ms, zone) if fate.tick_ms is not None else "left out",
+            str(fate.why).strip() if fate.why else "",
+        )
+        for fate in told
+    ]
+    desk.table(("meant", "fires at", "why"), lines, "it never fires on its own")
 
 
 def start_jobs(desk: Desk, *, names: list[str]) -> None:

@@ -10,6 +10,7 @@ from tests.support.console import signed_in
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
+from warren.scheduler.schedules.options import ScheduleOptions
 
 PLAIN = JobSpec(name="nightly", app="reports", handler="report", enabled=False)
 #: Values that are no defaults, by type.
@@ -20,6 +21,7 @@ OTHER: dict[Any, Any] = {
     bool | None: True,
     tuple[str, ...]: ("a", "b"),
     Expectations: Expectations(finish_by="07:00"),
+    ScheduleOptions: ScheduleOptions(window="08:00-20:00", begin="2026-12-01"),
 }
 #: A kind of schedule and its value are asked for together, and scripts have a page of their own.
 ELSEWHERE = {"schedule_kind", "schedule_value", "script_language", "script_source", "script_remark"}

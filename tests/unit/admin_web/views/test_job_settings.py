@@ -7,6 +7,7 @@ from flask import Flask
 from warren.admin_web.views.job_details import read_settings
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.schedules.options import ScheduleOptions
 
 SECRET = "https://hooks.example.com/very-secret"
 OTHERS = JobSpec(
@@ -15,9 +16,12 @@ OTHERS = JobSpec(
     author="ann",
     schedule_kind="CRON",
     schedule_value="0 0 2 * * ?",
+    schedule_options=ScheduleOptions(window="08:00-20:00"),
     timezone="Asia/Shanghai",
     run_date_days=-1,
     run_date_months=-2,
+    run_date_workdays=-3,
+    run_date_calendar="cn",
     handler="report.daily",
     param="a=1",
     param_template="{{ run_date }}",

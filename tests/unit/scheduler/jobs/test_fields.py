@@ -10,6 +10,7 @@ from warren.scheduler.flows.graph import Graph
 from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec, changed, columns_of
+from warren.scheduler.schedules.options import ScheduleOptions
 from warren.sql.models import Job
 
 #: Columns that say how a job stands, not what its author wants.
@@ -35,6 +36,7 @@ OTHER: dict[Any, Any] = {
     tuple[str, ...]: ("a", "b"),
     Expectations: Expectations(finish_by="07:00"),
     Graph | None: parse({"load": {"job": "load"}}),
+    ScheduleOptions: ScheduleOptions(window="08:00-20:00", begin="2026-12-01"),
 }
 
 

@@ -202,6 +202,7 @@ def test_facts_tell_every_field_that_is_declared() -> None:
     facts = facts_of(job(timezone="Asia/Shanghai", **script))
 
     elsewhere = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled"}
+    elsewhere |= {"schedule_options"}
     assert {name.replace("_", " ") for name in FIELDS.keys() - elsewhere} - facts.keys() == {
         "script language",
         "script source",
@@ -216,6 +217,7 @@ def test_json_tells_every_field_that_is_declared() -> None:
     script |= {"script_number": 3}
     shown = job_json(view(job(**script)))
 
-    assert FIELDS.keys() - shown.keys() == {"schedule_kind", "schedule_value", "script_source"}
+    elsewhere = {"schedule_kind", "schedule_value", "schedule_options", "script_source"}
+    assert FIELDS.keys() - shown.keys() == elsewhere
     assert (shown["script_language"], shown["script_version"]) == ("shell", 57)
     assert shown["script_number"] == 3

@@ -1,0 +1,198 @@
+"""Calendars of working days."""
+
+from datetime import date
+from typing import Annotated, Any
+
+import msgspec
+
+from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.openapi import answer_type, page_type, to_answer
+from warren.admin_web.api.paging import PageQuery, page, place_of
+from warren.admin_web.api.problem_answers import Refusal
+from warren.admin_web.services import ApiServices
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.commands.calendars import CalendarChange
+from warren.scheduler.commands.tokens.scopes import Scope
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.run_date import parse_date
+from warren.scheduler.views.calendar_view import CalendarView, calendar_views, read_year
+from warren.sql.instants import iso, moment
+
+CalendarAnswer = answer_type("Calendar", CalendarView)
+CalendarPage = page_type(CalendarAnswer)
+
+
+class CalendarDay(msgspec.Struct, kw_only=True):
+    """A day that is not as its weekday says; `name` is that of a holiday."""
+
+    date: str
+    working: bool
+    name: str
+
+
+class YearAnswer(msgspec.Struct, kw_only=True):
+    """A year of a calendar: its special days, and how many working days it has."""
+
+    name: str
+    version: int
+    weekend: list[str]
+    until: str
+    year: int
+    working_days: int
+    days: list[CalendarDay]
+
+
+class YearQuery(msgspec.Struct, kw_only=True):
+    """Which year, by default this one, and by which version, by default the newest."""
+
+    year: Annotated[int, msgspec.Meta(ge=1970, le=2999)] | None = None
+    version: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+class CalendarBody(msgspec.Struct, kw_only=True):
+    """What a calendar says.
+
+    `from` is like `holidays:CN`, or empty; `weekend` has weekdays such as SAT, null = as `from`
+    says. `days` are `work`, `off` or `off NAME` by date; `until` is the last day that is known.
+    """
+
+    from_: str = msgspec.field(default="", name="from")
+    weekend: list[str] | None = None
+    days: dict[str, str] = {}
+    until: str | None = None
+
+
+class CalendarApplyQuery(msgspec.Struct, kw_only=True):
+    """With `dry_run`, nothing is stored."""
+
+    dry_run: bool = False
+
+
+class MovedAnswer(msgspec.Struct, kw_only=True):
+    """A job whose next due time changes; null = it has none."""
+
+    job: str
+    before_at: str | None
+    after_at: str | None
+
+
+class LostAnswer(msgspec.Struct, kw_only=True):
+    """A due time that is moved into the past, and skipped."""
+
+    job: str
+    due_at: str
+
+
+class CalendarApplied(msgspec.Struct, kw_only=True):
+    """What a new version changes; `version` 0 = the calendar says this already."""
+
+    name: str
+    version: int
+    until: str
+    effective_at: str | None
+    moved: list[MovedAnswer]
+    lost: list[LostAnswer]
+
+
+class CalendarEndpoints:
+    """The calendars of the cluster."""
+
+    name = "calendars"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @endpoint("GET", "/calendars", Scope.READ, CalendarPage, query=PageQuery)
+    def index(self, call: Call) -> Any:
+        """List calendars by name, with the jobs that use them."""
+        after = place_of(call.query, str) or ""
+        views = self._services.database.read(
+            lambda session: calendar_views(session, call.actor.app_ids)
+        )
+        rows = [view for view in views if view.name > after][: call.query.limit + 1]
+        return page(
+            CalendarPage,
+            call.query,
+            rows,
+            lambda view: to_answer(CalendarAnswer, view),
+            lambda view: view.name,
+        )
+
+    @endpoint("GET", "/calendars/<name>", Scope.READ, YearAnswer, query=YearQuery)
+    def show(self, call: Call, name: str) -> YearAnswer:
+        """Show a year of a calendar."""
+        year = call.query.year or moment(self._services.now_ms()).year
+        shown = self._services.database.read(
+            lambda session: read_year(
+                session, name, year, version=call.query.version, app_ids=call.actor.app_ids
+            )
+        )
+        return YearAnswer(
+            name=shown.calendar.name,
+            version=shown.calendar.version,
+            weekend=list(shown.calendar.weekend),
+            until=shown.calendar.until,
+            year=shown.year,
+            working_days=shown.working_days,
+            days=[
+                CalendarDay(date=day.date, working=day.is_working, name=day.name)
+                for day in shown.special
+            ],
+        )
+
+    @endpoint(
+        "PUT",
+        "/calendars/<name>",
+        Scope.ADMIN,
+        CalendarApplied,
+        query=CalendarApplyQuery,
+        body=CalendarBody,
+    )
+    def apply(self, call: Call, name: str) -> CalendarApplied:
+        """Store a new version of a calendar, unless the newest says the same.
+
+        It counts from ten seconds after it is stored.
+        """
+        commands = self._services.commands(call.actor).calendars
+        days = commands.resolved(_spec_of(name, call.body))
+        act = commands.foresee if call.query.dry_run else commands.apply
+        return _applied(act(name, days))
+
+
+def _spec_of(name: str, body: CalendarBody) -> CalendarSpec:
+    return CalendarSpec(
+        name=name,
+        source=body.from_,
+        weekend=None if body.weekend is None else tuple(body.weekend),
+        days={_date(f"/days/{day}", day): said for day, said in body.days.items()},
+        until=None if body.until is None else _date("/until", body.until),
+    )
+
+
+def _date(pointer: str, text: str) -> date:
+    try:
+        return parse_date(text)
+    except Problem as problem:
+        errors = [{"pointer": pointer, "detail": str(problem)}]
+        raise Refusal(422, str(problem), errors=errors) from problem
+
+
+def _applied(change: CalendarChange) -> CalendarApplied:
+    return CalendarApplied(
+        name=change.name,
+        version=change.number,
+        until=change.until,
+        effective_at=iso(change.effective_ms) if change.number else None,
+        moved=[
+            MovedAnswer(
+                job=f"{moved.app}/{moved.job}",
+                before_at=iso(moved.before_ms),
+                after_at=iso(moved.after_ms),
+            )
+            for moved in change.moved
+        ],
+        lost=[
+            LostAnswer(job=f"{lost.app}/{lost.job}", due_at=iso(lost.tick_ms) or "")
+            for lost in change.lost
+        ],
+    )

@@ -1,0 +1,121 @@
+"""What becomes of the times that a schedule means: due, moved, or left out, and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from warren.broker.reasons.codes import Reason, Why
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.refined import RefinedTicks
+from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.tick_days import OnHoliday
+from warren.scheduler.schedules.working_days import Calendar, Calendars, date_of, day_of
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+#: Times that are looked at for each due time.
+LOOKED_AT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """A time that a schedule means, and the due time that it is; None = it is left out.
+
+    `why` says what moved it or left it out; None = it is due as it stands.
+    """
+
+    nominal_ms: int
+    tick_ms: int | None
+    why: Reason | None = None
+
+
+def fates(
+    facts: ScheduleFacts, calendars: Calendars, *, now_ms: int, anchor_ms: int, count: int
+) -> list[Fate]:
+    """Return the next times that a schedule means, up to the last of its next `count` due times.
+
+    Raises:
+        Problem: the schedule cannot be read.
+
+    """
+    ticks = read_schedule(facts, calendars)
+    if not isinstance(ticks, RefinedTicks) or ticks.plain is None:
+        due = ticks.ticks(now_ms, 2**62, anchor_ms, count)
+        return [Fate(tick, tick) for tick in due]
+    told: list[Fate] = []
+    seen: set[int] = set()
+    for fate in _of_each(ticks, ticks.plain, now_ms, anchor_ms):
+        if fate.tick_ms in seen:
+            told.append(Fate(fate.nominal_ms, None, Why.TICK_MEETS_ANOTHER()))
+        else:
+            told.append(fate)
+        if fate.tick_ms is not None:
+            seen.add(fate.tick_ms)
+        if len(seen) >= count or len(told) >= count * LOOKED_AT:
+            break
+    return told
+
+
+def _of_each(ticks: RefinedTicks, plain: Ticks, now_ms: int, anchor_ms: int) -> Iterator[Fate]:
+    nominal = plain.next_after(now_ms, anchor_ms)
+    while nominal is not None:
+        fate = _fate(ticks, nominal)
+        if fate.tick_ms is not None and not _is_tick(ticks, fate.tick_ms, anchor_ms):
+            fate = Fate(nominal, None, Why.TICK_DECIDED_BEFORE())
+        yield fate
+        if ticks.until_ms is not None and nominal > ticks.until_ms:
+            return
+        if _is_unknown(ticks, nominal):
+            return
+        nominal = plain.next_after(nominal, anchor_ms)
+
+
+def _fate(ticks: RefinedTicks, nominal: int) -> Fate:
+    options, shown = ticks.options, _shown(ticks, nominal)
+    if ticks.begin_ms is not None and nominal < ticks.begin_ms:
+        return Fate(nominal, None, Why.TICK_BEFORE_FROM(begin=options.begin))
+    if ticks.until_ms is not None and nominal > ticks.until_ms:
+        return Fate(nominal, None, Why.TICK_AFTER_UNTIL(until=options.until))
+    second = shown.hour * 3_600 + shown.minute * 60 + shown.second
+    if ticks.window and not any(low <= second < high for low, high in ticks.window.spans()):
+        return Fate(nominal, None, Why.TICK_OUTSIDE_WINDOW(window=options.window))
+    if ticks.calendar is None:
+        return Fate(nominal, nominal)
+    return _by_calendar(ticks, ticks.calendar, nominal, shown)
+
+
+def _by_calendar(ticks: RefinedTicks, calendar: Calendar, nominal: int, shown: datetime) -> Fate:
+    version, day = calendar.at(nominal), day_of(shown.date())
+    if day > version.until_day:
+        until = date_of(version.until_day).isoformat()
+        return Fate(nominal, None, Why.CALENDAR_ENDED(calendar=calendar.name, until=until))
+    if version.is_working(day):
+        return Fate(nominal, nominal)
+    why = Why.TICK_ON_DAY_OFF(calendar=calendar.name, name=version.names.get(day, ""))
+    target: int | None = None
+    if ticks.options.on_holiday == OnHoliday.NEXT:
+        target = version.working_from(day)
+    elif ticks.options.on_holiday == OnHoliday.PREVIOUS:
+        target = version.working_until(day)
+    if target is None:
+        return Fate(nominal, None, why)
+    moved = shown.replace(tzinfo=None) + timedelta(days=target - day)
+    # Of a time that comes twice, the second one is due.
+    at = moved.replace(tzinfo=ticks.zone, fold=1)
+    return Fate(nominal, (at - _EPOCH) // _MILLISECOND, why)
+
+
+def _shown(ticks: RefinedTicks, instant: int) -> datetime:
+    return (_EPOCH + instant * _MILLISECOND).astimezone(ticks.zone)
+
+
+def _is_tick(ticks: RefinedTicks, tick: int, anchor_ms: int) -> bool:
+    return ticks.next_after(tick - 1, anchor_ms) == tick
+
+
+def _is_unknown(ticks: RefinedTicks, nominal: int) -> bool:
+    """Whether the calendar does not know the day of a time."""
+    if ticks.calendar is None:
+        return False
+    return day_of(_shown(ticks, nominal).date()) > ticks.calendar.newest.until_day
