@@ -35,7 +35,7 @@ from warren.scheduler.schedules.working_days import date_of
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
 from warren.sql.instants import moment
-from warren.sql.jobs import flow_links, skips
+from warren.sql.jobs import child_links, flow_links, skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.recent import ListedJob

@@ -38,6 +38,8 @@ TABLE: dict[str, Expected] = {
     "sign_in.logout": Expected(),
     "sign_in.browser": Expected(anonymous=True),
     "dashboard.show": Expected(),
+    "calendars.index": Expected(),
+    "calendars.show": Expected(values={"name": "cn"}, admits=frozenset({404})),
     "account.show": Expected(),
     "account.change_password": Expected(admits=frozenset({422})),
     "account.change_preferences": Expected(form={"language": "", "timezone": "", "theme": ""}),
