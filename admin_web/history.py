@@ -221,6 +221,7 @@ def link(entry: AuditEntry) -> str:
             {"app": values_of(entry.after).get("app", ""), "address": entry.name},
         ),
         "token": ("tokens.index", {}),
+        "limit": ("limits.index", {}),
         "job": ("job_history.show", {"job_id": number}),
         "glue": ("job_history.show", {"job_id": number}),
         "run": ("runs.show", {"run_id": number}),

@@ -35,6 +35,7 @@ ENTRIES = (
     MenuEntry("alarms.index", "bell", lazy_gettext("Alarms"), Right.VIEW),
     MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
     MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
+    MenuEntry("limits.index", "ledger", lazy_gettext("Limits"), Right.VIEW),
     MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
     MenuEntry("calendars.index", "calendar", lazy_gettext("Calendars"), Right.VIEW),
     MenuEntry("ledger.index", "ledger", lazy_gettext("Reconciliation"), Right.VIEW),

@@ -9,13 +9,14 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.metrics.recorder import METRICS_JOBS
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
-#: Writes apps and jobs as the lines of a job file.
-JobFileWriter = Callable[[Sequence[AppSpec], Sequence[JobSpec]], Iterable[str]]
+#: Writes apps, jobs and limits as the lines of a job file.
+JobFileWriter = Callable[[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +177,11 @@ class ApiLimits:
 class JobFiles:
     """The reader and the writer of job files.
 
-    `read` returns the apps and jobs of a YAML text, or raises Refusal with every
+    `read` returns the apps, jobs and limits of a YAML text, or raises Refusal with every
     problem; `write` returns the lines of a file.
     """
 
-    read: Callable[[bytes], tuple[Sequence[AppSpec], Sequence[JobSpec]]]
+    read: Callable[[bytes], tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]]
     write: JobFileWriter
 
 

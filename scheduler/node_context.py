@@ -133,6 +133,7 @@ class NodeContext:
         backfilled: wakes the role of backfills when a run of a job with one ends.
         metrics: counts ended runs for Prometheus.
         has_old_runs: set when runs may be sent that are long due, further back than it looks.
+        has_limits_room: set when a run gave back what it held of a limit.
 
     """
 
@@ -149,6 +150,7 @@ class NodeContext:
     backfilled: JobWatch = field(default_factory=JobWatch)
     metrics: RunMetrics = field(default_factory=RunMetrics)
     has_old_runs: threading.Event = field(default_factory=threading.Event)
+    has_limits_room: threading.Event = field(default_factory=threading.Event)
 
     def now_ms(self) -> int:
         """Return the time of the database's clock in epoch milliseconds."""
@@ -164,6 +166,11 @@ class NodeContext:
         if has_planned(written):
             self.wake_dispatcher.set()
         return written
+
+    def wake_for_limits(self) -> None:
+        """Have the dispatcher look at once whether limits have room for runs that wait for it."""
+        self.has_limits_room.set()
+        self.wake_dispatcher.set()
 
     def wake_for_old_runs(self) -> None:
         """Have the dispatcher look for long-overdue runs at once."""

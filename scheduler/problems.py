@@ -194,6 +194,36 @@ class Code(Enum):
     MODULE_TOO_LONG = "expected the name of a module of up to %(most)s characters, got: %(got)r"
     JOB_NAME_TAKEN = "app %(app)s already has a job named %(name)r", ProblemKind.CONFLICT
 
+    # Limits.
+    LIMIT_NAME = "expected name of a limit to be like %(pattern)s, got: %(got)r"
+    LIMIT_EMPTY = "expected limit %(name)r to have at_once, or rate and per"
+    LIMIT_RATE = "expected limit %(name)r to have both rate and per"
+    LIMIT_USE = "expected limits to be names, NAME or NAME:WEIGHT, got: %(got)r"
+    LIMIT_TWICE = "duplicate limit %(got)r"
+    LIMITS_TOO_MANY = "expected up to %(most)s limits, of %(longest)s characters together"
+    LIMIT_TOO_SMALL = "each run takes %(n)s of limit %(name)r, which never has more than %(most)s"
+    LIMIT_TAKEN = (
+        "each run of job %(name)s takes %(n)s of limit %(limit)r, which must have at least as much",
+        ProblemKind.CONFLICT,
+    )
+    LIMIT_NAMED = (
+        "cannot delete limit %(name)r: it is named by %(jobs)s",
+        ProblemKind.CONFLICT,
+    )
+    LIMIT_HELD = "cannot delete limit %(name)r: it is held by %(runs)s", ProblemKind.CONFLICT
+    NO_LIMIT_NAMED = "no limit named %(name)r", ProblemKind.UNKNOWN
+    NO_LIMIT_NAMED_NEAR = (
+        "no limit named %(name)r, did you mean %(near)r?",
+        ProblemKind.UNKNOWN,
+    )
+    TOO_MANY_WAITING = (
+        "job %(job)s already has %(n)s runs that wait, and no more may",
+        ProblemKind.CONFLICT,
+    )
+    SCOPE_OF_BROADCAST = (
+        "expected scope executor for a job with route %(route)s, which runs on all executors"
+    )
+
     # What is expected of a job.
     EXPECT_DURATION = "expected %(what)s to be a duration such as 90s, 5m, 2h or 1d, got: %(got)r"
     EXPECT_TIME = "expected %(what)s to be a time of day like '07:00', got: %(got)r"

@@ -275,6 +275,7 @@ class Roles:
                 publisher=self.publisher,
                 confirmations=self.confirmations,
                 scripts=Scripts(),
+                alarm_defaults=self._options.alarm_policy.defaults,
             ),
             uptime=self.uptime,
         )

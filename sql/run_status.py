@@ -80,7 +80,7 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.FAILED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,
-    # A planned one if its flow still runs and discards what comes later.
+    # A planned one if other runs of its job, or of its flow, are in its way.
     RunStatus.REFUSED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.LOST: IN_FLIGHT,
     RunStatus.UNDELIVERED: frozenset({RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT}),

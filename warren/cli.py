@@ -51,6 +51,8 @@ COMMANDS = {
         "backfills",
         "List, show, pause, resume and cancel backfills.",
     ),
+    "limits": ("warren.commands.limits", "limits", "List, change and delete limits of jobs."),
+    "queue": ("warren.commands.limits", "queue", "List the runs that wait, and what for."),
     "executors": ("warren.commands.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),

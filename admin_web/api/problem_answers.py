@@ -54,8 +54,11 @@ def at_pointer(pointer: str, detail: str, status: int = 422) -> Refusal:
 
 MEDIA = "application/problem+json"
 RETRY_SECONDS = 2
+#: When to try again after as many runs of a job waited as may.
+WAITING_SECONDS = 5
+TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 #: Codes with a more specific status than that of their kind.
-_OWN_STATUS = {Code.JOB_CHANGED: 412}
+_OWN_STATUS = {Code.JOB_CHANGED: 412, Code.TOO_MANY_WAITING: 429}
 #: Names from RFC 9110 that Python has only since 3.13.
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
@@ -124,6 +127,7 @@ class ProblemAnswers:
             status,
             str(error),
             errors=[error_detail(problem_) for problem_ in error.problems],
+            headers={"Retry-After": str(WAITING_SECONDS)} if status == TOO_MANY else {},
             code=first.code,
         )
 

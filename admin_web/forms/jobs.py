@@ -190,7 +190,20 @@ class JobForm(ConsoleForm):
     concurrency = _field(
         "concurrency",
         lazy_gettext("Max concurrent runs"),
-        lazy_gettext("On one executor. Further runs are handled as chosen above."),
+        lazy_gettext("Counted as chosen below. Further runs are handled as chosen above."),
+    )
+    scope = _field("scope", lazy_gettext("Concurrent runs are counted"))
+    limits = StringField(
+        lazy_gettext("Limits"),
+        description=lazy_gettext(
+            "Names of limits that jobs share, separated by commas; partner-api:2 takes two."
+        ),
+    )
+    priority = _field("priority", lazy_gettext("Priority"))
+    max_waiting = _field(
+        "max_waiting",
+        lazy_gettext("Max waiting runs"),
+        lazy_gettext("Beyond that, scheduled runs are skipped and triggers refused. 0 = any."),
     )
     timeout = _field(
         "timeout",
@@ -250,7 +263,10 @@ class JobForm(ConsoleForm):
     typed_flow: TypedFlow | None = None
     #: The fields under "Where and how", "When it fails", "Run date", "Calendar and window" and
     #: "On completion".
-    execution_fields = ("route", "block", "concurrency", "timeout", "process_use")
+    execution_fields = (
+        *("route", "block", "concurrency", "scope", "limits", "priority", "max_waiting"),
+        *("timeout", "process_use"),
+    )
     failure_fields = (
         *("retries", "retry_delay", "retry_backoff", "retry_most", "retry_jitter"),
         *("delivery", "emails", "webhook", "style"),
@@ -305,6 +321,7 @@ class JobForm(ConsoleForm):
         values |= {name: getattr(spec.schedule_options, name) for name in OPTIONS.values()}
         del values["enabled"], values["flow"]
         values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
+        values["limits"] = ", ".join(spec.limits)
         return values
 
     def is_changed(self, names: Iterable[str]) -> bool:

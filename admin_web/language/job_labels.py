@@ -18,7 +18,7 @@ from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
 from warren.scheduler.schedules.tick_days import OnHoliday
 from warren.sql.listings.recent import ListedJob
-from warren.sql.models.jobs import Backoff, DeliveryGuarantee
+from warren.sql.models.jobs import Backoff, DeliveryGuarantee, Priority, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +186,30 @@ BACKOFF = {
         lazy_gettext("Each delay is twice the one before, for what may take a while to recover."),
     ),
 }
+SCOPE = {
+    Scope.EXECUTOR: Option(
+        lazy_gettext("on each executor"),
+        lazy_gettext("Runs on different executors do not wait for each other."),
+    ),
+    Scope.CLUSTER: Option(
+        lazy_gettext("in the whole cluster"),
+        lazy_gettext("Runs wait for each other, wherever they run."),
+    ),
+}
+PRIORITY = {
+    Priority.HIGH: Option(
+        lazy_gettext("high"),
+        lazy_gettext("Goes first when more is due than can be sent or started."),
+    ),
+    Priority.NORMAL: Option(
+        lazy_gettext("normal"),
+        lazy_gettext("Goes in the order of due times."),
+    ),
+    Priority.LOW: Option(
+        lazy_gettext("low"),
+        lazy_gettext("Goes last, but at least one run in 20 that go."),
+    ),
+}
 #: The options of each field that has a fixed set.
 OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "schedule_kind": SCHEDULE,
@@ -195,6 +219,8 @@ OPTIONS: Mapping[str, Mapping[Any, Option]] = {
     "delivery": DELIVERY,
     "process": PROCESS,
     "retry_backoff": BACKOFF,
+    "scope": SCOPE,
+    "priority": PRIORITY,
 }
 #: Script languages; their names are not translated.
 LANGUAGES = {

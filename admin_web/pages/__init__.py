@@ -21,6 +21,7 @@ from warren.admin_web.pages.jobs.job_form import JobFormPages
 from warren.admin_web.pages.jobs.job_history import JobHistoryPages
 from warren.admin_web.pages.jobs.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
+from warren.admin_web.pages.limits import LimitPages
 from warren.admin_web.pages.runs import RunPages
 from warren.admin_web.pages.sign_in import SignInPages
 from warren.admin_web.pages.tokens import TokenPages
@@ -56,6 +57,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         ExecutorPages(services),
         SchedulerPages(services),
         CalendarPages(services),
+        LimitPages(services),
         TokenPages(services),
         UserPages(services),
         AuditPages(services),

@@ -25,6 +25,7 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.views.result_view import result_view
 from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
+from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
@@ -34,6 +35,7 @@ from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.run_progress import run_progress
+from warren.scheduler.views.waits_for import waits_for
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.jobs import job_names
 from warren.sql.listings import flow_nodes, recent, run_relations, run_search
@@ -96,7 +98,7 @@ class RunPages:
     def show(self, run_id: int) -> str:
         """Show everything about a run."""
         known, now_ms = visitor(), self._services.now_ms()
-        facts = self._services.database.read(lambda session: _facts(session, known, run_id))
+        facts = self._services.database.read(lambda session: _facts(session, known, run_id, now_ms))
         run, flow = facts["run"], facts.pop("flow_view")
         return render_template(
             "pages/run.html",
@@ -224,7 +226,7 @@ def _is_upcoming(run: DetailedRun, now_ms: int) -> bool:
     return is_asked_for and run.status == RunStatus.PLANNED and run.due_at > now_ms
 
 
-def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
+def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[str, Any]:
     run = recent.run(session, run_id, known.app_ids)
     relations = run_relations.relations(session, run, known.app_ids)
     attempts = sorted({row.attempt for row in relations.tick})
@@ -232,6 +234,7 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
     for row in relations.tick:
         shards.setdefault(row.shard_index, {})[row.attempt] = row
     is_cut = len(relations.tick) >= run_relations.MAX_TICK_RUNS
+    waits = waits_for(session, [run], known.actor, now_ms=now_ms).get(run.id)
     return {
         "run": run,
         "triggered_by": _triggered_by(session, run),
@@ -241,6 +244,7 @@ def _facts(session: Session, known: Visitor, run_id: int) -> dict[str, Any]:
         "attempts": attempts,
         "shards": shards,
         "is_cut": is_cut,
+        "waits_for": Why.WAITS_FOR(limits=tuple(waits)) if waits else None,
     }
 
 

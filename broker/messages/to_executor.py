@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from warren.broker.messages.values import Block, BootId, Message, Natural, Seconds
+from warren.broker.messages.values import NORMAL, Block, BootId, Message, Natural, Seconds
 from warren.broker.process_use import ProcessUse
 
 # -- run queue ----------------------------------------------------------------------------
@@ -43,6 +43,10 @@ class Trigger(Message, frozen=True, kw_only=True):
     due_at_ms: Natural = 0
     #: The run's trace, in the format of W3C Trace Context; empty = none.
     traceparent: str = ""
+    #: Whether its end has to give something back, so that more than its row changes.
+    holds_limits: bool = False
+    #: Its class of priority, see `warren.broker.turns`.
+    priority: Natural = NORMAL
 
 
 class Triggers(Message, frozen=True, kw_only=True):

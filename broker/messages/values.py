@@ -24,6 +24,9 @@ LOG_TAIL_BYTES = 4_096
 #: The largest number on the wire, which a double, and so every JSON parser, represents exactly.
 NUMBER_LIMIT = 2**53 - 1
 
+#: The classes of runs' priority, highest first; `warren.broker.turns` says whose turn it is.
+HIGH, NORMAL, LOW = range(3)
+
 APP_PATTERN = r"[a-z][a-z0-9-]{2,63}"
 ADDRESS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 BOOT_ID_PATTERN = r"[A-Za-z0-9_-]{1,40}"

@@ -74,6 +74,10 @@ class JobFields(TypedDict, total=False):
     late_limit: int | str
     delivery: str
     concurrency: int
+    scope: str
+    limits: Sequence[str]
+    priority: str
+    max_waiting: int
     timeout: int | str
     children: Sequence[str]
     alarm: Mapping[str, object]

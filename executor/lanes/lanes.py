@@ -1,7 +1,8 @@
 """One lane per job: its running and waiting runs, and which run is next when a slot is free.
 
 Lanes that could start a run are queued and served in turn, one run each, so that a job with a
-thousand waiting runs delays every other job by one run at most.
+thousand waiting runs delays every other job by one run at most. Those of a higher priority go
+first, and `warren.broker.turns` keeps the others from starving.
 """
 
 import bisect
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.values import LOW
+from warren.broker.turns import CLASSES, Turns
 from warren.executor.lanes.admission import Age, Decision, Full, LaneState, Refuse, age_of, decide
 
 
@@ -56,7 +59,9 @@ class Lanes:
     def __init__(self, lane_limit: int) -> None:
         self._lane_limit = lane_limit
         self._lanes: dict[int, _Lane] = {}
-        self._ready_lanes: deque[_Lane] = deque()
+        # By class of priority.
+        self._ready_lanes: tuple[deque[_Lane], ...] = tuple(deque() for _ in CLASSES)
+        self._turns = Turns()
         self._waiting_count = 0
 
     @property
@@ -89,8 +94,8 @@ class Lanes:
 
     def next(self) -> Trigger | None:
         """Return the next run, which now counts as running; None if none may start."""
-        while self._ready_lanes:
-            lane = self._ready_lanes.popleft()
+        while (rank := self._turns.next(self._ready_lanes)) is not None:
+            lane = self._ready_lanes[rank].popleft()
             lane.is_queued = False
             trigger = lane.ready()
             if trigger is not None:
@@ -103,7 +108,7 @@ class Lanes:
 
     def upcoming(self, depth: int) -> Iterator[int]:
         """Yield the runs that will probably be next, up to `depth` of each lane."""
-        for lane in chain(self._ready_lanes, self._lanes.values()):
+        for lane in chain(*self._ready_lanes, self._lanes.values()):
             for _, run_id in lane.order[:depth]:
                 yield run_id
 
@@ -118,12 +123,13 @@ class Lanes:
 
         They still wait, but no run of these jobs starts until theirs goes on or is handed back.
         """
-        while most and self._ready_lanes:
-            lane = self._ready_lanes[0]
+        while most and (rank := self._turns.first(self._ready_lanes)) is not None:
+            lane = self._ready_lanes[rank][0]
             trigger = lane.ready()
             if trigger is not None and not fits(trigger):
                 return
-            self._ready_lanes.popleft()
+            self._turns.next(self._ready_lanes)
+            self._ready_lanes[rank].popleft()
             lane.is_queued = False
             if trigger is not None:
                 lane.ahead = trigger.run_id
@@ -137,7 +143,7 @@ class Lanes:
             lane.ahead = None
             if not lane.is_queued and lane.ready() is not None:
                 lane.is_queued = True
-                self._ready_lanes.appendleft(lane)
+                self._ready_lanes[min(trigger.priority, LOW)].appendleft(lane)
 
     def go_on(self, job_id: int, run_id: int) -> None:
         """Record that a waiting run is running, in the place of one that has ended."""
@@ -181,6 +187,6 @@ class Lanes:
             del self._lanes[lane.job_id]
 
     def _enqueue(self, lane: _Lane) -> None:
-        if not lane.is_queued and lane.ready() is not None:
+        if not lane.is_queued and (head := lane.ready()) is not None:
             lane.is_queued = True
-            self._ready_lanes.append(lane)
+            self._ready_lanes[min(head.priority, LOW)].append(lane)

@@ -33,8 +33,9 @@ def not_started(trigger: Trigger, why: Words, *, is_full: bool = False) -> NotSt
 
 
 def _is_alone(trigger: Trigger) -> bool:
-    """Whether a run is its whole tick; the end of a node of a flow is always judged by its row."""
-    return trigger.shard_total <= 1 and not trigger.attempt and trigger.kind != NODE
+    """Whether a run is its whole tick, and no more than its row: no node, no holder of limits."""
+    is_whole = trigger.shard_total <= 1 and not trigger.attempt
+    return is_whole and trigger.kind != NODE and not trigger.holds_limits
 
 
 def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: int) -> Finished:

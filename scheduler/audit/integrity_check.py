@@ -35,6 +35,8 @@ from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.jobs import child_links, history
+from warren.sql.limits import damage
+from warren.sql.limits.damage import Damage
 from warren.sql.models import History, SkippedTicks
 from warren.sql.registry import pauses, uptimes
 from warren.sql.registry.pauses import EVERY_APP
@@ -50,16 +52,17 @@ CHUNK = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """The tallies of all jobs, and the numbers of open runs."""
+    """The tallies of all jobs, the numbers of open runs, and what is wrong with limits."""
 
     jobs: list[JobTally]
     planned: int
     in_flight: int
+    limits: Sequence[Damage] = ()
 
     @property
     def is_sound(self) -> bool:
-        """Whether no tick was lost, doubled, or started late against the misfire policy."""
-        return all(job.is_sound for job in self.jobs)
+        """Whether no tick was lost, doubled or started late, and all holds are those of runs."""
+        return not self.limits and all(job.is_sound for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,7 @@ def _audit(
         jobs=tallies.all(),
         planned=tick_rows.open_runs(session, planned=True),
         in_flight=tick_rows.open_runs(session, planned=False),
+        limits=damage.find(session) if job_id is None else (),
     )
 
 

@@ -48,6 +48,9 @@ class Action(StrEnum):
     USER_DELETE = "user.delete"
     APP_DELETE = audit_log.APP_DELETE
     EXECUTOR_DRAIN = "executor.drain"
+    LIMIT_CREATE = "limit.create"
+    LIMIT_UPDATE = "limit.update"
+    LIMIT_DELETE = "limit.delete"
     INCIDENT_ACK = "incident.ack"
     GLUE_SAVE = "glue.save"
     TOKEN_ADD = "token.add"  # noqa: S105 - the name of an action

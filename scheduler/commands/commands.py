@@ -12,6 +12,7 @@ from warren.scheduler.commands.cluster import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.commands.limits import LimitCommands
 from warren.scheduler.commands.runs import RunCommands
 from warren.scheduler.commands.scripts import ScriptCommands
 from warren.scheduler.commands.tokens.token_commands import TokenCommands
@@ -37,6 +38,7 @@ class Commands:
         self.incidents = IncidentCommands(context)
         self.job_files = JobFileCommands(context)
         self.jobs = JobCommands(context)
+        self.limits = LimitCommands(context)
         self.runs = RunCommands(context)
         self.scripts = ScriptCommands(context)
         self.tokens = TokenCommands(context)

@@ -37,6 +37,7 @@ from warren.sql.jobs import (
     jobs,
     script_versions,
 )
+from warren.sql.limits import limits
 from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
@@ -273,6 +274,7 @@ class JobChanges:
         if memory is not None:
             session.delete(memory)
         script_versions.forget(session, job.id)
+        limits.forget_job(session, job.id)
         child_links.set_children(session, [(job, ())])
         flow_links.set_nodes(session, {job.id: ()})
         preferences.forget_job(session, job.id)

@@ -16,6 +16,7 @@ from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
+from warren.scheduler.limits.specs import KnownLimits
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import child_links, history, job_names
 from warren.sql.models import App, Job
@@ -195,6 +196,7 @@ class JobCommands:
             problems += TypedParams.read(session, [spec.app], now_ms).problems_of(spec, now_ms)
         if not problems:
             problems += self._schedules.problems_of(session, spec, self._context.now_ms())
+        problems += KnownLimits.read(session).problems_of(spec.limits) if spec.limits else ()
         namesake = job_names.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}

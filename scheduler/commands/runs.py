@@ -154,6 +154,7 @@ class RunCommands:
             now_ms = self._context.now_ms()
             if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
                 return known
+            triggers.check_waiting(session, job, asked, now_ms)
             due = triggers.check(asked, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
             trace = context.header if context else None

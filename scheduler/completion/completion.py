@@ -48,6 +48,7 @@ class Tally:
     `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
     they were not routed. `freed` counts those of `won` that were in flight, by app id and address.
     `ended` are those of `won` with what metrics count; to be counted after the commit.
+    `has_given_back` says whether one of `won` held a limit.
     """
 
     won: dict[int, RunStatus] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Tally:
     planned: list[int] = field(default_factory=list)
     freed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ended: list[Ended] = field(default_factory=list)
+    has_given_back: bool = False
 
 
 class Completion:
@@ -207,6 +209,7 @@ def _add(
     tally.unknown |= judged.unknown
     tally.not_theirs |= judged.not_theirs
     tally.planned += planned
+    tally.has_given_back |= any(ended.row.holds for ended in judged.won)
     for row, end in judged.won:
         tally.won[row.id] = end.status
         tally.ended.append(_ended(row, end))
@@ -279,6 +282,8 @@ class RunEnder:
         tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)
         self._context.metrics.add(tally.ended)
         self._context.backfilled.hear(run.job_id for run in tally.ended)
+        if tally.has_given_back:
+            self._context.wake_for_limits()
         if self._on_ended is not None:
             self._on_ended(tally.won.keys())
         return tally

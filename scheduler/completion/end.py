@@ -176,6 +176,18 @@ def cancelled(run_id: int, why: Words, now_ms: int) -> End:
     )
 
 
+def refused(run_id: int, why: Words, now_ms: int) -> End:
+    """Return the end of a planned run that other runs of its job are in the way of."""
+    return End(
+        run_id=run_id,
+        status=RunStatus.REFUSED,
+        message=why,
+        finished_at=now_ms,
+        never_started=True,
+        only_from=RunStatus.PLANNED,
+    )
+
+
 _STATUS: dict[Outcome, RunStatus] = {outcome: RunStatus(outcome.value) for outcome in Outcome}
 #: Seconds before a run for which an executor had no room is sent again.
 FULL_SECONDS = 1.0

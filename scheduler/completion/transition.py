@@ -23,6 +23,7 @@ from warren.scheduler.completion.end import (
     with_plausible_instants,
 )
 from warren.scheduler.problems import explanation
+from warren.sql.limits import holds
 from warren.sql.run_status import ENTERED_FROM, FINAL, RunStatus
 from warren.sql.runs import successes, transitions
 from warren.sql.runs.run_rows import LockedRun
@@ -107,6 +108,8 @@ def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
     judged.won = list(won.values())
     if won:
         transitions.end(session, [_final_state(ended.row, ended.end) for ended in judged.won])
+        if holding := [ended.row.id for ended in judged.won if ended.row.holds]:
+            holds.give_back(session, holding)
     return judged
 
 

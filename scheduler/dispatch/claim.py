@@ -9,6 +9,7 @@ from warren.broker.reasons.codes import Words
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch.workload import Place
 from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.limits.room import FullLimit
 from warren.scheduler.membership.catalogues import Abilities, Need
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.routing.choice import Memory
@@ -19,6 +20,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
+from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.ticks import Shard
 
 
@@ -74,8 +76,11 @@ class ClaimOutcome:
     Ended: `ends`, with the route's explanations in `explained`; `missed` is what was nowhere online
     for too long, for each run that it ended; `ended` is what metrics count of them.
     Waiting: `undecided` for answers of executors, `asked` for added routes, and the runs of
-    `full_jobs` for the address that is full, or None: for several, or for one that is offline.
-    `memories` are to be stored for routes, by job. `opened` are runs of flows that run now.
+    `full_jobs` for the address that is full, or None: for several, or for one that is offline;
+    those of `full_limits` for a limit.
+    `memories` are to be stored for routes, by job; `covered` are runs to be killed, as newer ones
+    take their places, `crowded` those that are skipped because too many others wait.
+    `opened` are runs of flows that run now.
     """
 
     triggers: list[RoutedTrigger] = field(default_factory=list)
@@ -87,7 +92,10 @@ class ClaimOutcome:
     undecided: list[Undecided] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     full_jobs: dict[int, Place | None] = field(default_factory=dict)
+    full_limits: dict[int, FullLimit] = field(default_factory=dict)
     memories: dict[int, Memory] = field(default_factory=dict)
+    covered: list[int] = field(default_factory=list)
+    crowded: list[PlannedRun] = field(default_factory=list)
     missed: list[Words] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     opened: list[int] = field(default_factory=list)
@@ -112,7 +120,14 @@ class ClaimUsage:
         self.jobs.add((item.address, item.trigger.job_id))
 
 
-def undelivered(run_id: int, why: Words, now_ms: int, *, least_wait_seconds: float = 0.0) -> End:
+def undelivered(
+    run_id: int,
+    why: Words,
+    now_ms: int,
+    *,
+    least_wait_seconds: float = 0.0,
+    may_retry: bool = True,
+) -> End:
     """Return the end of an unrouted run, which holds unless another scheduler has routed it."""
     return End(
         run_id=run_id,
@@ -121,4 +136,5 @@ def undelivered(run_id: int, why: Words, now_ms: int, *, least_wait_seconds: flo
         finished_at=now_ms,
         only_from=RunStatus.PLANNED,
         least_wait_seconds=least_wait_seconds,
+        may_retry=may_retry,
     )

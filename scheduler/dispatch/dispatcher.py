@@ -4,7 +4,7 @@ peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 import structlog
@@ -15,9 +15,11 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.dispatch.claim import ClaimOutcome, undelivered
 from warren.scheduler.dispatch.missed_runs import Pauses
+from warren.scheduler.dispatch.priorities import Priorities
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
 from warren.scheduler.dispatch.run_sender import RunSender
 from warren.scheduler.dispatch.workload import JobsAside
+from warren.scheduler.limits.waits import LimitWaits
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of
@@ -78,7 +80,14 @@ class Dispatcher:
         self._since_ms = 0
         self._swept_at = 0
         self._aside = JobsAside()
+        self._limits = LimitWaits(
+            context.database,
+            has_room=context.has_limits_room,
+            now_ms=context.now_ms,
+            clock=context.monotonic,
+        )
         self._pauses = Pauses()
+        self._priorities = Priorities(context.database, context.monotonic)
 
     def run_round(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
@@ -93,6 +102,7 @@ class Dispatcher:
         if self._pauses.is_everything_held:
             return IDLE_SECONDS
         self._aside.free(began_at, self._destinations.room_at)
+        self._limits.look()
         waits = [
             self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
         ]
@@ -101,7 +111,7 @@ class Dispatcher:
         if later:
             until_due = (min(later) - now_ms) / 1000 - (self._context.monotonic() - began_at)
             wait_seconds = min(wait_seconds, max(0.0, until_due))
-        return min(wait_seconds, self._resolver.seconds_left())
+        return min(wait_seconds, self._resolver.seconds_left(), self._limits.seconds_left())
 
     def rest(self) -> float:
         """Skip a round in which nothing is due, but record whether runs could be sent."""
@@ -141,32 +151,79 @@ class Dispatcher:
         live = self._destinations.live(app)
         batch = self._batches.get(app_id, INITIAL_BATCH)
         room = min(batch, self._destinations.room(app_id, live)) if live else batch
-        peeked = self._find(app_id, self._until_ms(app, live), room)
+        until_ms = self._until_ms(app, live)
+        may_peek = room > 0 and until_ms > 0
+        waited = self._send_waiting(app_id, app, live, until_ms, room) if may_peek else []
+        peeked = self._peek_by_priority(app_id, until_ms, room) if may_peek else []
         if not peeked and not (live and room > 0):
             peeked = self._find_flows(app_id, batch)
         self._batches[app_id] = (
             min(2 * batch, self._max_batch) if len(peeked) == batch else INITIAL_BATCH
         )
-        contended = self._random.uniform(*CONTENDED_SECONDS)
-        if not peeked and live:
-            return FULL_SECONDS if not room or self._left_out() else contended
-        if not peeked:
+        claims = self._send(peeked, app_id, app, live, peek_limit=room)
+        # Jobs that just found a limit full are left out now, so the next peek finds others.
+        has_found = any(claim.full_limits for claim in claims)
+        claims += waited
+        if has_found or any(claim.has_moved or claim.undecided for claim in claims):
+            return 0
+        if any(claim.full_jobs for claim in claims):
+            return FULL_SECONDS
+        if peeked:
+            return self._random.uniform(*CONTENDED_SECONDS)
+        return self._idle_seconds(is_live=bool(live), has_room=room > 0)
+
+    def _idle_seconds(self, *, is_live: bool, has_room: bool) -> float:
+        """Return the seconds until the next try after a peek that found nothing."""
+        if is_live and (not has_room or self._held_back()):
+            return FULL_SECONDS
+        if not is_live or self._limits.job_ids:
             return IDLE_SECONDS
+        return self._random.uniform(*CONTENDED_SECONDS)
+
+    def _send_waiting(
+        self, app_id: int, app: str, live: dict[str, str], until_ms: int, room: int
+    ) -> list[ClaimOutcome]:
+        """Send runs that waited for limits which now have room; return what was decided."""
+        claims: list[ClaimOutcome] = []
+        for ready in self._limits.ready(app_id):
+            most = min(room, ready.runs)
+            if most <= 0:
+                break
+            peeked = self._peek_by_priority(
+                app_id, until_ms, most, of_jobs=ready.job_ids, limit_id=ready.limit_id
+            )
+            if len(peeked) < most:
+                self._limits.release(ready.job_ids)  # no more of them wait than these
+            sent = self._send(peeked, app_id, app, live, peek_limit=room)
+            count = sum(len(claim.triggers) for claim in sent)
+            self._limits.take(ready.limit_id, count)
+            room -= count
+            claims += sent
+        return claims
+
+    def _send(
+        self,
+        peeked: Sequence[int],
+        app_id: int,
+        app: str,
+        live: dict[str, str],
+        *,
+        peek_limit: int,
+    ) -> list[ClaimOutcome]:
+        """Claim and send runs of an app; set aside the jobs of those that cannot be sent."""
         claims: list[ClaimOutcome] = []
 
         def send(run_ids: Sequence[int]) -> None:
             facts = self._destinations.facts(app_id, app, live, self._context.now_ms())
             for claim in self._sender.send(run_ids, facts):
                 now = self._context.monotonic()
-                self._aside.put_full(claim.full_jobs, now, peek_limit=room)
+                self._aside.put_full(claim.full_jobs, now, peek_limit=peek_limit)
+                self._limits.put(app_id, claim.full_limits)
                 claims.append(claim)
 
-        bisect(peeked, send, self._put_aside)
-        if any(claim.has_moved or claim.undecided for claim in claims):
-            return 0
-        if any(claim.full_jobs for claim in claims):
-            return FULL_SECONDS
-        return contended
+        if peeked:
+            bisect(peeked, send, self._put_aside)
+        return claims
 
     def _until_ms(self, app: str, live: Mapping[str, str]) -> int:
         """Return the latest due time of the runs to claim; 0 = none are.
@@ -181,13 +238,49 @@ class Dispatcher:
 
     def _left_out(self) -> set[int]:
         """Return the jobs whose runs cannot be sent now, as many as one query takes."""
-        left_out = {*self._aside.job_ids, *self._resolver.held_back()}
+        left_out = {*self._held_back(), *self._limits.job_ids}
         return set(islice(left_out, LEFT_OUT_LIMIT))
 
-    def _find(self, app_id: int, until_ms: int, limit: int) -> Sequence[int]:
-        if limit <= 0 or not until_ms:
-            return ()
-        left_out = self._left_out()
+    def _held_back(self) -> set[int]:
+        """Return the jobs that wait for executors."""
+        return {*self._aside.job_ids, *self._resolver.held_back()}
+
+    def _peek_by_priority(
+        self,
+        app_id: int,
+        until_ms: int,
+        limit: int,
+        *,
+        of_jobs: Collection[int] = (),
+        limit_id: int = 0,
+    ) -> list[int]:
+        """Return due runs; if there may be more than these, those whose turn it is."""
+        left_out = self._held_back() if of_jobs else self._left_out()
+        peeked = self._peek(app_id, until_ms, limit, of_jobs, left_out)
+        if len(peeked) < limit or not self._destinations.has_priorities(app_id):
+            return peeked
+        ranked = self._priorities.of(app_id)
+        others = {*ranked.high, *ranked.low}
+        own = {*of_jobs}
+        high, low = (
+            [job_id for job_id in jobs if job_id in own] if own else [*jobs]
+            for jobs in (ranked.high, ranked.low)
+        )
+        waiting = [
+            self._peek(app_id, until_ms, limit, high, left_out) if high else [],
+            self._peek(app_id, until_ms, limit, of_jobs, {*left_out, *others}),
+            self._peek(app_id, until_ms, limit, low, left_out) if low else [],
+        ]
+        return self._priorities.turns(app_id, limit_id).shared(waiting, limit)
+
+    def _peek(
+        self,
+        app_id: int,
+        until_ms: int,
+        limit: int,
+        of_jobs: Collection[int],
+        left_out: Collection[int],
+    ) -> list[int]:
         return self._context.database.read(
             lambda session: due_runs.peek_due(
                 session,
@@ -195,16 +288,17 @@ class Dispatcher:
                 since_ms=self._since_ms,
                 until_ms=until_ms,
                 limit=limit,
+                of_jobs=of_jobs,
                 without_jobs=left_out,
                 missed=[*self._uptime.missed, *self._pauses.missed_of(app_id)],
             )
         )
 
-    def _find_flows(self, app_id: int, limit: int) -> Sequence[int]:
+    def _find_flows(self, app_id: int, limit: int) -> list[int]:
         """Return the due flows of an app whose executors take nothing now: flows need none."""
         now = self._context.monotonic()
         if now - self._flows_at.get(app_id, 0) < IDLE_SECONDS:
-            return ()
+            return []
         self._flows_at[app_id] = now
         left_out, until_ms = self._left_out(), self._context.now_ms()
         return self._context.database.read(

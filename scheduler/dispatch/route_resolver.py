@@ -35,6 +35,10 @@ class Destinations:
         """Return the boot id by address of an app's executors that take triggers."""
         return self._roster.routable(app)
 
+    def has_priorities(self, app_id: int) -> bool:
+        """Whether some jobs of an app go before others."""
+        return self._settings(app_id).has_priorities
+
     def room(self, app_id: int, live: dict[str, str]) -> int:
         """Return how many more runs these addresses take in total."""
         return self._workload.room(app_id, live)
@@ -50,7 +54,7 @@ class Destinations:
 
     def facts(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimFacts:
         """Return the facts that a claim decides on."""
-        listed, route = self._settings(app_id)
+        listed, route, _ = self._settings(app_id)
         return ClaimFacts(
             app_id=app_id,
             app=app,

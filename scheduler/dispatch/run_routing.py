@@ -9,16 +9,20 @@ The number of shards never changes afterwards: a retry of shard i stays i/n.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
 from warren.broker.reasons.codes import Why, Words
 from warren.scheduler.completion import retry_policy
-from warren.scheduler.completion.end import cancelled
+from warren.scheduler.completion.end import cancelled, refused
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage, undelivered
 from warren.scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
 from warren.scheduler.dispatch.workload import Workload
 from warren.scheduler.jobs.script_cache import Script
+from warren.scheduler.limits.cluster_lanes import Refuse as ClusterRefuse
+from warren.scheduler.limits.cluster_lanes import Wait as ClusterWait
+from warren.scheduler.limits.room import FullLimit, LimitRoom, NeverFits
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
@@ -31,6 +35,7 @@ from warren.scheduler.routing.routes import Asked
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.jobs import JobToRun
+from warren.sql.run_status import BY_SCHEDULE
 from warren.sql.runs import transitions
 from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.ticks import Shard
@@ -88,6 +93,7 @@ class RunRouting:
 
     Args:
         facts: what to decide on.
+        room: the limits that the runs' jobs take.
 
     """
 
@@ -96,12 +102,14 @@ class RunRouting:
         context: NodeContext,
         facts: ClaimFacts,
         *,
+        room: LimitRoom,
         roster: Roster,
         workload: Workload,
         resolver: RouteResolver,
     ) -> None:
         self.outcome = ClaimOutcome()
         self._facts = facts
+        self._room = room
         self._node = context.node
         self._limits = context.limits
         self._no_executor_seconds = context.timeouts.no_executor
@@ -125,10 +133,22 @@ class RunRouting:
         if job is None or retry_policy.was_stopped(row, job):
             why = Why.JOB_DELETED() if job is None else Why.JOB_STOPPED()
             self.outcome.ends.append(cancelled(row.id, why, self._facts.now_ms))
+        elif self._is_crowded_out(row, job):
+            self.outcome.ends.append(
+                cancelled(row.id, Why.TOO_MANY_WAIT(n=job.max_waiting), self._facts.now_ms)
+            )
+            self.outcome.crowded.append(row)
+        elif not self._may_go(row, job):
+            return
         elif row.script_version is not None:
             self._route_script(row, job, row.script_version)
         else:
             self._route(_Due(row, job))
+
+    def cover(self) -> None:
+        """Decide which runs at work are killed, because newer ones take their places."""
+        for lane in self._room.lanes.values():
+            self.outcome.covered += lane.covered()
 
     def number_shards(self, take_ids: Callable[[int], list[int]]) -> None:
         """Assign ids to the shards of all broadcasts; all are reserved in one go."""
@@ -140,6 +160,46 @@ class RunRouting:
             trigger = msgspec.structs.replace(item.trigger, run_id=run_id)
             self.outcome.triggers[position] = replace(item, trigger=trigger)
             self.outcome.shards.append(replace(shard, run_id=run_id))
+
+    def _is_crowded_out(self, row: PlannedRun, job: JobToRun) -> bool:
+        """Whether a due time is skipped because as many runs of its job wait as may."""
+        waiting = self._room.waiting.get(job.id)
+        if waiting is None:
+            return False
+        if row.kind in BY_SCHEDULE and waiting.count >= job.max_waiting:
+            return True
+        waiting.planned += 1  # until it is sent
+        return False
+
+    def _may_go(self, row: PlannedRun, job: JobToRun) -> bool:
+        """Whether the other runs of its job and its limits let a run go; if not, decide on it."""
+        lane = self._room.lanes.get(job.id)
+        match None if lane is None else lane.decide(row):
+            case ClusterRefuse(reason):
+                self.outcome.ends.append(refused(row.id, reason, self._facts.now_ms))
+                return False
+            case ClusterWait(is_full=False):
+                self.outcome.full_jobs[job.id] = None
+                return False
+        if self._has_limits_room(row, job):
+            return True
+        is_pressing = job.max_waiting > 0 or (lane is not None and not lane.queues)
+        if is_pressing and job.id in self.outcome.full_limits:
+            # Its later runs must be decided about in time.
+            del self.outcome.full_limits[job.id]
+            self.outcome.full_jobs[job.id] = None
+        return False
+
+    def _has_limits_room(self, row: PlannedRun, job: JobToRun, runs: int = 1) -> bool:
+        """Whether all limits of the job have room for so many runs; if not, decide what follows."""
+        match self._room.obstacle(job.id, runs):
+            case NeverFits(why):
+                self._end(row, why, may_retry=False)
+            case FullLimit() as full:
+                self.outcome.full_limits[job.id] = full
+            case None:
+                return True
+        return False
 
     def _route_script(self, row: PlannedRun, job: JobToRun, version: int) -> None:
         """Route the run of a script, unless this claim has reached its limit on scripts."""
@@ -192,6 +252,8 @@ class RunRouting:
         if not all(self._has_room(address) for address in request.candidates):
             self.outcome.full_jobs[due.job.id] = None
             return
+        if not self._has_limits_room(due.row, due.job, total):
+            return
         first, *others = choices(request)
         zero = self._send(due, first, total)
         for index in range(1, total):
@@ -204,12 +266,18 @@ class RunRouting:
                 boot_id=self._facts.live[request.candidates[index]],
                 code_version=self._facts.abilities.code_versions.get(request.candidates[index]),
                 message=self._explain(due.row, others[index - 1]),
+                holds=self._room.count(due.job.id),
             )
             self._without_id[len(self.outcome.triggers)] = shard
             self._add(shard_trigger(zero, shard))
 
     def _send(self, due: _Due, choice: Choice, total: int) -> RoutedTrigger:
         row, address = due.row, choice.address or ""
+        if (lane := self._room.lanes.get(row.job_id)) is not None:
+            lane.send(row)
+        if (waiting := self._room.waiting.get(row.job_id)) is not None:
+            waiting.planned -= 1
+            waiting.send(address)
         boot_id = self._facts.live[address]
         item = routed_trigger(
             row,
@@ -219,6 +287,7 @@ class RunRouting:
             boot_id=boot_id,
             routed_at=self._facts.now_ms,
             script=due.script,
+            holds_limits=self._room.count(due.job.id) is not None,
         )
         if total != row.shard_total:
             self.outcome.totals[row.id] = total
@@ -233,6 +302,7 @@ class RunRouting:
                 boot_id=boot_id,
                 message=how,
                 code_version=self._facts.abilities.code_versions.get(address),
+                holds=self._room.count(due.job.id),
             )
         )
         if choice.memory is not None:
@@ -242,6 +312,7 @@ class RunRouting:
     def _add(self, item: RoutedTrigger) -> None:
         self.outcome.triggers.append(item)
         self._usage.add(item)
+        self._room.take(item.trigger.job_id)
 
     def _has_room(self, address: str) -> bool:
         also = self._usage.runs[address]
@@ -299,6 +370,5 @@ class RunRouting:
         absent_seconds = self._roster.absent_seconds(self._facts.app, meant, due.need)
         return min(waited_seconds, absent_seconds)
 
-    def _end(self, row: PlannedRun, why: Words, *, least_wait_seconds: float = 0.0) -> None:
-        end = undelivered(row.id, why, self._facts.now_ms, least_wait_seconds=least_wait_seconds)
-        self.outcome.ends.append(end)
+    def _end(self, row: PlannedRun, why: Words, **limits: Any) -> None:
+        self.outcome.ends.append(undelivered(row.id, why, self._facts.now_ms, **limits))

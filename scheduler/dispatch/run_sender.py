@@ -4,19 +4,25 @@
             ├─> UNDELIVERED: no executor takes it
             └─> RUNNING: it is a flow, which needs no executor
 
-A run stays PLANNED while its executor is full or offline, its route waits for an answer, its app
-has just been paused, or nobody could send it in time and it is not decided yet whether it runs.
+A run stays PLANNED while its executor is full or offline, a limit that it takes is full, its route
+waits for an answer, its app has just been paused, or nobody could send it in time and it is not
+decided yet whether it runs.
 
 A crash before the commit leaves the rows PLANNED; after it they are ROUTED with this scheduler's
 name, and the rescuer of any scheduler sends them again with the same ids.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 from sqlalchemy.orm import Session
 
+from warren.broker.messages.values import NORMAL
+from warren.broker.reasons.codes import Why
+from warren.scheduler.alarms import crowded
+from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.retry_policy import was_stopped
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
@@ -26,17 +32,21 @@ from warren.scheduler.dispatch.route_resolver import RouteResolver
 from warren.scheduler.dispatch.run_routing import RunRouting
 from warren.scheduler.dispatch.workload import Workload
 from warren.scheduler.jobs.script_cache import Scripts
+from warren.scheduler.limits.locks import LimitLocks
+from warren.scheduler.limits.room import LimitRoom
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.uptime import due_times
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.problems import explanation
 from warren.scheduler.routing.built_in_routes import memory_of_underway, underway
 from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probe_answers import UNDERWAY_SECONDS
 from warren.scheduler.routing.probes import Probes
-from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.scheduler.triggers.messages import RoutedTrigger, rank_of
 from warren.scheduler.triggers.publisher import TriggerPublisher
-from warren.sql.jobs import jobs, route_memory
+from warren.sql.jobs import history, jobs, route_memory
 from warren.sql.jobs.jobs import JobToRun
+from warren.sql.limits import holds
 from warren.sql.registry import uptimes
 from warren.sql.run_status import LATE_MS
 from warren.sql.runs import queries, ticks, transitions
@@ -54,6 +64,7 @@ class _Claim:
     runs: Sequence[PlannedRun]
     jobs: Mapping[int, JobToRun]
     facts: ClaimFacts
+    room: LimitRoom
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +80,8 @@ class RunSender:
     publisher: TriggerPublisher
     confirmations: Confirmations
     scripts: Scripts
+    alarm_defaults: AlarmTargets = NOBODY
+    limits: LimitLocks = field(default_factory=LimitLocks)
 
     def send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
         """Send the runs that are still PLANNED and locked by nobody else.
@@ -91,12 +104,13 @@ class RunSender:
         def unit(session: Session) -> ClaimOutcome:
             claim = self._claim(session, run_ids, facts)
             outcome = self._route(session, claim)
-            self._store(session, outcome, claim.facts.now_ms)
+            self._store(session, outcome, claim)
             return outcome
 
         outcome = self.context.write_runs(unit, has_planned=_may_have_planned)
         committed_at = self.context.monotonic()
         self.context.metrics.add(outcome.ended)
+        self.context.metrics.skip(Counter(row.app_id for row in outcome.crowded))
         self._publish(outcome.triggers, facts.app_id, committed_at)
         self.resolver.ask(facts, outcome.undecided)
         if missed := outcome.missed:
@@ -121,7 +135,8 @@ class RunSender:
             memories=self._recall(session, jobs_to_run.values(), facts.app) if rows else {},
             scripts=self.scripts.read(session, [row.script_version for row in rows]),
         )
-        return _Claim(rows, jobs_to_run, facts)
+        room = self.limits.lock(session, jobs_to_run, rows, facts.now_ms)
+        return _Claim(rows, jobs_to_run, facts, room)
 
     def _recall(
         self, session: Session, jobs_to_run: Iterable[JobToRun], app: str
@@ -146,12 +161,14 @@ class RunSender:
         routing = RunRouting(
             self.context,
             claim.facts,
+            room=claim.room,
             roster=self.roster,
             workload=self.workload,
             resolver=self.resolver,
         )
         flows: list[PlannedRun] = []
-        for row in claim.runs:
+        routing.cover()
+        for row in _in_turn(claim):
             job = claim.jobs.get(row.job_id)
             if job is not None and not was_stopped(row, job) and is_flow(row, claim.facts.scripts):
                 flows.append(row)
@@ -165,17 +182,34 @@ class RunSender:
 
     # -- commit -----------------------------------------------------------------------------------
 
-    def _store(self, session: Session, outcome: ClaimOutcome, now_ms: int) -> None:
+    def _store(self, session: Session, outcome: ClaimOutcome, claim: _Claim) -> None:
         """Write the decisions; each statement is for all runs, however many jobs they belong to."""
-        node = self.context.node
+        node, now_ms, room = self.context.node, claim.facts.now_ms, claim.room
         if outcome.routed:
             transitions.route(session, outcome.routed, node=node, now_ms=now_ms)
         ticks.number(session, outcome.totals)
         ticks.add(session, outcome.shards, node=node, now_ms=now_ms)
+        if room.limits:
+            sent = [(item.trigger.job_id, item.trigger.run_id) for item in outcome.triggers]
+            holds.take(session, room.holds(sent), room.buckets())
+        if outcome.covered:
+            transitions.request_kills(session, outcome.covered, now_ms=now_ms)
         route_memory.store(session, outcome.memories)
         transitions.explain(session, outcome.explained)
+        self._record_crowded(session, outcome.crowded, claim)
         if outcome.ends:
             outcome.ended += self.completion.end(session, outcome.ends).ended
+
+    def _record_crowded(self, session: Session, rows: Sequence[PlannedRun], claim: _Claim) -> None:
+        """Record due times that are skipped because too many runs of their jobs wait."""
+        now_ms, skips = claim.facts.now_ms, []
+        for row in rows:
+            why = explanation(Why.TOO_MANY_WAIT(n=claim.jobs[row.job_id].max_waiting))
+            tick = row.scheduled_at
+            skips.append(history.skipped(row.job_id, tick, tick, count=1, why=why, now_ms=now_ms))
+        if skips:
+            history.record_skips(session, skips)
+            crowded.add_alarms(session, skips, self.alarm_defaults, now_ms=now_ms)
 
     # -- send -------------------------------------------------------------------------------------
 
@@ -197,6 +231,14 @@ class RunSender:
 
 def _may_have_planned(outcome: ClaimOutcome) -> bool:
     return bool(outcome.ends or outcome.opened)
+
+
+def _in_turn(claim: _Claim) -> Sequence[PlannedRun]:
+    """Return the runs in the order in which they take what there is: by priority, then due time."""
+    ranks = {job.id: rank_of(job.priority) for job in claim.jobs.values()}
+    if len(set(ranks.values())) <= 1:
+        return claim.runs
+    return sorted(claim.runs, key=lambda row: ranks.get(row.job_id, NORMAL))
 
 
 def _in_time(session: Session, rows: list[PlannedRun], facts: ClaimFacts) -> list[PlannedRun]:

@@ -29,17 +29,19 @@ from warren.scheduler.jobs.spec import (
     Share,
     Tags,
 )
+from warren.scheduler.limits.uses import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
+from warren.sql.models.jobs import Scope
 
 LANGUAGES = tuple(ScriptLanguage)
 
 #: The lengths of the columns.
-_LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535}
+_LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535, "limits": 255}
 #: Words that paths of the API have in the place of apps' names.
 RESERVED_APP_NAMES = frozenset({"by-id"})
 #: The most children of a job.
@@ -71,6 +73,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *_script(spec),
         *_flow(spec),
         *_children(spec),
+        *_limits(spec),
         *found(lambda: check_app_name(spec.app)),
         *found(lambda: _check_timezone(spec.timezone), "schedule/timezone"),
         *_schedule(spec, now_ms),
@@ -263,6 +266,23 @@ def _check_run_date(spec: JobSpec) -> None:
     if name and not re.fullmatch(CALENDAR_PATTERN, name):
         facts = {"pattern": CALENDAR_PATTERN, "got": name[:100]}
         raise Problem(Code.CALENDAR_NAME, "run_date/calendar", **facts)
+
+
+def _limits(spec: JobSpec) -> Iterator[Problem]:
+    if spec.scope == Scope.CLUSTER and spec.route == Route.SHARDING_BROADCAST:
+        yield Problem(Code.SCOPE_OF_BROADCAST, "scope", route=spec.route)
+    if len(spec.limits) > MAX_LIMITS or len(",".join(spec.limits)) > _LONGEST["limits"]:
+        facts = {"most": MAX_LIMITS, "longest": _LONGEST["limits"]}
+        yield Problem(Code.LIMITS_TOO_MANY, "limits", **facts)
+        return
+    seen = set()
+    for text in spec.limits:
+        use = parse_use(text)
+        if use is None:
+            yield Problem(Code.LIMIT_USE, "limits", got=text[:100])
+        elif use.name in seen:
+            yield Problem(Code.LIMIT_TWICE, "limits", got=use.name)
+        seen.add(use and use.name)
 
 
 def _check_timezone(name: str) -> None:

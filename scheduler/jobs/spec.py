@@ -28,6 +28,8 @@ from warren.sql.models.jobs import (
     NO_SCHEDULE,
     Backoff,
     DeliveryGuarantee,
+    Priority,
+    Scope,
 )
 
 #: Characters shown of a changed value, and how many of them before the first difference.
@@ -119,6 +121,20 @@ class Texts(Text):
     def change(self, before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
         """Return both in their stored form."""
         return _quoted(self.stored(before), self.stored(after))
+
+
+class LimitNames(Texts):
+    """Limits that runs take, each as NAME or NAME:WEIGHT."""
+
+    __slots__ = ()
+
+    def stored(self, value: Sequence[str]) -> str | None:  # type: ignore[override] # NULL: no limit
+        """Return the texts joined by commas, or NULL for none."""
+        return ",".join(value) or None
+
+    def change(self, before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
+        """Return both as lists, without quotes."""
+        return ", ".join(before) or "none", ", ".join(after) or "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +295,8 @@ MISFIRES = tuple(MisfirePolicy)
 DELIVERIES = tuple(DeliveryGuarantee)
 PROCESSES = tuple(ProcessUse)
 BACKOFFS = tuple(Backoff)
+SCOPES = tuple(Scope)
+PRIORITIES = tuple(Priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,6 +341,10 @@ class JobSpec:
         late_limit: how late a due time may still run as itself.
         flow: the graph of a flow, which has no `handler`: its run is the run of its nodes.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
+        scope: where `concurrency` and `block` hold: in each executor, or in the whole cluster.
+        limits: NAME or NAME:WEIGHT of limits that each run takes until it has ended.
+        priority: which runs go first when more are due than can be sent or started.
+        max_waiting: how many of its runs may wait; a due time beyond that is skipped. 0 = any.
         retry_delay: the wait before each retry; with an exponential backoff, before the first.
         retry_most: the longest wait of a backoff; 0 = LONGEST_WAIT_SECONDS.
         retry_jitter: the share of each wait that is left to chance.
@@ -357,6 +379,10 @@ class JobSpec:
     late_limit: Annotated[int, Number(5, 86_400, "s")] = LATE_LIMIT_SECONDS
     delivery: Annotated[str, Choice(DELIVERIES)] = DeliveryGuarantee.AT_MOST_ONCE
     concurrency: Annotated[int, Number(1, 1_000)] = 1
+    scope: Annotated[str, Choice(SCOPES)] = Scope.EXECUTOR
+    limits: Annotated[tuple[str, ...], LimitNames()] = ()
+    priority: Annotated[str, Choice(PRIORITIES)] = Priority.NORMAL
+    max_waiting: Annotated[int, Number(0, 100_000, "runs")] = 0
     timeout: Annotated[int, Number(0, 9_999_999, "s")] = 0
     retries: Annotated[int, Number(0, 1_000)] = 0
     retry_delay: Annotated[int, Number(0, 9_999_999, "s")] = 0

@@ -13,13 +13,14 @@ from warren.broker import topology
 from warren.broker.codec import encode, packed, stretches
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.messages.values import Block
+from warren.broker.messages.values import HIGH, LOW, NORMAL, Block
 from warren.broker.process_use import ProcessUse
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.schedules.registry import OneTime
 from warren.sql.jobs.jobs import JobToRun
+from warren.sql.models.jobs import Priority
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.
@@ -108,6 +109,14 @@ class TriggerMessages:
         )
 
 
+_RANKS: dict[str, int] = {Priority.HIGH: HIGH, Priority.NORMAL: NORMAL, Priority.LOW: LOW}
+
+
+def rank_of(priority: str) -> int:
+    """Return a job's class of priority, as `warren.broker.turns` has it; unknown = normal."""
+    return _RANKS.get(priority, NORMAL)
+
+
 @lru_cache(maxsize=4_096)
 def _run_queue_name(app: str, address: str) -> str:
     """Return a queue's name, cached because checking it costs 5 us per trigger."""
@@ -124,6 +133,7 @@ def routed_trigger(
     routed_at: int,
     script: Script | None = None,
     resent: bool = False,
+    holds_limits: bool = False,
 ) -> RoutedTrigger:
     """Return the trigger of a run for a boot of an executor; a script replaces the handler.
 
@@ -157,5 +167,7 @@ def routed_trigger(
             routed_at_ms=routed_at,
             due_at_ms=run.due_at,
             traceparent=run.traceparent or "",
+            holds_limits=holds_limits,
+            priority=rank_of(job.priority),
         ),
     )

@@ -3,7 +3,7 @@
 Secrets are left out: the secret part of an alarm's target, and a token's text and hash.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -159,11 +159,16 @@ PAGES_ONLY = frozenset(
         "wanted_addresses",
         "timezone",
         "route",
+        "limits",
+        "scope",
     }
 )
 
 
-def run_json(run: DetailedRun) -> dict[str, Any]:
-    """Return a run as a JSON object; a deleted job's run has no `job`."""
+def run_json(run: DetailedRun, waits_for: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a run as a JSON object; a deleted job's run has no `job`.
+
+    `waits_for` are the full limits that it waits for.
+    """
     values = {"result": result_value(run.result), "progress": result_value(run.progress)}
-    return to_json(run, without=PAGES_ONLY) | values
+    return to_json(run, without=PAGES_ONLY) | values | {"waits_for": [*waits_for]}

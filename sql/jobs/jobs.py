@@ -28,6 +28,10 @@ class JobToRun(NamedTuple):
     block: str
     timeout: int
     concurrency: int
+    scope: str
+    limits: str | None
+    priority: str
+    max_waiting: int
     process: str
     retry_delay: int
     retry_backoff: str
@@ -61,6 +65,8 @@ class JobToTrigger(NamedTuple):
     retries: int
     route: str
     script_version: int | None
+    max_waiting: int
+    concurrency: int
     scheduler_load: str | None
 
 

@@ -57,9 +57,10 @@ class ListedJob(NamedTuple):
 class DetailedRun(NamedTuple):
     """Everything about a run.
 
-    `job`, `app`, `timezone` and `route` are None if the job was deleted. `script_version` is the id
-    of the script's version, `script_number` its number, None if it was deleted. `code_version` is
-    that of its executor's handlers. `flow_run_id` is the flow's run to whose node it belongs.
+    `job`, `app`, `timezone`, `route`, `limits` and `scope` are None if the job was deleted.
+    `script_version` is the id of the script's version, `script_number` its number, None if it was
+    deleted. `code_version` is that of its executor's handlers.
+    `flow_run_id` is the flow's run to whose node it belongs.
     """
 
     id: int
@@ -106,6 +107,8 @@ class DetailedRun(NamedTuple):
     wanted_addresses: str | None
     timezone: str | None
     route: str | None
+    limits: str | None
+    scope: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +370,8 @@ def _runs(**others: ColumnElement[Any]) -> Query:
             app=App.name,
             timezone=Job.timezone,
             route=Job.route,
+            limits=Job.limits,
+            scope=Job.scope,
             script_number=ScriptVersion.number,
             param=func.coalesce(Run.param, ""),
             message=func.coalesce(Run.message, ""),

@@ -29,6 +29,7 @@ from warren.sql.models.jobs import (
     ScriptVersion,
     SkippedTicks,
 )
+from warren.sql.models.limits import Hold, Limit
 from warren.sql.models.runs import (
     AppDay,
     Call,
@@ -56,6 +57,7 @@ __all__ = [
     "FlowJob",
     "FlowNode",
     "History",
+    "Hold",
     "IdempotencyKey",
     "ImportOrigin",
     "Incident",
@@ -63,6 +65,7 @@ __all__ = [
     "JobChild",
     "JobSuccess",
     "Lease",
+    "Limit",
     "MetricCount",
     "Model",
     "Pause",

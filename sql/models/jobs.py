@@ -38,7 +38,22 @@ class Backoff(StrEnum):
     EXPONENTIAL = "exponential"
 
 
-#: Indexes that statements are told to use.
+class Scope(StrEnum):
+    """Where a job's runs are counted and wait for each other."""
+
+    EXECUTOR = "executor"
+    CLUSTER = "cluster"
+
+
+class Priority(StrEnum):
+    """Which runs go first when more are due than can be sent or started."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+#: The indexes of jobs by which statements are made to read.
 BY_NEXT_TICK = "i_status_next"
 BY_SEARCHED_TEXT = "i_search"
 
@@ -60,6 +75,8 @@ class Job(Model):
             "tags",
             "trigger_status",
         ),
+        Index("i_limits", "limits"),
+        Index("i_priority", "priority", "job_group"),
         # Otherwise SQLite would give a deleted job's id, and so its ticks, to a new job.
         {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
     )
@@ -112,6 +129,13 @@ class Job(Model):
     retry_jitter: Mapped[int] = mapped_column(SmallInteger, default=0)
     delivery: Mapped[str] = mapped_column(String(16), default=DeliveryGuarantee.AT_MOST_ONCE)
     concurrency: Mapped[int] = mapped_column(Integer, default=1)
+    #: Where `concurrency` and `block` hold.
+    scope: Mapped[str] = mapped_column(String(16), default=Scope.EXECUTOR)
+    #: The limits that its runs take, as NAME or NAME:WEIGHT, separated by commas.
+    limits: Mapped[str | None] = mapped_column(String(255))
+    priority: Mapped[str] = mapped_column(String(16), default=Priority.NORMAL)
+    #: How many of its runs may wait; 0 = any number.
+    max_waiting: Mapped[int] = mapped_column(Integer, default=0)
     #: Empty = as its handler or the executor says.
     process: Mapped[str] = mapped_column(String(16), default="")
     script_type: Mapped[str] = mapped_column("glue_type", String(50), default="BEAN")

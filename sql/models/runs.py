@@ -77,6 +77,8 @@ class Run(Model):
     flow_run_id: Mapped[int | None] = mapped_column(BigInteger)
     #: The backfill that it belongs to; its retries and re-runs have it too.
     backfill_id: Mapped[int | None] = mapped_column(BigInteger)
+    #: How many limits it holds until it ends; None = none.
+    holds: Mapped[int | None] = mapped_column(SmallInteger)
     #: 1 = its success starts no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
     #: When it was decided that it runs although it is late; None if that was never in question.

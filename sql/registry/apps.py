@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from sqlalchemy import Insert, or_, select
+from sqlalchemy import Insert, select
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.models import App
+from warren.sql.registry import priorities
 
 #: `address_type` of an app whose executors register themselves, and of one with an address list.
 AUTOMATIC, MANUAL = 0, 1
@@ -26,23 +27,23 @@ def ids_by_name(session: Session, app_ids: Collection[int] | None = None) -> dic
 class RoutingSettings(NamedTuple):
     """The settings of an app that routing uses; no addresses = its executors register themselves.
 
-    `route` is that of jobs that name none; empty = the default.
+    `route` is that of jobs that name none; empty = the default. `has_priorities` says whether some
+    jobs go before others.
     """
 
     addresses: tuple[str, ...]
     route: str
+    has_priorities: bool = False
 
 
 def routing_settings(session: Session) -> dict[int, RoutingSettings]:
-    """Return the settings of apps that have any, by app id."""
+    """Return the settings of apps by app id."""
     rows = session.execute(
-        select(App.id, App.address_type, App.address_list, App.route).where(
-            or_(App.address_type == MANUAL, App.route.is_not(None))
-        )
+        select(App.id, App.address_type, App.address_list, App.route, priorities.has_any())
     )
     return {
-        app_id: RoutingSettings(split(text) if kind == MANUAL else (), route or "")
-        for app_id, kind, text, route in rows
+        app_id: RoutingSettings(split(text) if kind == MANUAL else (), route or "", bool(ranked))
+        for app_id, kind, text, route, ranked in rows
     }
 
 

@@ -72,13 +72,14 @@ def peek_due(
     since_ms: int,
     until_ms: int,
     limit: int,
+    of_jobs: Collection[int] = (),
     without_jobs: Collection[int] = (),
     missed: Sequence[DueSpan] = (),
 ) -> list[int]:
     """Return the ids of an app's PLANNED runs due in [since, until], oldest first, without locks.
 
-    The ids are in the index, so no row is read. Runs of `without_jobs` are left out, and so are
-    runs that a schedule planned for a time in `missed`.
+    The ids are in the index, so no row is read. With `of_jobs` only their runs are returned. Runs
+    of `without_jobs` are left out, and so are runs that a schedule planned for a time in `missed`.
     """
     statement = select(Run.id).where(
         Run.status == RunStatus.PLANNED,
@@ -86,6 +87,8 @@ def peek_due(
         Run.due_at >= since_ms,
         Run.due_at <= until_ms,
     )
+    if of_jobs:
+        statement = statement.where(Run.job_id.in_(list(of_jobs)))
     if without_jobs:
         statement = statement.where(Run.job_id.not_in(list(without_jobs)))
     if missed:
@@ -125,6 +128,25 @@ def peek_flows(
             .limit(limit)
         ).scalars()
     ][:limit]
+
+
+def waiting_counts(
+    session: Session,
+    app_id: int,
+    job_ids: Collection[int],
+    *,
+    until_ms: int,
+    without_runs: Collection[int] = (),
+) -> dict[int, int]:
+    """Return how many PLANNED runs of each of an app's jobs are due by then, without locks."""
+    statement = select(Run.job_id, func.count()).where(
+        Run.status == RunStatus.PLANNED,
+        Run.app_id == app_id,
+        Run.due_at <= until_ms,
+        Run.job_id.in_(sorted(job_ids)),
+        Run.id.not_in(sorted(without_runs)),
+    )
+    return dict(session.execute(statement.group_by(Run.job_id)).all())
 
 
 def job_of(session: Session, run_id: int) -> int | None:

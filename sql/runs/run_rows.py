@@ -83,6 +83,7 @@ class LockedRun(NamedTuple):
     called_by: int | None
     backfill_id: int | None
     flow_run_id: int | None
+    holds: int | None
     without_children: int | None
     traceparent: str | None
     boot_id: str | None

@@ -58,6 +58,8 @@ _OPEN_AND_ALONE = " AND ".join(
         f"{Run.shard_total.expression} <= 1",
         f"{Run.attempt.expression} = 0",
         f"{Run.flow_run_id.expression} IS NULL",
+        # What it holds has to be given back.
+        f"{Run.holds.expression} IS NULL",
     ]
 )
 #: The guard that a run was sent to a boot, whose values are those of a `SentTo`.

@@ -34,6 +34,7 @@ class Shard:
     boot_id: str
     message: Explanation
     code_version: str | None = None
+    holds: int | None = None
 
 
 def number(session: Session, totals: Mapping[int, int]) -> None:
@@ -76,6 +77,7 @@ def _row(zero: dict[str, Any], shard: Shard, node: str, now_ms: int) -> dict[str
         "address": shard.address,
         "boot_id": shard.boot_id,
         "code_version": shard.code_version,
+        "holds": shard.holds,
         "routed_by": node,
         "routed_at": now_ms,
         "trigger_message": shard.message.text,

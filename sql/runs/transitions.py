@@ -49,17 +49,18 @@ MAX_ALIKE_STATEMENTS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """The route of a claimed run; `code_version` is that of the boot."""
+    """The route of a claimed run; `code_version` is that of the boot, `holds` counts limits."""
 
     run_id: int
     address: str
     boot_id: str
     message: Explanation
     code_version: str | None = None
+    holds: int | None = None
 
 
-#: Address, boot, code version and reason of a route.
-_RouteKey: TypeAlias = tuple[str, str, str | None, Explanation]
+#: Address, boot, code version and reason of a route, and how many limits the run holds.
+_RouteKey: TypeAlias = tuple[str, str, str | None, Explanation, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +93,12 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
     """Move claimed runs to ROUTED, with the address and boot that their trigger goes to.
 
     A few large groups of runs with the same route and reason are moved by a statement each, all
-    others by one.
+    others by one, or by two if some of them hold limits.
     """
     alike: dict[_RouteKey, list[int]] = defaultdict(list)
     for run in runs:
-        alike[run.address, run.boot_id, run.code_version, run.message].append(run.run_id)
+        key = (run.address, run.boot_id, run.code_version, run.message, run.holds)
+        alike[key].append(run.run_id)
     largest = [key for key, run_ids in alike.items() if len(run_ids) >= MIN_ALIKE]
     largest.sort(key=lambda key: -len(alike[key]))
     guard, count = may_enter(RunStatus.ROUTED), 0
@@ -104,20 +106,21 @@ def route(session: Session, runs: Sequence[Routed], *, node: str, now_ms: int) -
     for key in largest[:MAX_ALIKE_STATEMENTS]:
         values = entered | _routed_columns(key, node)
         count += update_alike(session, Run, alike.pop(key), values, guard=guard)
-    rows = [
-        {"id": run_id, **columns}
-        for key, run_ids in alike.items()
-        for columns in [_routed_columns(key, node)]
-        for run_id in run_ids
-    ]
-    # A word and a number of ours, which Python and SQL write in the same way.
+    # Most hold nothing, so their updates leave out that column.
+    rows: dict[bool, list[dict[str, Any]]] = defaultdict(list)
+    for key, run_ids in alike.items():
+        columns = _routed_columns(key, node)
+        rows["holds" in columns] += [{"id": run_id, **columns} for run_id in run_ids]
+    # Our own word and number, which Python and SQL write in the same key.
     rule = UpdateRule(sets={column: repr(value) for column, value in entered.items()})
-    return count + update_each(session, Run, rows, guard=guard, rule=rule)
+    for alike_rows in rows.values():
+        count += update_each(session, Run, alike_rows, guard=guard, rule=rule)
+    return count
 
 
 def _routed_columns(key: _RouteKey, node: str) -> dict[str, Any]:
-    address, boot_id, code_version, message = key
-    return {
+    address, boot_id, code_version, message, holds = key
+    return ({"holds": holds} if holds else {}) | {
         "address": address,
         "boot_id": boot_id,
         "code_version": code_version,

@@ -10,6 +10,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.clock import database_now_ms
@@ -60,10 +61,19 @@ class NamedCommands:
         wanted_apps: Sequence[AppSpec],
         specs: Sequence[JobSpec],
         *,
+        limits: Sequence[LimitSpec] = (),
         dry_run: bool = False,
         prune: bool = False,
     ) -> list[Change]:
-        return self._commands.job_files.apply(wanted_apps, specs, dry_run=dry_run, prune=prune)
+        return self._commands.job_files.apply(
+            wanted_apps, specs, limits=limits, dry_run=dry_run, prune=prune
+        )
+
+    def limit(self, name: str, **fields: int) -> None:
+        self._commands.limits.apply(LimitSpec(name=name, **fields))
+
+    def delete_limit(self, name: str) -> None:
+        self._commands.limits.delete(name)
 
     def start(self, name: str) -> bool:
         return self._commands.jobs.start(self._ids.job(name))

@@ -3,6 +3,7 @@
 The file is copied into a folder; the records are lines of `starts.jsonl` beside the copy.
 """
 
+import fcntl
 import itertools
 import json
 import os
@@ -55,6 +56,42 @@ def brief(context: JobContext) -> str:
     note(context)
     time.sleep(float(context.param or 0.03))
     return "done"
+
+
+@job("counts-company")
+def counts_company(context: JobContext) -> str:
+    """Write how many runs of this handler are at work, itself included, to a file beside this one.
+
+    Each holds a lock on a file of its own, which the kernel takes away when its process dies.
+    """
+    note(context)
+    folder = STARTS.with_name("company")
+    folder.mkdir(exist_ok=True)
+    with (
+        (folder / "counts").open("a") as counts,
+        (folder / f"{context.run_id}.run").open("w") as own,
+    ):
+        fcntl.flock(counts, fcntl.LOCK_EX)
+        fcntl.flock(own, fcntl.LOCK_EX)
+        others = sum(
+            _is_locked(path)
+            for path in folder.glob("*.run")
+            if path.name != f"{context.run_id}.run"
+        )
+        counts.write(f"{others + 1}\n")
+        counts.flush()
+        fcntl.flock(counts, fcntl.LOCK_UN)
+        time.sleep(float(context.param or 0.1))
+    return "done"
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open() as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @job("fail")

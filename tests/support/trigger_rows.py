@@ -15,5 +15,5 @@ def run(**values: Any) -> Any:
 
 
 def job(**values: Any) -> Any:
-    facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9}
+    facts = {"block": "COVER_EARLY", "concurrency": 2, "timeout": 9, "priority": "high"}
     return SimpleNamespace(**(facts | {"process": "fresh", "schedule_kind": "CRON"} | values))

@@ -4,7 +4,17 @@
 sent again, `connections` and `streams` only send.
 """
 
-from warren.client.answers import Applied, Backfill, Change, Executor, Job, LogPart, Run, Tick
+from warren.client.answers import (
+    Applied,
+    Backfill,
+    Change,
+    Executor,
+    Job,
+    Limit,
+    LogPart,
+    Run,
+    Tick,
+)
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
 from warren.client.errors import ApiError, RunFailed
@@ -18,6 +28,7 @@ __all__ = [
     "Client",
     "Executor",
     "Job",
+    "Limit",
     "LogPart",
     "Run",
     "RunFailed",

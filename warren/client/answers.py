@@ -49,6 +49,8 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     script_version: int | None = None
     script_number: int | None = None
     tick: Tick | None = None
+    #: The full limits that it waits for, each with who holds it.
+    waits_for: list[str] = []
 
 
 class Node(msgspec.Struct, kw_only=True, frozen=True):
@@ -104,6 +106,19 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     timeout: int
     retries: int
     state: JobState
+
+
+class Limit(msgspec.Struct, kw_only=True, frozen=True):
+    """A limit that jobs share; `held` is how much of it runs hold, `left` what its rate allows."""
+
+    name: str
+    at_once: int | None
+    rate: int | None
+    per: str | None
+    held: int
+    left: int | None
+    held_by: list[dict[str, Any]]
+    jobs: list[dict[str, Any]]
 
 
 class Executor(msgspec.Struct, kw_only=True, frozen=True):

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from warren.client import wire
-from warren.client.answers import Applied, Executor, Job, LogPart, Node, Planned, Run
+from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, Planned, Run
 from warren.client.errors import ApiError, RunFailed
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
 from warren.client.wire import Instant, RunId, Span
@@ -266,6 +266,25 @@ def resume(app: str | None = None) -> Exchange[bool]:
 def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
     """Return the executors of an app, None = of all apps."""
     return (yield from wire.items_of("/executors", {"app": app}, None, Executor))
+
+
+def limits() -> Exchange[list[Limit]]:
+    """Return the limits that jobs share, by name."""
+    return (yield from wire.items_of("/limits", {}, None, Limit))
+
+
+def set_limit(
+    name: str, *, at_once: int | None = None, rate: int | None = None, per: str | None = None
+) -> Exchange[Limit]:
+    """Create a limit, or change it to exactly this; `per` is a duration such as `1m`."""
+    body = {"at_once": at_once, "rate": rate, "per": per}
+    request = wire.json_request("PUT", f"/limits/{quote(name, safe='')}", body)
+    return wire.value_of((yield request), Limit)
+
+
+def delete_limit(name: str) -> Exchange[None]:
+    """Delete a limit that no job names and no run holds."""
+    yield Request(method="DELETE", path=f"/limits/{quote(name, safe='')}")
 
 
 def apply(

@@ -15,6 +15,7 @@ from warren.scheduler.audit.tally import COUNTS, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.settings.settings import Settings
 from warren.sql.instants import iso
+from warren.sql.limits import damage
 from warren.views.instants import local, read_instant
 from warren.views.terminal import print_json, print_table, visible
 
@@ -38,7 +39,7 @@ def audit_command(
     """Recompute every due time and look for it among runs and recorded skips.
 
     The exit status is 1 if a tick was lost, fired twice, or fired late although its job skips late
-    ticks. The last line is one JSON object.
+    ticks, or if limits are held by runs that do not hold them. The last line is one JSON object.
     """
     with open_database(settings) as database:
         now = now_ms(database)
@@ -79,6 +80,7 @@ def summary(report: AuditReport) -> dict[str, int | bool]:
     return {
         "sound": report.is_sound,
         **{shown: sum(count[shown] for count in counts) for shown in SHOWN.values()},
+        "limits": len(report.limits),
         "planned": report.planned,
         "in_flight": report.in_flight,
     }
@@ -103,7 +105,17 @@ def _tally_line(job: JobTally) -> tuple[str, ...]:
     return (job.name, *map(str, _counts(job).values()))
 
 
+_DAMAGE = {
+    damage.ENDED: "limit: {limit} is held by run #{run_id}, which does not hold it",
+    damage.MISSING: "limit: run #{run_id} does not hold all that it has taken",
+    damage.OVERFULL: "limit: more of {limit} is held than it allows",
+}
+
+
 def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
+    for wrong in report.limits:
+        name = wrong.limit or "a job's own limit"
+        yield _DAMAGE[wrong.what].format(limit=name, run_id=wrong.run_id)
     for job in report.jobs:
         for what, faults, count in (
             ("lost", job.lost, job.lost_count),

@@ -51,7 +51,7 @@ def apply(
     app_ids = context.actor.app_ids
     known = context.database.read(lambda session: apps.ids_by_name(session, app_ids))
     file.check_apps(known, hint=hint)
-    how: dict[str, Any] = {"prune": prune, "origin": origin}
+    how: dict[str, Any] = {"limits": file.limits, "prune": prune, "origin": origin}
     try:
         foreseen = foresee_calendars(context, file)
         if foreseen.of:
@@ -64,7 +64,7 @@ def apply(
         jobs = JobFileCommands(context)
         return [*stored, *jobs.apply(file.apps, file.specs, dry_run=dry_run, **how)]
     except Refused as refused:
-        if not refused.problems[0].field.startswith("jobs/"):
+        if not refused.problems[0].field.startswith(("jobs/", "limits/")):
             raise
         raise file.refused(refused.problems) from refused
 

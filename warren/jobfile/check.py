@@ -19,7 +19,7 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.working_days import Calendars
 from warren.scheduler.views.job_warnings import own_warnings
 from warren.sql.dialects.url_forms import file_url
@@ -55,7 +55,7 @@ def check(
         file = read_job_files(sources, values, now_ms=now_ms, added_routes=added)
     except JobFileError as error:
         return CheckedFiles((), error.lines, ())
-    whole, elsewhere = _without_strangers(file.specs)
+    whole, elsewhere = _without_strangers(file)
     problems = list(_refusals(file, whole, timezone, added))
     if handlers is not None:
         problems += _unknown_handlers(file, handlers)
@@ -68,20 +68,27 @@ def check(
 
 
 def _without_strangers(
-    specs: Sequence[JobSpec],
+    file: JobFile,
 ) -> tuple[list[JobSpec], list[tuple[str, str]]]:
-    """Return the jobs without children in apps that no file has jobs of, and a warning for each."""
-    apps = {spec.app for spec in specs}
+    """Return the jobs without what no file has, and a warning for each.
+
+    These are children in apps of which no file has jobs, and limits.
+    """
+    apps = {spec.app for spec in file.specs}
+    limits = {limit.name for limit in file.limits}
     known, warnings = [], []
-    for spec in specs:
+    for spec in file.specs:
         others = [
             child for child in spec.children if "/" in child and child.split("/")[0] not in apps
         ]
         own = tuple(child for child in spec.children if child not in others)
-        known.append(replace(spec, children=own))
+        missing = [text for text in spec.limits if text.partition(":")[0] not in limits]
+        held = tuple(text for text in spec.limits if text not in missing)
+        known.append(replace(spec, children=own, limits=held))
         warnings += [
-            (f"{spec.app}/{spec.name}", f"child {child!r} is in no file here and was not checked")
-            for child in others
+            (f"{spec.app}/{spec.name}", f"{what} {name!r} is in no file here and was not checked")
+            for what, names in (("child", others), ("limit", missing))
+            for name in names
         ]
     return known, warnings
 
@@ -103,10 +110,12 @@ def _refusals(
             )
             declared = foresee_calendars(context, file).calendars
             context = replace(context, declared_calendars=declared)
-            JobFileCommands(context).apply(file.apps, specs, dry_run=True, prune=False)
-        except Problem as problem:
-            is_placed = problem.field.startswith("jobs/")
-            return file.refused([problem]).lines if is_placed else [str(problem)]
+            JobFileCommands(context).apply(
+                file.apps, specs, limits=file.limits, dry_run=True, prune=False
+            )
+        except Refused as refused:
+            is_placed = refused.problems[0].field.startswith(("jobs/", "limits/"))
+            return file.refused(refused.problems).lines if is_placed else [str(refused)]
         finally:
             database.close()
     return []

@@ -15,6 +15,7 @@ from warren.jobfile.escapes import escape_places, escape_unseen, is_unseen
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import FIELDS, SHORT_RETRY, AppSpec, Field, JobSpec, in_group
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.schedules.registry import shown_as
 
 INDENT = 2
@@ -111,17 +112,20 @@ def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
     return "".join(f"{line}\n" for line in (words, *job_file([], specs)))
 
 
-def job_file(app_specs: Sequence[AppSpec], specs: Sequence[JobSpec]) -> Iterator[str]:
+def job_file(
+    app_specs: Sequence[AppSpec], specs: Sequence[JobSpec], limits: Sequence[LimitSpec] = ()
+) -> Iterator[str]:
     """Yield the lines of a job file; defaults are left out."""
     for title, parts in (
         ("apps", [_app_lines(app) for app in app_specs]),
+        ("limits", [_limit_lines(limit) for limit in limits]),
         ("jobs", [_job_lines(spec) for spec in specs]),
     ):
         if parts:
             yield f"{title}:"
         for part in parts:
             yield from _as_item(part)
-    if not app_specs and not specs:
+    if not app_specs and not specs and not limits:
         yield "jobs: []"
 
 
@@ -142,6 +146,12 @@ def _app_lines(app: AppSpec) -> Iterator[str]:
         yield from _field("route", app.route)
     yield from _target_lines("alarm", app.alarm)
     yield from _target_lines("webhook", app.webhook)
+
+
+def _limit_lines(limit: LimitSpec) -> Iterator[str]:
+    for key in ("name", "at_once", "rate", "per"):
+        if (value := getattr(limit, key)) is not None:
+            yield from _field(key, value)
 
 
 def _job_lines(spec: JobSpec) -> Iterator[str]:

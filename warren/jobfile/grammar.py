@@ -1,6 +1,6 @@
 """Reads one job of a job file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -30,7 +30,15 @@ from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs import retry_rules, rules
-from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, Number, in_group
+from warren.scheduler.jobs.spec import (
+    SHORT_RETRY,
+    Field,
+    JobSpec,
+    LimitNames,
+    Number,
+    in_group,
+)
+from warren.scheduler.limits.uses import LimitUse
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
@@ -40,6 +48,22 @@ from warren.scheduler.schedules.schedule import ValueForm
 def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
     """Return a list of texts."""
     return tuple(text(item, f"each of {what}") for item in items(node, what))
+
+
+def limits(node: yaml.Node, what: str) -> tuple[str, ...]:
+    """Return a list of limits, each NAME, NAME:WEIGHT or {NAME: WEIGHT}."""
+    return tuple(text for item in items(node, what) for text in _limit_uses(item, what))
+
+
+def _limit_uses(node: yaml.Node, what: str) -> Iterator[str]:
+    if not isinstance(node, yaml.MappingNode):
+        yield text(node, f"each of {what}")
+        return
+    for entry in entries(node, f"each of {what}"):
+        if isinstance(entry, InvalidEntry):
+            raise entry
+        weight = whole_number(entry.node, f"the weight of {entry.name}")
+        yield str(LimitUse(entry.name, weight))
 
 
 def expectations(node: yaml.Node, what: str) -> Expectations:
@@ -276,5 +300,7 @@ def _values(
 
 
 def _reader_of(field: Field) -> Read:
+    if isinstance(field.kind, LimitNames):
+        return limits
     is_duration = isinstance(field.kind, Number) and field.kind.unit == "s"
     return seconds if is_duration else _READS[field.type]

@@ -18,6 +18,7 @@ from warren.admin_web.api.problem_answers import Refusal
 from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.calendars import ICAL, CalendarReader, ical_files
 from warren.jobfile.grammar import JobReader, read_targets, texts
+from warren.jobfile.limits import LimitReader
 from warren.jobfile.sources import GivenValues, Source, decoded, read_sources
 from warren.jobfile.values import Values
 from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text
@@ -28,13 +29,14 @@ from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Problem
 from warren.sql.instants import moment
 
 #: The most problems that are reported; a file with more is probably no job file.
 MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
-_TOP = ("apps", "calendars", "jobs", "defaults")
+_TOP = ("apps", "calendars", "limits", "jobs", "defaults")
 #: What a field that is said later, or by the job itself, takes the place of besides itself.
 _REPLACED = {
     "handler": ("script",),
@@ -52,8 +54,8 @@ _UPLOAD = "job file"
 class JobFile:
     """What valid job files say together.
 
-    `app_lines` are the lines where jobs name their apps, `job_lines` those of each job's fields;
-    `at` puts a line into words.
+    `app_lines` are the lines where jobs name their apps, `job_lines` and `limit_lines` those of the
+    fields of each job and limit; `at` puts a line into words.
     """
 
     at: Callable[[Line], str]
@@ -62,6 +64,8 @@ class JobFile:
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, Line]
     job_lines: tuple[Mapping[str, Line], ...]
+    limits: tuple[LimitSpec, ...] = ()
+    limit_lines: tuple[Mapping[str, Line], ...] = ()
 
     def check_apps(self, existing: Iterable[str], *, hint: str = "; name it under 'apps'") -> None:
         """Raise JobFileError if a job's app is neither in the files nor in `existing`.
@@ -85,8 +89,8 @@ class JobFile:
         )
 
     def _line_of(self, problem: Problem) -> Line:
-        _, number, field = [*problem.field.split("/"), ""][:3]
-        lines = self.job_lines[int(number)]
+        what, number, field = [*problem.field.split("/"), ""][:3]
+        lines = (self.limit_lines if what == "limits" else self.job_lines)[int(number)]
         return lines.get(field, lines["name"])
 
 
@@ -136,6 +140,8 @@ def read_job_files(
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
         job_lines=tuple(walk.job_lines),
+        limits=tuple(walk.limits.limits.values()),
+        limit_lines=tuple(walk.limits.lines.values()),
     )
 
 
@@ -206,19 +212,22 @@ class _FileReader:
         self.app_lines: dict[str, Line] = {}
         self.job_lines: list[Mapping[str, Line]] = []
         self._job_reader = JobReader(self.reader, now_ms=now_ms, added_routes=added_routes)
+        self.limits = LimitReader(self.reader)
         self._noted_apps: dict[object, _Noted] = {}
         self._noted_jobs: dict[object, _Noted] = {}
 
     def note(self, root: yaml.Node) -> None:
         """Note what a whole file says."""
         parts = self.reader.fields(root, "the file", _TOP, extensions=True)
-        if not {"apps", "calendars", "jobs"} & set(parts) and not self.reader.wrong:
+        if not {"apps", "calendars", "limits", "jobs"} & set(parts) and not self.reader.wrong:
             self.reader.add_problem(line_of(root), "expected 'apps' or 'jobs', got neither")
         for node in self._list(parts.get("calendars")):
             self.calendars.read(node)
         defaults = self._defaults(parts.get("defaults"))
         for node in self._list(parts.get("apps")):
             self._note_app(node)
+        for node in self._list(parts.get("limits")):
+            self.limits.read(node)
         for node in self._list(parts.get("jobs")):
             self._note_job(node, defaults)
 
@@ -369,8 +378,10 @@ def _raise(
     raise JobFileError(lines, ordered)
 
 
-def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
-    """Return the apps and jobs of a job file.
+def read_upload(
+    data: bytes,
+) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
+    """Return the apps, jobs and limits of a job file.
 
     Raises:
         Refusal: with each problem, its line, and the code of the rule that it breaks.
@@ -382,7 +393,7 @@ def read_upload(data: bytes) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
         file = read_job_files([source], now_ms=now_ms, added_routes=route_names())
     except JobFileError as error:
         raise _refusal(error) from error
-    return file.apps, file.specs
+    return file.apps, file.specs, file.limits
 
 
 def _refusal(error: JobFileError) -> Refusal:

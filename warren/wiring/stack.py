@@ -185,7 +185,9 @@ class Stack:
         for name in names:
             database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
         files_of = client_on(database, self._settings).commands.job_files
-        files_of.apply(file.apps, [*specs, *declared], dry_run=False, prune=False)
+        files_of.apply(
+            file.apps, [*specs, *declared], limits=file.limits, dry_run=False, prune=False
+        )
         return names
 
     def _declared(self, app: str) -> list[JobSpec]:

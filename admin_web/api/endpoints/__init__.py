@@ -10,6 +10,7 @@ from warren.admin_web.api.endpoints.incidents import IncidentEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
 from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
+from warren.admin_web.api.endpoints.limits import LimitEndpoints
 from warren.admin_web.api.endpoints.meta import MetaEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints
 from warren.admin_web.api.endpoints.terminal import TerminalEndpoints
@@ -30,6 +31,7 @@ def groups(services: ApiServices) -> list[Group]:
         JobFileEndpoints(services),
         CalendarEndpoints(services),
         ClusterEndpoints(services),
+        LimitEndpoints(services),
         LedgerEndpoints(services),
         ActivityEndpoints(services),
         IncidentEndpoints(services),

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
+from warren.admin_web.api.endpoints.limits import LimitBody, limit_spec_of, limit_value
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.paging import Word
 from warren.admin_web.api.problem_answers import Refusal, error_detail
@@ -22,6 +23,7 @@ from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import app_spec, job_spec
 from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.jobs import child_links, exports
@@ -48,12 +50,13 @@ class JobFileBody(msgspec.Struct, kw_only=True):
     """A job file; `left_out`, of an export, is ignored."""
 
     apps: list[AppBody] = []
+    limits: list[LimitBody] = []
     jobs: list[JobBody] = []
     left_out: list[str] = []
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
-    """A change of an app or a job; unchanged ones are left out."""
+    """A change of an app, a limit or a job; unchanged ones are left out."""
 
     action: ChangeAction
     what: str
@@ -91,6 +94,7 @@ class JobFileAnswer(msgspec.Struct, kw_only=True):
     """
 
     apps: list[dict[str, Any]]
+    limits: list[dict[str, Any]]
     jobs: list[dict[str, Any]]
     left_out: list[str]
 
@@ -115,14 +119,19 @@ class JobFileEndpoints:
         is_heavy=True,
     )
     def apply(self, call: Call) -> Applied:
-        """Make apps and jobs match a job file, all or nothing."""
-        apps, specs = (
+        """Make apps, limits and jobs match a job file, all or nothing."""
+        apps, specs, limits = (
             self._services.job_files.read(call.raw) if call.body is None else self._json(call.body)
         )
         self._refuse_foreign(call, apps, specs)
         query = call.query
         changes = self._services.commands(call.actor).job_files.apply(
-            apps, specs, dry_run=query.dry_run, prune=query.prune, origin=_origin(query)
+            apps,
+            specs,
+            limits=limits,
+            dry_run=query.dry_run,
+            prune=query.prune,
+            origin=_origin(query),
         )
         shown = [
             ChangeAnswer(
@@ -158,10 +167,11 @@ class JobFileEndpoints:
     def export(self, call: Call) -> Reply:
         """Export jobs as a job file, as YAML if that is accepted.
 
-        Apps, with their webhooks, are included if the token may change them.
+        Apps, with their webhooks, and the limits that the jobs name are included if the token may
+        change them.
         """
         app_ids = asked_app_ids(self._services, call, call.query.app)
-        apps, stored = self._services.database.read(
+        apps, limits, stored = self._services.database.read(
             lambda session: self._read(session, call, app_ids)
         )
         specs, left_out = rules.sound_specs(
@@ -169,11 +179,12 @@ class JobFileEndpoints:
         )
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
             remarks = [f"# {line}" for line in left_out]
-            lines = [*remarks, *self._services.job_files.write(apps, specs)]
+            lines = [*remarks, *self._services.job_files.write(apps, specs, limits)]
             return Reply(value="".join(f"{line}\n" for line in lines).encode(), media=YAML)
         return Reply(
             value=JobFileAnswer(
                 apps=[_app(app) for app in apps],
+                limits=[limit_value(limit) for limit in limits],
                 jobs=[job_answer_body(spec) for spec in specs],
                 left_out=left_out,
             )
@@ -181,7 +192,7 @@ class JobFileEndpoints:
 
     def _read(
         self, session: Session, call: Call, app_ids: Collection[int] | None
-    ) -> tuple[list[AppSpec], list[JobSpec]]:
+    ) -> tuple[list[AppSpec], list[LimitSpec], list[JobSpec]]:
         rows = exports.visible_jobs(session, app_ids, call.actor.job_ids)
         children = child_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
@@ -192,11 +203,19 @@ class JobFileEndpoints:
             )
             for job, app in rows
         ]
-        # Apps contain secrets, and applying them without the scope would be refused.
-        apps = exports.apps(session, app_ids) if call.may(Scope.ADMIN) else []
-        return [app_spec(app) for app in apps], specs
+        # Apps contain secrets, and applying them or limits without the scope would be refused.
+        if not call.may(Scope.ADMIN):
+            return [], [], specs
+        apps = exports.apps(session, app_ids)
+        return (
+            [app_spec(app) for app in apps],
+            limits_of(session, (spec.limits for spec in specs)),
+            specs,
+        )
 
-    def _json(self, body: JobFileBody) -> tuple[Sequence[AppSpec], Sequence[JobSpec]]:
+    def _json(
+        self, body: JobFileBody
+    ) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
         wrong = FieldErrors()
         apps = [app_spec_of(app.name or "", app) for app in body.apps]
         specs = []
@@ -215,9 +234,12 @@ class JobFileEndpoints:
         for number, app in enumerate(apps):
             found_wrong = rules_of_app(app, self._services.added_routes)
             wrong += [error_detail(problem, f"/apps/{number}") for problem in found_wrong]
-        wrong += _duplicates(apps, specs)
+        limits = [
+            limit_spec_of(limit, f"/limits/{n}", wrong) for n, limit in enumerate(body.limits)
+        ]
+        wrong += _duplicates(apps, specs, limits)
         refuse(wrong)
-        return apps, specs
+        return apps, specs, limits
 
     def _refuse_foreign(
         self, call: Call, apps: Sequence[AppSpec], specs: Sequence[JobSpec]
@@ -253,11 +275,14 @@ def rules_of_app(app: AppSpec, added_routes: Sequence[str]) -> list[Problem]:
     ]
 
 
-def _duplicates(apps: Sequence[AppSpec], specs: Sequence[JobSpec]) -> list[dict[str, str]]:
+def _duplicates(
+    apps: Sequence[AppSpec], specs: Sequence[JobSpec], limits: Sequence[LimitSpec]
+) -> list[dict[str, str]]:
     seen: set[tuple[str, ...]] = set()
     wrong = []
     keyed = [
         *((("app", app.name), f"/apps/{number}") for number, app in enumerate(apps)),
+        *((("limit", limit.name), f"/limits/{number}") for number, limit in enumerate(limits)),
         *((("job", job.app, job.name), f"/jobs/{number}") for number, job in enumerate(specs)),
     ]
     for key, pointer in keyed:

@@ -50,6 +50,7 @@ from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
+from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunSearch
@@ -177,13 +178,17 @@ class RunEndpoints:
             limit=query.limit,
         )
 
-        def read(session: Session) -> tuple[run_search.RunPage, list[DetailedRun]]:
-            run_page = run_search.page(session, wanted)
-            return run_page, recent.by_ids(session, [line.id for line in run_page.runs])
+        now_ms = self._services.now_ms()
 
-        run_page, rows = self._services.database.read(read)
+        def read(session: Session) -> tuple[run_search.RunPage, list[Any]]:
+            run_page = run_search.page(session, wanted)
+            rows = recent.by_ids(session, [line.id for line in run_page.runs])
+            why = waits_for(session, rows, call.actor, now_ms=now_ms)
+            return run_page, [run_answer(row, in_words(why, row.id)) for row in rows]
+
+        run_page, items = self._services.database.read(read)
         more = cursor(query, run_page.older) if run_page.older is not None else None
-        return RunPage(items=[run_answer(row) for row in rows], next=more)
+        return RunPage(items=items, next=more)
 
     @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=WAIT_HEADER)
     def show(self, call: Call, run_id: int) -> Reply | Wait:

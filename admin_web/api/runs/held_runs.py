@@ -21,6 +21,7 @@ from warren.admin_web.api.runs.run_answers import (
 )
 from warren.admin_web.services import ApiServices
 from warren.scheduler.completion.end import Attempt
+from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import ledger, recent
@@ -49,11 +50,12 @@ class HeldRuns:
         """Return a run; if the caller is willing to wait, only once its tick is over."""
 
         def reply(call: Call, more: dict[str, str]) -> tuple[Reply, bool]:
-            run, tick, called = self._services.database.read_autocommit(
-                lambda session: _with_calls(session, call, run_id)
+            now_ms = self._services.now_ms()
+            run, tick, called, waits = self._services.database.read_autocommit(
+                lambda session: _with_calls(session, call, run_id, now_ms)
             )
             status = 200 if tick.is_over else if_open
-            value = run_with_tick(run, tick, called)
+            value = run_with_tick(run, tick, called, waits)
             return Reply(value=value, status=status, headers=headers | more), tick.is_over
 
         at_once, is_over = reply(call, {})
@@ -86,11 +88,13 @@ def _with_tick(session: Session, call: Call, run_id: int) -> tuple[DetailedRun, 
 
 
 def _with_calls(
-    session: Session, call: Call, run_id: int
-) -> tuple[DetailedRun, TickEnd, list[int]]:
+    session: Session, call: Call, run_id: int, now_ms: int
+) -> tuple[DetailedRun, TickEnd, list[int], list[str]]:
     run, tick = _with_tick(session, call, run_id)
     # Nothing that has not started has called.
-    return run, tick, calls.of_run(session, run) if run.started_at else []
+    called = calls.of_run(session, run) if run.started_at else []
+    why = waits_for(session, [run], call.actor, now_ms=now_ms)
+    return run, tick, called, in_words(why, run.id)
 
 
 def visible_run(session: Session, call: Call, run_id: int) -> DetailedRun:

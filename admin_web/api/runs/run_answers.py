@@ -150,8 +150,9 @@ class TickEnd(msgspec.Struct, kw_only=True):
     run_ids: list[int]
 
 
-#: `result` is what the handler returned; `progress` is the last that it reported.
-_MORE: dict[str, Any] = {"result": Any, "progress": Progress | None}
+#: `result` is what the handler returned; `progress` is the last that it reported; `waits_for` are
+#: the full limits that it waits for, each with who holds it.
+_MORE: dict[str, Any] = {"result": Any, "progress": Progress | None, "waits_for": list[str]}
 RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more=_MORE)
 #: A run with the state of its tick, and the ids of the runs that its handler has called.
 RunWithTick: Any = answer_type(
@@ -162,14 +163,16 @@ RunWithTick: Any = answer_type(
 )
 
 
-def run_answer(run: DetailedRun) -> Any:
-    """Return a run as an answer."""
-    return RunAnswer(**run_json(run))
+def run_answer(run: DetailedRun, waits_for: Sequence[str] = ()) -> Any:
+    """Return a run, and what it waits for, as an answer."""
+    return RunAnswer(**run_json(run, waits_for))
 
 
-def run_with_tick(run: DetailedRun, tick: TickEnd, calls: list[int]) -> Any:
-    """Return a run, the state of its tick, and the runs that it has called, as an answer."""
-    return RunWithTick(**run_json(run), tick=tick, calls=calls)
+def run_with_tick(
+    run: DetailedRun, tick: TickEnd, calls: list[int], waits_for: Sequence[str] = ()
+) -> Any:
+    """Return a run, its tick's state, the runs that it has called and what it waits for."""
+    return RunWithTick(**run_json(run, waits_for), tick=tick, calls=calls)
 
 
 def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:

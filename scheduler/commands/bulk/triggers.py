@@ -20,6 +20,7 @@ from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.models import App
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind
+from warren.sql.runs import waiting
 from warren.sql.runs.planning import NewRun
 
 #: The most runs of a job that one command plans.
@@ -160,6 +161,19 @@ def check_addresses(
                 field = f"{place}/{number}/addresses" if place else "addresses"
                 raise Problem(Code.WANTED_ADDRESS, field, app=job.app, got=address)
             known.add(address)
+
+
+def check_waiting(
+    session: Session, job: JobToTrigger, asked: Sequence[Trigger], now_ms: int
+) -> None:
+    """Raise Problem if more runs of a job would wait than may; those due later do not count."""
+    due_now = sum(trigger.when == NOW for trigger in asked)
+    if not job.max_waiting or not due_now:
+        return
+    concurrency = {job.id: job.concurrency}
+    of_job = waiting.of_jobs(session, job.app_id, concurrency, until_ms=now_ms)
+    if (count := of_job[job.id].count) + due_now > job.max_waiting:
+        raise Problem(Code.TOO_MANY_WAITING, job=f"{job.app}/{job.name}", n=count)
 
 
 def check_params(

@@ -35,9 +35,11 @@ from warren.scheduler.commands.job_files.preview import (
     deletion,
     family_of,
     job_change,
+    limit_changes,
     parts,
     write_app,
 )
+from warren.scheduler.commands.limits import apply_limits
 from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN
@@ -46,6 +48,7 @@ from warren.scheduler.jobs.places import BY_FILE, Origin
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
+from warren.scheduler.limits.specs import KnownLimits, LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import child_links, declarations, due_jobs, jobs
 from warren.sql.models import App
@@ -68,15 +71,16 @@ class JobFileCommands:
         wanted_apps: Sequence[AppSpec],
         specs: Sequence[JobSpec],
         *,
+        limits: Sequence[LimitSpec] = (),
         dry_run: bool,
         prune: bool,
         origin: Origin = BY_FILE,
     ) -> list[Change]:
-        """Make apps and jobs match the specs, all or nothing; return the changes in order.
+        """Make apps, limits and jobs match the specs, all or nothing; return the changes in order.
 
         `prune` deletes what `specs` leaves out: of job files, the jobs of the named apps that are
         not declared in code; of code, the jobs that it declared before. `dry_run` changes nothing.
-        Applying the same file again changes nothing.
+        Applying the same file again changes nothing. Limits are never deleted.
 
         Raises:
             Refused: an app does not exist for the actor, a job can never fire, is declared
@@ -86,7 +90,7 @@ class JobFileCommands:
 
         """
         self._context.actor.demand(Right.OPERATE)
-        file = JobFile(apps=wanted_apps, specs=specs, prune=prune, origin=origin)
+        file = JobFile(apps=wanted_apps, specs=specs, limits=limits, prune=prune, origin=origin)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))
             if dry_run or all(
@@ -110,6 +114,8 @@ class JobFileCommands:
         names = {spec.app for spec in changing.values()}
         now_ms = self._context.now_ms()
         typed = TypedParams.read(session, names, now_ms)
+        limited = [(number, spec) for number, spec in enumerate(file.specs) if spec.limits]
+        known = KnownLimits.read(session, file.limits) if limited else KnownLimits({})
         problems = [
             problem.at(f"jobs/{number}/{problem.field}")
             for number, spec in changing.items()
@@ -117,6 +123,10 @@ class JobFileCommands:
                 *typed.problems_of(spec, now_ms),
                 *self._schedules.problems_of(session, spec, now_ms),
             )
+        ] + [
+            problem.at(f"jobs/{number}/{problem.field}")
+            for number, spec in limited
+            for problem in known.problems_of(spec.limits)
         ]
         if problems:
             raise Refused(problems)
@@ -153,6 +163,8 @@ class JobFileCommands:
             session, [item for item in links if item.job_id not in new_ids], now_ms
         )
         self._move(session, file, preview, job_ids, places)
+        # Last, when the jobs take as much of them as the file says.
+        changes += limit_changes(file.limits, apply_limits(session, self._context, file.limits))
         words = {families[item.job_id]: item.words for item in links}
         changes += [
             job_change(spec, applied[number], words.get(number), preview.moved.get(number, ""))

@@ -21,17 +21,20 @@ from warren.scheduler.commands.job_changes import (
     JobChanges,
 )
 from warren.scheduler.commands.job_edits import is_as_described
+from warren.scheduler.commands.limits import change_of, refuse_too_small
 from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, IN_FILE, Origin, module_of
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
 from warren.sql.jobs import child_links, declarations, exports, flow_links, job_names, jobs
+from warren.sql.limits import limits
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.registry import apps
@@ -70,8 +73,8 @@ class Change:
     """What applying a job file does to one app or job.
 
     Attributes:
-        what: app or job.
-        name: the app's name, or APP/NAME.
+        what: app, limit or job.
+        name: the app's or limit's name, or APP/NAME.
         details: a line for each changed field; of a new job, that it does not run by itself.
         diff: the lines of a unified diff of the script.
 
@@ -93,6 +96,7 @@ class JobFile:
 
     apps: Sequence[AppSpec]
     specs: Sequence[JobSpec]
+    limits: Sequence[LimitSpec] = ()
     prune: bool
     origin: Origin = BY_FILE
 
@@ -171,6 +175,19 @@ def job_change(spec: JobSpec, applied: Applied, children: str | None, place: str
     return replace(change, action=ChangeAction.UPDATE, details=(*words, *state))
 
 
+def limit_changes(specs: Sequence[LimitSpec], actions: Sequence[ChangeAction]) -> list[Change]:
+    """Return the changes of limits."""
+    return [
+        Change(
+            action=action,
+            what="limit",
+            name=spec.name,
+            details=() if action is ChangeAction.UNCHANGED else (spec.words,),
+        )
+        for spec, action in zip(specs, actions, strict=True)
+    ]
+
+
 def deletion(app: str, name: str) -> Change:
     """Return the change of a job that is deleted."""
     return Change(action=ChangeAction.DELETE, what="job", name=f"{app}/{name}")
@@ -215,6 +232,7 @@ class JobFilePreview:
 
         """
         preview = self._apps(session, file)
+        preview.changes.extend(self._limits(session, file))
         job_ids = self._jobs(session, file, preview)
         known = KnownJobs(
             session,
@@ -253,6 +271,15 @@ class JobFilePreview:
                 actor.demand(Right.ADMINISTER)
                 changes.append(app_change(name, is_new=app is None, words=words))
         return Preview(app_ids, changes)
+
+    def _limits(self, session: Session, file: JobFile) -> list[Change]:
+        stored = {limit.name: limit for limit in limits.all_named(session) if limit.name}
+        actions = [change_of(stored, spec) for spec in file.limits]
+        if set(actions) - {ChangeAction.UNCHANGED}:
+            self._context.actor.demand(Right.ADMINISTER)
+        with_file = {(spec.app, spec.name) for spec in file.specs}
+        refuse_too_small(session, file.limits, without=with_file)
+        return limit_changes(file.limits, actions)
 
     def _jobs(self, session: Session, file: JobFile, preview: Preview) -> list[int]:
         """Add the changes of jobs, apart from their children; return the jobs' ids by number.

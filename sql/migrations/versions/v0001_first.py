@@ -243,6 +243,15 @@ def _make_tables() -> None:
     )
     op.create_index("i_history_job", "warren_history", ["job_id", "id"])
     op.create_table(
+        "warren_hold",
+        sa.Column("limit_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("run_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("weight", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("limit_id", "run_id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_index("i_hold_run", "warren_hold", ["run_id"])
+    op.create_table(
         "warren_idempotency",
         sa.Column("id", AUTO_ID, nullable=False),
         sa.Column("user_id", sa.Integer(), nullable=False),
@@ -307,6 +316,23 @@ def _make_tables() -> None:
         sa.Column("job_id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("succeeded_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("job_id"),
+        **TABLE_OPTIONS,
+    )
+    op.create_table(
+        "warren_limit",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=True),
+        sa.Column("job_id", sa.Integer(), nullable=True),
+        sa.Column("at_once", sa.Integer(), nullable=True),
+        sa.Column("rate", sa.Integer(), nullable=True),
+        sa.Column("per_ms", sa.BigInteger(), nullable=True),
+        sa.Column("tokens", sa.Double(), nullable=True),
+        sa.Column("refilled_at", sa.BigInteger(), nullable=True),
+        sa.Column("changed_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("name", name="i_limit_name"),
+        sa.UniqueConstraint("job_id", name="i_limit_job"),
+        **LASTING_ID_OPTIONS,
         **TABLE_OPTIONS,
     )
     op.create_table(
@@ -512,6 +538,10 @@ def _make_tables() -> None:
         sa.Column("retry_jitter", sa.SmallInteger(), nullable=False),
         sa.Column("delivery", sa.String(length=16), nullable=False),
         sa.Column("concurrency", sa.Integer(), nullable=False),
+        sa.Column("scope", sa.String(length=16), nullable=False),
+        sa.Column("limits", sa.String(length=255), nullable=True),
+        sa.Column("priority", sa.String(length=16), nullable=False),
+        sa.Column("max_waiting", sa.Integer(), nullable=False),
         sa.Column("process", sa.String(length=16), nullable=False),
         sa.Column("glue_type", sa.String(length=50), nullable=False),
         sa.Column("glue_source", LONG_TEXT, nullable=True),
@@ -533,6 +563,8 @@ def _make_tables() -> None:
     op.create_index(
         "i_group_status_next", "xxl_job_info", ["job_group", "trigger_status", "trigger_next_time"]
     )
+    op.create_index("i_limits", "xxl_job_info", ["limits"])
+    op.create_index("i_priority", "xxl_job_info", ["priority", "job_group"])
     op.create_index(
         "i_search",
         "xxl_job_info",
@@ -581,6 +613,7 @@ def _make_tables() -> None:
         sa.Column("called_by", sa.BigInteger(), nullable=True),
         sa.Column("flow_run_id", sa.BigInteger(), nullable=True),
         sa.Column("backfill_id", sa.BigInteger(), nullable=True),
+        sa.Column("holds", sa.SmallInteger(), nullable=True),
         sa.Column("without_children", sa.SmallInteger(), nullable=True),
         sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("released_at", sa.BigInteger(), nullable=True),

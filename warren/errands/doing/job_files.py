@@ -19,6 +19,7 @@ from warren.scheduler.jobs.past_spec import app_spec, job_spec
 from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
 from warren.scheduler.jobs.rules import sound_specs
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec, limits_of
 from warren.scheduler.views.job_warnings import warning_lines
 from warren.sql.jobs import exports
 
@@ -74,9 +75,9 @@ def check_files(
 
 def export_jobs(desk: Desk, *, names: list[str] = [], app: str | None = None) -> None:  # noqa: B006 - never changed
     """Export jobs as a job file, and warn about what it leaves out."""
-    app_specs, stored = desk.database.read(lambda session: _read(desk, session, app, names))
+    app_specs, limits, stored = desk.database.read(lambda session: _read(desk, session, app, names))
     specs, left_out = sound_specs(stored, now_ms=desk.now_ms(), added_routes=route_names())
-    text = "".join(f"{line}\n" for line in job_file(app_specs, specs))
+    text = "".join(f"{line}\n" for line in job_file(app_specs, specs, limits))
     desk.document(text)
     if len(text.encode()) > JOB_FILE_BYTES:
         left_out.append(
@@ -88,10 +89,10 @@ def export_jobs(desk: Desk, *, names: list[str] = [], app: str | None = None) ->
 
 def _read(
     desk: Desk, session: Session, app: str | None, names: Sequence[str]
-) -> tuple[list[AppSpec], list[JobSpec]]:
-    """Return the apps and jobs to export: all, those of one app, or the named ones.
+) -> tuple[list[AppSpec], list[LimitSpec], list[JobSpec]]:
+    """Return apps, limits and jobs to export: all, those of one app, or the named ones.
 
-    Apps come with their webhooks, so they are left out for who may not change them.
+    Apps come with their webhooks, so they are left out for who may not change them; so are limits.
 
     Raises:
         NotFound: there is no such app or job.
@@ -101,11 +102,15 @@ def _read(
     children = visible_children(desk, session, [job.id for job, _ in rows])
     specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     if desk.actor.app_ids is not None:
-        return [], specs
+        return [], [], specs
     wanted = {owner for _, owner in rows} | ({app} if app else set())
     stored_apps = exports.apps(session)
     shown = [stored for stored in stored_apps if stored.name in wanted or not (app or names)]
-    return [app_spec(stored) for stored in shown], specs
+    return (
+        [app_spec(stored) for stored in shown],
+        limits_of(session, (spec.limits for spec in specs)),
+        specs,
+    )
 
 
 def _now_ms() -> int:

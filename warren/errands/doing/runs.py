@@ -7,6 +7,7 @@ from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import node_json
 from warren.scheduler.views.to_json import run_json
+from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.listings.run_search import AHEAD_MS
@@ -48,8 +49,9 @@ def list_runs(
     )
     rows = desk.database.read(lambda session: recent.runs(session, wanted))
     if as_json:
+        why = desk.database.read(lambda session: waits_for(session, rows, desk.actor, now_ms=now))
         for row in rows:
-            desk.record(run_json(row))
+            desk.record(run_json(row, in_words(why, row.id)))
         return
     desk.table(HEADERS, [run_line(row, now_ms=now) for row in rows], "no such runs")
 
@@ -83,11 +85,13 @@ def show_run(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
     run = desk.database.read(lambda session: recent.run(session, run_id, app_ids))
     called = desk.database.read(lambda session: calls.of_run(session, run))
     flow = desk.database.read(lambda session: flow_view.read(session, run, desk.actor.knows_job))
+    why = desk.database.read(lambda session: waits_for(session, [run], desk.actor, now_ms=now))
+    waits = in_words(why, run.id)
     if as_json:
         nodes = {"nodes": [node_json(node) for node in flow.nodes]} if flow else {}
-        desk.record(run_json(run) | {"calls": called} | nodes)
+        desk.record(run_json(run, waits) | {"calls": called} | nodes)
         return
-    facts = run_facts(run, now_ms=now, zone=desk.zone)
+    facts = run_facts(run, now_ms=now, zone=desk.zone) | {"waits for": "; ".join(waits)}
     desk.facts(facts | {"called runs": ", ".join(map(str, called))})
     texts = {
         "message": run.message,

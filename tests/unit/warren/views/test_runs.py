@@ -56,6 +56,8 @@ def run(**columns: Any) -> DetailedRun:
         "wanted_addresses": None,
         "timezone": "UTC",
         "route": "FIRST",
+        "limits": None,
+        "scope": "executor",
         "rerun_of": None,
         "called_by": None,
         "backfill_id": None,

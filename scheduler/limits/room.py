@@ -1,0 +1,163 @@
+"""How much room limits have, and what the runs of one claim take of it. Pure: no I/O, no clock."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from warren.broker.reasons.codes import Why, Words
+from warren.scheduler.limits.cluster_lanes import ClusterLane
+from warren.sql.limits.holds import Bucket, LimitRow, NewHold
+from warren.sql.runs.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class FullLimit:
+    """A limit without room for a run that takes `weight`; `ready_ms` is when its bucket has it."""
+
+    limit_id: int
+    weight: int
+    ready_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NeverFits:
+    """A run that takes more than its limit ever has, or whose limit is gone."""
+
+    why: Words
+
+
+@dataclass(frozen=True, slots=True)
+class LimitNeed:
+    """What each run of a job takes; `limit_id` None = there is no limit of this name."""
+
+    name: str
+    limit_id: int | None
+    weight: int
+
+
+@dataclass(slots=True)
+class LimitState:
+    """A limit at an instant: how much of it is held, and how many tokens its bucket has.
+
+    None = it is not limited so.
+    """
+
+    at_once: int | None
+    held: int
+    rate: int | None = None
+    per_ms: int = 0
+    tokens: float = 0.0
+    has_changed: bool = False
+
+    @classmethod
+    def at(
+        cls, row: LimitRow, held: int, now_ms: int, *, at_once: int | None = None
+    ) -> "LimitState":
+        """Return a limit now; `at_once` is that of a job's own."""
+        tokens, per_ms = 0.0, row.per_ms or 0
+        if row.rate is not None and per_ms:
+            since_ms = now_ms if row.refilled_at is None else row.refilled_at
+            tokens = float(row.rate if row.tokens is None else row.tokens)
+            tokens = min(row.rate, tokens + max(0, now_ms - since_ms) * row.rate / per_ms)
+        return cls(
+            at_once=row.at_once if at_once is None else at_once,
+            held=held,
+            rate=row.rate if per_ms else None,
+            per_ms=per_ms,
+            tokens=tokens,
+        )
+
+    @property
+    def most(self) -> int | None:
+        """The most that one run, or one broadcast, can ever take; None = any number."""
+        most = [value for value in (self.at_once, self.rate) if value is not None]
+        return min(most) if most else None
+
+    @property
+    def room(self) -> int | None:
+        """How much can be taken now; None = any number."""
+        room = [] if self.at_once is None else [self.at_once - self.held]
+        if self.rate is not None:
+            room.append(int(self.tokens))
+        return max(0, min(room)) if room else None
+
+    def has_room(self, weight: int) -> bool:
+        """Whether so much can be taken now."""
+        return self.room is None or weight <= self.room
+
+    def ready_ms(self, weight: int, now_ms: int) -> int | None:
+        """Return when the bucket has enough, if only the bucket is in the way; else None."""
+        if self.at_once is not None and weight > self.at_once - self.held:
+            return None
+        if self.rate is None:
+            return None
+        return now_ms + ceil(max(0.0, weight - self.tokens) * self.per_ms / self.rate)
+
+    def take(self, weight: int) -> None:
+        """Record that a run takes so much."""
+        if self.at_once is not None:
+            self.held += weight
+        if self.rate is not None:
+            self.tokens -= weight
+            self.has_changed = True
+
+
+@dataclass(slots=True, kw_only=True)
+class LimitRoom:
+    """The limits that a claim has locked, by id, and what each of its jobs takes of them.
+
+    `lanes` are those of the jobs whose scope is the cluster, `waiting` what else waits of jobs of
+    which only so many runs may.
+    """
+
+    now_ms: int = 0
+    limits: Mapping[int, LimitState] = field(default_factory=dict)
+    needs: Mapping[int, tuple[LimitNeed, ...]] = field(default_factory=dict)
+    lanes: Mapping[int, ClusterLane] = field(default_factory=dict)
+    waiting: Mapping[int, Waiting] = field(default_factory=dict)
+
+    def obstacle(self, job_id: int, runs: int = 1) -> FullLimit | NeverFits | None:
+        """Return why so many runs of a job cannot start together now; None if they can."""
+        for need in self.needs.get(job_id, ()):
+            if need.limit_id is None:
+                return NeverFits(Why.LIMIT_GONE(name=need.name))
+            limit, weight = self.limits[need.limit_id], need.weight * runs
+            if limit.most is not None and weight > limit.most:
+                return NeverFits(Why.NEVER_FITS(name=need.name, n=weight, most=limit.most))
+            if not limit.has_room(weight):
+                return FullLimit(need.limit_id, weight, limit.ready_ms(weight, self.now_ms))
+        return None
+
+    def take(self, job_id: int) -> None:
+        """Record that a run of a job is sent."""
+        for need in self.needs.get(job_id, ()):
+            if need.limit_id is not None:
+                self.limits[need.limit_id].take(need.weight)
+
+    def count(self, job_id: int) -> int | None:
+        """Return how many limits a run of a job holds until it ends; None = none."""
+        return len(self._held_by(job_id)) or None
+
+    def holds(self, runs: Iterable[tuple[int, int]]) -> list[NewHold]:
+        """Return what these runs hold; each is a job and the run's id."""
+        return [
+            NewHold(need.limit_id, run_id, need.weight)
+            for job_id, run_id in runs
+            for need in self._held_by(job_id)
+            if need.limit_id is not None
+        ]
+
+    def buckets(self) -> list[Bucket]:
+        """Return the buckets from which tokens were taken."""
+        return [
+            Bucket(limit_id, limit.tokens, self.now_ms)
+            for limit_id, limit in sorted(self.limits.items())
+            if limit.has_changed
+        ]
+
+    def _held_by(self, job_id: int) -> list[LimitNeed]:
+        return [
+            need
+            for need in self.needs.get(job_id, ())
+            if need.limit_id is not None and self.limits[need.limit_id].at_once is not None
+        ]

@@ -1,0 +1,131 @@
+"""Which jobs wait for limits, so that peeks leave them out, and when limits have room for them.
+
+A job that found a limit full comes back when something was given back, or when the bucket of its
+limit has enough. Then as many of its runs are looked for as the limit has room for: a thousand that
+wait cost a peek no more than one.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from warren.scheduler.limits.room import FullLimit, LimitState
+from warren.sql.engine import Database
+from warren.sql.limits import holds
+
+#: How often limits are looked at by themselves: other schedulers do not tell what ends there, and
+#: people change limits.
+LOOK_SECONDS = 0.5
+#: What a limit has room for that limits nothing any more.
+_ANY_NUMBER = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyJobs:
+    """Jobs that wait for one limit, which has room for `runs` of their runs."""
+
+    limit_id: int
+    job_ids: Collection[int]
+    runs: int
+
+
+class LimitWaits:
+    """The jobs of one scheduler that wait for limits; used by its dispatcher's thread.
+
+    Args:
+        has_room: set by others when a run gave something back.
+        now_ms: the database's clock.
+        clock: monotonic seconds.
+
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        has_room: threading.Event,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._database = database
+        self._has_room = has_room
+        self._now_ms = now_ms
+        self._clock = clock
+        self._full: dict[int, FullLimit] = {}
+        self._apps: dict[int, int] = {}
+        self._room: dict[int, int] = {}
+        self._looked_at = float("-inf")
+
+    @property
+    def job_ids(self) -> Collection[int]:
+        """The jobs that wait."""
+        return self._full.keys()
+
+    def put(self, app_id: int, full: Mapping[int, FullLimit]) -> None:
+        """Leave out jobs of an app until their limits have room."""
+        for job_id, limit in full.items():
+            self._full[job_id], self._apps[job_id] = limit, app_id
+
+    def release(self, job_ids: Iterable[int]) -> None:
+        """Let jobs be peeked at like all others."""
+        for job_id in job_ids:
+            self._full.pop(job_id, None)
+            self._apps.pop(job_id, None)
+
+    def look(self) -> None:
+        """Find out how much room limits have, if that may have changed."""
+        has_changed = self._has_room.is_set()
+        self._has_room.clear()
+        if not self._full:
+            self._room = {}
+            return
+        now_ms = self._now_ms()
+        is_due = self._clock() - self._looked_at >= LOOK_SECONDS
+        if not (has_changed or is_due or self._seconds_until_ready(now_ms) == 0):
+            return
+        self._looked_at = self._clock()
+        limit_ids = {full.limit_id for full in self._full.values()}
+        rows = self._database.read(lambda session: holds.room(session, limit_ids))
+        states = {
+            limit_id: LimitState.at(row, held, now_ms) for limit_id, (row, held) in rows.items()
+        }
+        # Runs of a limit that is gone are looked for, to be ended.
+        rooms = {limit_id: state.room for limit_id, state in states.items()}
+        self._room = {
+            limit_id: _ANY_NUMBER if (room := rooms.get(limit_id)) is None else room
+            for limit_id in limit_ids
+        }
+        for job_id, full in self._full.items():
+            state = states.get(full.limit_id)
+            ready_ms = None
+            if state is not None and not state.has_room(full.weight):
+                ready_ms = state.ready_ms(full.weight, now_ms)
+            self._full[job_id] = replace(full, ready_ms=ready_ms)
+
+    def ready(self, app_id: int) -> list[ReadyJobs]:
+        """Return the jobs of an app that wait for limits with room."""
+        jobs: dict[int, list[int]] = defaultdict(list)
+        for job_id, full in self._full.items():
+            if self._apps[job_id] == app_id and self._room.get(full.limit_id, 0) >= full.weight:
+                jobs[full.limit_id].append(job_id)
+        return [
+            ReadyJobs(limit_id, job_ids, self._room[limit_id])
+            for limit_id, job_ids in sorted(jobs.items())
+        ]
+
+    def take(self, limit_id: int, runs: int) -> None:
+        """Record that so many runs were sent; after none, wait until something changes."""
+        self._room[limit_id] = max(0, self._room.get(limit_id, 0) - runs) if runs else 0
+
+    def seconds_left(self) -> float:
+        """Return how long the dispatcher may sleep, as far as limits are concerned."""
+        if not self._full:
+            return float("inf")
+        return min(LOOK_SECONDS, self._seconds_until_ready(self._now_ms()))
+
+    def _seconds_until_ready(self, now_ms: int) -> float:
+        waits = [
+            full.ready_ms - now_ms for full in self._full.values() if full.ready_ms is not None
+        ]
+        return max(0, min(waits)) / 1000 if waits else float("inf")

@@ -1,0 +1,46 @@
+"""The highest class goes first, and none starves."""
+
+from itertools import groupby, pairwise
+
+from warren.broker.messages.values import HIGH, LOW, NORMAL
+from warren.broker.turns import ONCE_IN, Turns
+
+
+def test_the_highest_class_that_waits_goes_first() -> None:
+    turns = Turns()
+
+    assert turns.next([True, True, True]) == HIGH
+    assert turns.next([False, True, True]) == NORMAL
+    assert turns.next([False, False, True]) == LOW
+    assert turns.next([False, False, False]) is None
+
+
+def test_a_low_class_is_served_once_in_twenty_turns() -> None:
+    turns = Turns()
+
+    served = [turns.next([True, False, True]) for _ in range(10 * ONCE_IN)]
+
+    runs = [len(list(group)) for rank, group in groupby(served) if rank == HIGH]
+    assert max(runs) == ONCE_IN - 1
+    assert served.count(LOW) == 10
+
+
+def test_neither_of_two_lower_classes_starves() -> None:
+    turns = Turns()
+
+    served = [turns.next([True, True, True]) for _ in range(10 * ONCE_IN)]
+
+    for rank in (NORMAL, LOW):
+        at = [number for number, one in enumerate(served) if one == rank]
+        assert all(later - sooner <= ONCE_IN + 1 for sooner, later in pairwise(at))
+
+
+def test_a_batch_is_shared_among_the_classes() -> None:
+    high, normal, low = list(range(100)), list(range(100, 200)), list(range(200, 300))
+
+    chosen = Turns().shared([high, normal, low], 40)
+
+    assert chosen[:19] == high[:19]
+    assert [number for number in chosen if number >= 200] == [200, 201]
+    assert [number for number in chosen if 100 <= number < 200] == [100]
+    assert Turns().shared([[], [7, 8], []], 40) == [7, 8]
