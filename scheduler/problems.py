@@ -55,6 +55,9 @@ class Word(StrEnum):
     LANGUAGE = "language"
     STYLE = "style"
     WHEN = "when"
+    OPTION = "option"
+    CONDITION = "condition"
+    JOIN = "join"
 
 
 class FieldName(str):

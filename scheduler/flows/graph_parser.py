@@ -23,7 +23,7 @@ from warren.scheduler.flows.graph import (
     NodeRetry,
     circle_in,
 )
-from warren.scheduler.problems import Code, FieldName, Problem, Refused, unknown_word
+from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word, unknown_word
 from warren.sql.models.jobs import Backoff
 
 #: The field of a job that holds its flow.
@@ -42,6 +42,7 @@ RESERVED = frozenset(
     | {"true", "false", "none", "True", "False", "None"}
 )
 _OPTIONS = ("job", "after", "join", "if", "each", "param", "param_template", "retries", "retry")
+_WORDS = {"join": Word.JOIN, "after": Word.CONDITION}
 _RETRY_OPTIONS = ("times", "delay", "backoff", "most", "jitter")
 _MOST_RETRIES, _MOST_SECONDS = 1_000, 9_999_999
 
@@ -86,7 +87,7 @@ class _Reader:
         if self._wrong:
             raise _refused(self._wrong)
         if circle := circle_in(nodes):
-            raise Problem(Code.FLOW_CIRCLE, FIELD, path=" -> ".join(circle))
+            raise Problem(Code.FLOW_CIRCLE, f"{FIELD}/{circle[0]}/after", path=" -> ".join(circle))
         graph = Graph(nodes)
         if (size := len(graph.to_json().encode(errors="replace"))) > MAX_BYTES:
             raise Problem(Code.FLOW_TOO_LONG, FIELD, most=MAX_BYTES, got=size)
@@ -105,8 +106,7 @@ class _Reader:
             return Node(name=name, job="")
         for option in said:
             if option not in _OPTIONS:
-                what = FieldName("node_option")
-                self._wrong.append(unknown_word(place, what, str(option), _OPTIONS))
+                self._wrong.append(unknown_word(place, Word.OPTION, str(option), _OPTIONS))
         if said.get("param") is not None and said.get("param_template"):
             self._wrong.append(Problem(Code.PARAM_AND_TEMPLATE, f"{place}/param_template"))
         if said.get("param") is not None and said.get("each"):
@@ -150,7 +150,7 @@ class _Reader:
     def _choice(self, name: str, option: str, said: Any, known: list[Any]) -> str | None:
         if said is None or said in known:
             return None if said is None else str(said)
-        place, what = f"{FIELD}/{name}/{option}", FieldName(option)
+        place, what = f"{FIELD}/{name}/{option}", _WORDS.get(option, FieldName("retry_backoff"))
         self._wrong.append(unknown_word(place, what, str(said), [str(word) for word in known]))
         return None
 
@@ -174,8 +174,7 @@ class _Reader:
         said = said or {}
         for option in said:
             if option not in _RETRY_OPTIONS:
-                what_option = FieldName("node_option")
-                self._wrong.append(unknown_word(place, what_option, str(option), _RETRY_OPTIONS))
+                self._wrong.append(unknown_word(place, Word.OPTION, str(option), _RETRY_OPTIONS))
         times = said.get("times") if times is None else times
         delay = self._whole(name, "delay", _seconds(said.get("delay")), _MOST_SECONDS)
         most = self._whole(name, "most", _seconds(said.get("most")), _MOST_SECONDS)
@@ -200,7 +199,8 @@ class _Reader:
         if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= most:
             return said
         place = f"{FIELD}/{name}/{'retries' if option == 'retries' else 'retry'}"
-        facts = {"what": FieldName(option), "least": 0, "most": most, "got": _quoted(said)}
+        what = FieldName(option if option == "retries" else f"retry_{option}")
+        facts = {"what": what, "least": 0, "most": most, "got": _quoted(said)}
         self._wrong.append(Problem(Code.INTEGER, place, **facts))
         return None
 

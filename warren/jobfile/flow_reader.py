@@ -57,8 +57,9 @@ def _plain(node: yaml.Node, what: str) -> Any:
 
 def _at_its_line(node: yaml.Node, problem: Problem) -> InvalidEntry:
     """Return a refusal with the line of the deepest value that its field names."""
+    line = line_of(node)
     for part in problem.field.split("/")[1:]:
-        if not isinstance(node, yaml.MappingNode) or is_null(node):
-            break
-        node = next((value for key, value in node.value if key.value == part), node)
-    return InvalidEntry(line_of(node), str(problem), problem.code.name.lower())
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        key, node = next(((key, value) for key, value in pairs if key.value == part), (None, node))
+        line = line if key is None else line_of(key)
+    return InvalidEntry(line, str(problem), problem.code.name.lower())
