@@ -177,11 +177,14 @@ class ApiLimits:
 class JobFiles:
     """The reader and the writer of job files.
 
-    `read` returns the apps, jobs and limits of a YAML text, or raises Refusal with every
-    problem; `write` returns the lines of a file.
+    `read` returns what YAML texts, given with their names in order, say together, with these
+    values for `${NAME}`, or raises Refusal with every problem; `write` returns the lines of a file.
     """
 
-    read: Callable[[bytes], tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]]
+    read: Callable[
+        [Sequence[tuple[str, bytes]], Mapping[str, str]],
+        tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]],
+    ]
     write: JobFileWriter
 
 

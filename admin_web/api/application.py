@@ -82,7 +82,7 @@ def api_description() -> dict[str, Any]:
     # No view is called, so this database is never opened.
     database = Database("sqlite:////dev/null")
     try:
-        none = JobFiles(read=lambda _data: ((), (), ()), write=lambda *_parts: ())
+        none = JobFiles(read=lambda _files, _values: ((), (), ()), write=lambda *_parts: ())
         services = ApiServices(
             database=database,
             now_ms=lambda: 0,

@@ -19,8 +19,8 @@ from warren.sql.errors import DatabaseUnavailable, LookupFailed
 class Refusal(Exception):
     """A refused request: its status, the reason, and each single problem.
 
-    A problem has `detail`, and `pointer`, a JSON pointer into the body, `line` of a YAML body, or
-    `parameter`.
+    A problem has `detail`, and `pointer`, a JSON pointer into the body, `line` of a YAML body,
+    `line` and `file` if there are several, or `parameter`.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Detail(msgspec.Struct, omit_defaults=True):
     detail: str
     pointer: str | None = None
     line: int | None = None
+    file: str | None = None
     parameter: str | None = None
     code: str | None = None
 

@@ -5,9 +5,10 @@ ApiError if the API refuses it or does not answer.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -18,6 +19,8 @@ from warren.client.errors import ApiError, RunFailed
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
 from warren.client.wire import Instant, RunId, Span
 
+#: A job file in YAML.
+JobFileText: TypeAlias = str | bytes
 #: How many seconds one request waits for an end; the API allows 60.
 _WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
@@ -288,15 +291,20 @@ def delete_limit(name: str) -> Exchange[None]:
 
 
 def apply(
-    job_file: str | bytes | Mapping[str, Any],
+    job_file: JobFileText | Mapping[str, Any] | Path | Sequence[JobFileText | Path],
     *,
+    values: Mapping[str, str] | None = None,
     dry_run: bool = False,
     prune: bool = False,
     take_over: bool = False,
     module: str = "",
     app: str = "",
 ) -> Exchange[Applied]:
-    """Make jobs match a job file, given as YAML text or as values; return the changes.
+    """Make jobs match a job file, or several together, all or nothing; return the changes.
+
+    A job file is a YAML text, its content as Python values, or the path of a file or folder, which
+    stands for its files `NAME.yaml` and `NAME.yml`. Of several texts and paths, later ones win
+    field by field. `values` are those of `${NAME}` in them.
 
     With `module`, the jobs are declared in its handlers' code, and `prune` deletes those that it
     declared before: in all apps, or only in those of the jobs and in `app`. Jobs that are declared
@@ -304,6 +312,7 @@ def apply(
 
     Raises:
         ApiError: nothing was changed, unless its `status` is 0.
+        JobFileError: a file cannot be read.
 
     """
     flags = {"dry_run": dry_run, "prune": prune, "take_over": take_over}
@@ -312,11 +321,7 @@ def apply(
         {name: str(value).lower() for name, value in flags.items() if value}
         | {name: value for name, value in texts.items() if value}
     )
-    if isinstance(job_file, Mapping):
-        data, media = msgspec.json.encode(job_file), "application/json"
-    else:
-        data = job_file.encode() if isinstance(job_file, str) else job_file
-        media = "application/yaml"
+    data, media = _job_file_body(job_file, values or {})
     response = yield Request(
         method="POST",
         path=f"/apply?{query}" if query else "/apply",
@@ -325,6 +330,33 @@ def apply(
         wait_seconds=_APPLY_SECONDS,
     )
     return wire.value_of(response, Applied)
+
+
+def _job_file_body(
+    job_file: JobFileText | Mapping[str, Any] | Path | Sequence[JobFileText | Path],
+    values: Mapping[str, str],
+) -> tuple[bytes, str]:
+    """Return the body of a request to apply job files, and its type."""
+    if isinstance(job_file, Mapping):
+        if values:
+            raise ValueError("expected values with job files only; these have no ${NAME}")
+        return msgspec.json.encode(job_file), "application/json"
+    if isinstance(job_file, str | bytes) and not values:
+        return job_file.encode() if isinstance(job_file, str) else job_file, "application/yaml"
+    given = [job_file] if isinstance(job_file, str | bytes | Path) else job_file
+    body = {"files": list(_named_texts(given)), "values": values}
+    return msgspec.json.encode(body), "application/json"
+
+
+def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]]:
+    from warren.jobfile.sources import decoded, read_sources  # noqa: PLC0415 - few programs need it
+
+    for number, one in enumerate(given, 1):
+        if isinstance(one, Path):
+            yield from ({"name": file.name, "text": file.text} for file in read_sources([one]))
+        else:
+            name = f"job file {number}"
+            yield {"name": name, "text": one if isinstance(one, str) else decoded(one, name)}
 
 
 def read(path: str) -> Exchange[Any]:

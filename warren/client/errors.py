@@ -38,4 +38,6 @@ def _placed(error: Mapping[str, Any]) -> str:
     place = error.get("pointer") or error.get("parameter")
     if error.get("line") is not None:
         place = f"line {error['line']}"
+    if error.get("file"):
+        place = f"{error['file']}:{error['line']}" if error.get("line") else error["file"]
     return f"{place}: {error.get('detail')}" if place else str(error.get("detail"))

@@ -46,8 +46,6 @@ _REPLACED = {
     "fresh_process": ("process",),
 }
 _NO_VALUES = GivenValues()
-#: What the body of a request is called in messages.
-_UPLOAD = "job file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,30 +377,33 @@ def _raise(
 
 
 def read_upload(
-    data: bytes,
+    files: Sequence[tuple[str, bytes]], values: Mapping[str, str]
 ) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
-    """Return the apps, jobs and limits of a job file.
+    """Return what job files, with their names, say together, with these values for `${NAME}`.
 
     Raises:
-        Refusal: with each problem, its line, and the code of the rule that it breaks.
+        Refusal: with each problem, its line and file, and the code of the rule that it breaks.
 
     """
     now_ms = time.time_ns() // 1_000_000
+    given = GivenValues(texts=[f"{name}={value}" for name, value in values.items()])
     try:
-        source = Source(_UPLOAD, decoded(data, _UPLOAD))
-        file = read_job_files([source], now_ms=now_ms, added_routes=route_names())
+        sources = [Source(name, decoded(data, name)) for name, data in files]
+        file = read_job_files(sources, given, now_ms=now_ms, added_routes=route_names())
     except JobFileError as error:
-        raise _refusal(error) from error
+        raise _refusal(error, are_several=len(files) > 1 or bool(values)) from error
     return file.apps, file.specs, file.limits
 
 
-def _refusal(error: JobFileError) -> Refusal:
+def _refusal(error: JobFileError, *, are_several: bool) -> Refusal:
     count, shown = len(error.problems), error.problems[:MAX_PROBLEMS]
-    detail = f"the job file has {count} problems" if count > 1 else "the job file has a problem"
+    what = "the job files have" if are_several else "the job file has"
+    detail = f"{what} {count} problems" if count > 1 else f"{what} a problem"
     if count > len(shown):
         detail += f"; these are the first {len(shown)}"
     errors = [
         {"line": int(problem.line), "detail": problem.text}
+        | ({"file": problem.line.file} if are_several else {})
         | ({"code": problem.rule} if problem.rule else {})
         for problem in shown
     ]

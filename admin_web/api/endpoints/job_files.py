@@ -1,7 +1,7 @@
 """Applies and exports whole job files, for programs without access to the database."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from flask import request
@@ -13,7 +13,7 @@ from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_
 from warren.admin_web.api.endpoints.limits import LimitBody, limit_spec_of, limit_value
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.paging import Word
-from warren.admin_web.api.problem_answers import Refusal, error_detail
+from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
 from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.commands.job_changes import ChangeAction
@@ -29,6 +29,9 @@ from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.jobs import child_links, exports
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
+
+#: What the body of a request is called in messages.
+_UPLOAD = "job file"
 
 
 class ApplyQuery(msgspec.Struct, kw_only=True):
@@ -46,13 +49,25 @@ class ApplyQuery(msgspec.Struct, kw_only=True):
     app: Word | None = None
 
 
+class JobFileText(msgspec.Struct, kw_only=True):
+    """A job file in YAML, and its name in messages."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    text: str
+
+
 class JobFileBody(msgspec.Struct, kw_only=True):
-    """A job file; `left_out`, of an export, is ignored."""
+    """A job file; or several `files`, of which later ones win field by field.
+
+    `values` are those of `${NAME}` in the files. `left_out`, of an export, is ignored.
+    """
 
     apps: list[AppBody] = []
     limits: list[LimitBody] = []
     jobs: list[JobBody] = []
     left_out: list[str] = []
+    files: list[JobFileText] = []
+    values: dict[str, str] = {}
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
@@ -119,10 +134,8 @@ class JobFileEndpoints:
         is_heavy=True,
     )
     def apply(self, call: Call) -> Applied:
-        """Make apps, limits and jobs match a job file, all or nothing."""
-        apps, specs, limits = (
-            self._services.job_files.read(call.raw) if call.body is None else self._json(call.body)
-        )
+        """Make apps, limits and jobs match a job file, or several together, all or nothing."""
+        apps, specs, limits = self._specs(call)
         self._refuse_foreign(call, apps, specs)
         query = call.query
         changes = self._services.commands(call.actor).job_files.apply(
@@ -212,6 +225,19 @@ class JobFileEndpoints:
             limits_of(session, (spec.limits for spec in specs)),
             specs,
         )
+
+    def _specs(
+        self, call: Call
+    ) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
+        body: JobFileBody | None = call.body
+        if body is None:
+            return self._services.job_files.read([(_UPLOAD, call.raw)], {})
+        if not (body.files or body.values):
+            return self._json(body)
+        if body.apps or body.limits or body.jobs:
+            raise at_pointer("/files", "expected either files or apps, limits and jobs, got: both")
+        files = [(file.name, file.text.encode(errors="replace")) for file in body.files]
+        return self._services.job_files.read(files, body.values)
 
     def _json(
         self, body: JobFileBody

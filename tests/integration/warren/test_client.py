@@ -23,10 +23,10 @@ from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren import ApiError, AsyncClient, Client, RunFailed
 from warren.admin_web.serving.http_server import ConsoleServer
-from warren.client import Trigger
+from warren.client import Applied, Trigger
 from warren.client.exchange import Request
 from warren.client.exchange import Response as HttpAnswer
-from warren.errors import SettingsError
+from warren.errors import JobFileError, SettingsError
 from warren.sql.accounts.users import Role
 from warren.sql.models import Run
 
@@ -107,6 +107,61 @@ def test_a_trigger_that_is_sent_again_runs_once(
 
     assert (run.status, run.param) == ("PLANNED", "x")
     assert count(rows) == 1
+
+
+def test_job_files_are_applied_together_and_later_ones_win(
+    client: Client, url: str, token: str, tmp_path: Path
+) -> None:
+    folder, later = tmp_path / "jobs", tmp_path / "jobs.prod.yaml"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(
+        "defaults: {app: reports, timeout: 60}\n"
+        "jobs: [{name: weekly, handler: old, param: '${BUCKET}', author: ann}]\n"
+    )
+    (folder / "b.yml").write_text("jobs: [{name: weekly, app: reports, handler: report}]\n")
+    later.write_text("jobs: [{name: weekly, app: reports, retries: 5}]\n")
+    files = [folder, later, "jobs: [{name: weekly, app: reports, author: bob}]\n"]
+
+    async def again() -> Applied:
+        async with AsyncClient(url, token) as calls:
+            return await calls.apply(files, values={"BUCKET": "prod"})
+
+    first, second = client.apply(files, values={"BUCKET": "prod"}), asyncio.run(again())
+
+    assert [change.name for change in first.changes] == ["reports/weekly"]
+    assert (second.changes, second.unchanged) == ([], 1)
+    spec = client.read("/jobs/reports/weekly")
+    said = {name: spec[name] for name in ("handler", "param", "author", "retries", "timeout")}
+    assert said == {
+        "handler": "report",
+        "param": "prod",
+        "author": "bob",
+        "retries": 5,
+        "timeout": 60,
+    }
+
+
+def test_problems_of_job_files_name_their_file_and_change_nothing(
+    client: Client, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("jobs: [{name: weekly, app: reports, handler: report}]\n")
+    bad.write_text("jobs:\n  - {name: x, app: reports, handler: h, retrys: 1}\n")
+
+    with pytest.raises(ApiError, match=r"bad.yaml:2: unknown field 'retrys', did you mean") as one:
+        client.apply([good, bad])
+    with pytest.raises(ApiError, match=r"no job file has \$\{OTHER\}"):
+        client.apply(good, values={"OTHER": "x"})
+    with pytest.raises(JobFileError, match=r"cannot read .*none.yaml: No such file"):
+        client.apply([good, tmp_path / "none.yaml"])
+    both = {"files": [{"name": "a", "text": "jobs: []"}], "jobs": [{"name": "x", "app": "reports"}]}
+    with pytest.raises(ApiError, match="expected either files or apps and jobs, got: both"):
+        client.apply(both)
+    with pytest.raises(ValueError, match="expected values with job files only"):
+        client.apply({"jobs": []}, values={"A": "x"})
+
+    assert one.value.status == 422
+    assert "weekly" not in {job.name for job in client.jobs()}
 
 
 def test_what_is_refused_is_told_and_not_sent_again(client: Client, path: Unreliable) -> None:
