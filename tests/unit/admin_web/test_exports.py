@@ -82,6 +82,16 @@ def test_a_file_has_what_the_filter_fits(admin: Visit, rows: Rows, clock: Clock)
     }
 
 
+def test_a_file_of_runs_counts_attempts_and_those_that_started(admin: Visit, rows: Rows) -> None:
+    rows.run(rows.job("hourly"), 0, status="FAILED", attempt=3, starts=1)
+
+    [line] = as_csv(admin, "/runs?job=hourly&format=csv")
+    [run] = as_json(admin, "/runs?job=hourly&format=json")
+
+    assert (line["attempt"], line["starts"]) == ("3", "1")
+    assert (run["attempt"], run["starts"]) == (3, 1)
+
+
 def test_no_text_is_a_formula_for_a_spreadsheet(admin: Visit, rows: Rows) -> None:
     [job] = as_csv(admin, "/jobs?app=reports&format=csv")
     runs = as_csv(admin, "/runs?format=csv")

@@ -804,3 +804,37 @@ def test_source_of_its_own_keeps_two_xxl_jobs_apart(case: ImportCase) -> None:
         lambda session: set(session.execute(select(ImportOrigin.source)).scalars())
     )
     assert sources == {"xxl-job", "second"}
+
+
+def test_its_own_handlers_become_warrens_unless_they_are_kept(case: ImportCase) -> None:
+    request, command = '{"url": "https://x.example/a", "method": "get"}', "ls -l"
+    case.xxl.group("shop-jobs", id=7)
+    for job_id, handler, param in (
+        (1, "httpJobHandler", request),
+        (2, "commandJobHandler", command),
+        (3, "nightlyHandler", "p=1"),
+    ):
+        case.xxl.job(
+            f"job-{job_id}",
+            id=job_id,
+            job_group=7,
+            executor_handler=handler,
+            executor_param=param,
+        )
+
+    def imported() -> list[tuple[str | None, str | None]]:
+        return [(job.handler, job.param) for job in map(case.job, (1, 2, 3))]
+
+    case.findings("--keep-handlers")
+    kept = imported()
+    case.findings()
+    mapped = imported()
+
+    assert kept == [
+        ("httpJobHandler", request),
+        ("commandJobHandler", command),
+        ("nightlyHandler", "p=1"),
+    ]
+    assert [handler for handler, _ in mapped] == ["warren.http", "warren.command", "nightlyHandler"]
+    assert json.loads(mapped[0][1] or "")["url"] == "https://x.example/a"
+    assert json.loads(mapped[1][1] or "")["args"] == ["ls", "-l"]
