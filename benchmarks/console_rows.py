@@ -44,13 +44,14 @@ INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time
  schedule_conf, timezone, misfire_strategy, late_limit, executor_route_strategy,
  executor_handler, executor_param, executor_block_strategy, executor_timeout,
  executor_fail_retry_count, retry_delay, retry_backoff, retry_most, retry_jitter, delivery,
- concurrency, scope, priority, max_waiting, process, run_date_days, run_date_months, glue_type,
+ concurrency, scope, priority, max_waiting, process, run_date_days, run_date_months,
+ run_date_workdays, glue_type,
  trigger_status, trigger_last_time, trigger_next_time, tags)
 SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
  UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON',
  CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 60, 'ROUND',
  CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
- 0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, 'executor', 'normal', 0, '', 0, 0,
+ 0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, 'executor', 'normal', 0, '', 0, 0, 0,
  IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'),
  IF(seq MOD 10, 1, 0), IF(seq MOD 10, {now}, 0), IF(seq MOD 10, {next_tick}, 0),
  CONCAT('team-', seq DIV {apps} MOD {teams})

@@ -357,5 +357,5 @@ def _known(schedule: Mapping[str, str | int]) -> dict[str, Any]:
     return {
         word: value
         for word, value in schedule.items()
-        if isinstance(value, int) == (_KEYWORDS[word].value_form is ValueForm.SECONDS)
+        if word not in _KEYWORDS or isinstance(value, int) == (_KEYWORDS[word].value_form in _WHOLE)
     }
