@@ -31,6 +31,7 @@ ENTRIES = (
     MenuEntry("jobs.index", "jobs", lazy_gettext("Jobs"), Right.VIEW),
     MenuEntry("runs.index", "runs", lazy_gettext("Runs"), Right.VIEW),
     MenuEntry("timeline.show", "timeline", lazy_gettext("Timeline"), Right.VIEW),
+    MenuEntry("backfills.index", "calendar", lazy_gettext("Backfills"), Right.VIEW),
     MenuEntry("incidents.index", "incident", lazy_gettext("Incidents"), Right.VIEW),
     MenuEntry("alarms.index", "bell", lazy_gettext("Alarms"), Right.VIEW),
     MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),

@@ -3,6 +3,8 @@
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.alarms.incidents import IncidentPages
 from warren.admin_web.alarms.page import AlarmPages
+from warren.admin_web.backfills.making import BackfillForms
+from warren.admin_web.backfills.page import BackfillPages
 from warren.admin_web.pages.account import AccountPages, PreferencePages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.audit_log import AuditPages
@@ -64,4 +66,6 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         LedgerPages(services),
         HealthPages(services),
         IncidentPages(services),
+        BackfillPages(services),
+        BackfillForms(services),
     ]

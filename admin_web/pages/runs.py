@@ -250,7 +250,7 @@ def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[s
 
 def _triggered_by(session: Session, run: DetailedRun) -> str:
     """Return who triggered a run's tick; empty if nobody did or it is unknown."""
-    if run.origin_id == 0 or run.kind == Kind.PARENT:
+    if run.origin_id in (0, run.backfill_id) or run.kind == Kind.PARENT:
         return ""
     is_again = run.kind == Kind.RERUN
     run_id, at_ms = (run.id, run.due_at) if is_again else (run.origin_id, run.scheduled_at)

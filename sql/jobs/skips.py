@@ -2,17 +2,21 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import select, union_all
+from sqlalchemy import ColumnElement, ScalarSelect, func, select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.models import App, Job, SkippedTicks
+from warren.sql.models import App, Job, Run, SkippedTicks
 from warren.sql.rows import Query, fetch, query
+from warren.sql.run_status import RunStatus
 
 
 class SkipLine(NamedTuple):
-    """Skipped due times of a job: `number` of them from `from_at` to `to_at`, and why."""
+    """Skipped due times of a job: `number` of them from `from_at` to `to_at`, and why.
+
+    Backfills have made good `made_good` of them since, the last by run `made_good_by`.
+    """
 
     id: int
     job_id: int
@@ -25,6 +29,8 @@ class SkipLine(NamedTuple):
     reason: str
     why: str | None
     recorded_at: int
+    made_good: int = 0
+    made_good_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +85,20 @@ def spans_of(session: Session, job_id: int, skip_ids: Collection[int]) -> list[t
     return [(first, last) for first, last in session.execute(wanted)]
 
 
+def _made_good(column: ColumnElement[int]) -> ScalarSelect[int]:
+    """Return a value of the runs of backfills that have succeeded for skipped due times."""
+    good = select(column).where(
+        Run.job_id == SkippedTicks.job_id,
+        Run.scheduled_at.between(SkippedTicks.from_at, SkippedTicks.to_at),
+        Run.backfill_id.is_not(None),
+        Run.status == RunStatus.SUCCEEDED,
+    )
+    return good.correlate(SkippedTicks).scalar_subquery()
+
+
 def _query() -> Query:
-    named = {"job": Job.name, "app": App.name, "timezone": Job.timezone}
+    named: dict[str, Any] = {"job": Job.name, "app": App.name, "timezone": Job.timezone}
+    named |= {"made_good": _made_good(func.count(Run.scheduled_at.distinct()))}
+    named |= {"made_good_by": _made_good(func.max(Run.id))}
     skips = query(SkipLine, SkippedTicks, number=SkippedTicks.count, **named)
     return skips.outerjoin(Job, Job.id == SkippedTicks.job_id).outerjoin(App, App.id == Job.app_id)

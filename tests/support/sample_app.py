@@ -67,7 +67,20 @@ def add_sample_app(rows: Rows, app: str, text: Text, now_ms: int) -> SampleApp:
     _registry(rows, made, of, now_ms)
     _people(rows, made, of, now_ms)
     _incident(rows, made, of, now_ms)
+    _backfill(rows, made, of, now_ms)
     return made
+
+
+def _backfill(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
+    made.ids["backfill_id"] = rows.backfill(
+        made.ids["job_id"],
+        now_ms,
+        decided=1,
+        left_out="0",
+        param=of("backfill-param"),
+        state="PAUSED",
+        state_reason=of("backfill-reason")[:512],
+    )
 
 
 def _incident(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:

@@ -10,11 +10,13 @@ from sqlalchemy.orm import Session
 from tests.support import schemas
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
+from warren.scheduler.backfills.kept_schedule import Dates, KeptSchedule, Span, spans_to_json
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.self_health import ZONE_KEY
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
-from warren.sql.models import Job, Run, SkippedTicks
+from warren.sql.instants import DAY_MS
+from warren.sql.models import Backfill, Job, Run, SkippedTicks
 from warren.sql.registry import apps, catalogues, presence
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import calls, planning
@@ -66,6 +68,22 @@ class Rows:
         values = {"job_id": job_id, "from_at": from_ms, "to_at": last, "recorded_at": last}
         row = SkippedTicks(count=count, reason=reason, **values)
         self.database.write(lambda session: session.add(row))
+
+    def backfill(self, job_id: int, last_ms: int, *, days: int = 3, **columns: Any) -> int:
+        """Create a backfill of a job, one run a date up to an instant; nothing is planned yet."""
+        span = Span(last_ms - days * DAY_MS, last_ms)
+        values: dict[str, Any] = {
+            "id": 10**9 + job_id,
+            "schedule": KeptSchedule(kind=Dates.kind, value="", timezone="UTC").to_json(),
+            "spans": spans_to_json([span]),
+            "ticks": days,
+            "made_at": last_ms,
+            "made_by": "admin",
+            "moved_at": last_ms,
+        }
+        row = Backfill(job_id=job_id, **values | columns)
+        self.database.write(lambda session: session.add(row))
+        return int(values["id"])
 
     def jobs(self, count: int, app: str = "reports", **columns: Any) -> None:
         """Create very many identical jobs."""

@@ -122,5 +122,13 @@ def skip_line(skip: SkipLine, zone: ZoneInfo) -> tuple[str, ...]:
         local(skip.from_at, zone),
         local(skip.to_at, zone),
         str(skip.number),
-        skip.reason,
+        f"{skip.reason}{_made_good(skip)}",
     )
+
+
+def _made_good(skip: SkipLine) -> str:
+    """Return by which run skipped due times were made good; empty if none was."""
+    if not skip.made_good:
+        return ""
+    share = f"{skip.made_good} of {skip.number} " if skip.number > 1 else ""
+    return f"; {share}made good by run {skip.made_good_by}"

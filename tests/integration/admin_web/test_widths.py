@@ -13,7 +13,18 @@ from warren.sql.accounts.users import Role
 
 LONG = "import-the-prices-of-all-suppliers-from-the-north-and-the-south-without-a-space"
 ADDRESS = "executor-7f9c6d5b8-xk2lp.production.svc.cluster.local:9999"
-PATHS = ("/", "/jobs", "/jobs/1", "/runs", "/runs/1", "/executors", "/apps", "/ledger", "/audit")
+PATHS = (
+    "/",
+    "/jobs",
+    "/jobs/1",
+    "/runs",
+    "/runs/1",
+    "/executors",
+    "/apps",
+    "/ledger",
+    "/audit",
+    "/backfills/1000000001",
+)
 #: Whatever is wider than its place: the page itself, or a table in its frame.
 _WIDER = """
 () => [document.documentElement, ...document.querySelectorAll(".scroll")]
@@ -57,6 +68,7 @@ def site(sqlite_schema_url: str) -> Iterator[str]:
             started_at=due + 300,
             message="ConnectionError: " + "x" * 300,
         )
+    rows.backfill(job_id, clock.now, days=150, decided=150, left_out="0-148")
     load = (
         '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62, '
         '"handlers": ["noop"]}'

@@ -39,6 +39,12 @@ COMMANDS = [
     "runs move",
     "runs cancel",
     "runs clear",
+    "backfill",
+    "backfills list",
+    "backfills show",
+    "backfills pause",
+    "backfills resume",
+    "backfills cancel",
     "executors list",
     "executors show",
     "schedulers list",
@@ -75,6 +81,7 @@ LISTINGS = [
     "users list",
     "tokens list",
     "jobs next",
+    "backfills list",
     "audit",
 ]
 

@@ -100,6 +100,19 @@ COMMANDS = [
     "runs kill {run_id}",
     "runs clear --older-than 30d --dry-run",
     "runs clear --older-than 30d",
+    "backfills list",
+    "backfills list --job job --going --json",
+    "backfills show {backfill_id}",
+    "backfills show {backfill_id} --json",
+    "backfills show 999999",
+    "backfills resume {backfill_id}",
+    "backfills pause {backfill_id}",
+    "backfills cancel {backfill_id} --kill",
+    "backfills pause {backfill_id}",
+    "backfill new --from 2020-01-01 --to 2020-01-03 --dates --at-once 2 --dry-run",
+    "backfill new --from 2020-01-01 --to 2020-01-03 --dates --at-once 2 --json",
+    "backfill new --from 2020-01-03 --to 2020-01-01",
+    "backfill nothing --from 2020-01-03 --to 2020-01-03",
     "executors list",
     "executors list --json",
     "executors show executor",
@@ -139,7 +152,7 @@ def test_every_command_prints_the_same_on_a_database_and_by_an_api(desk: Desk) -
 def test_every_errand_is_among_the_compared_commands() -> None:
     asked = {".".join(command.split()[:2]) for command in COMMANDS}
     by_other_names = {
-        *("runs.skips", "runs.outcome", "alarms.tested", "report"),
+        *("runs.skips", "runs.outcome", "alarms.tested", "report", "backfill"),
         *("apps.pause", "apps.resume", "cluster.pause", "cluster.resume"),
     }
 

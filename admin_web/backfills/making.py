@@ -1,0 +1,240 @@
+"""The forms that make backfills: of a range of dates, or of recorded skips that are ticked."""
+
+from datetime import date, datetime, timedelta
+from typing import Any, TypeAlias
+
+from flask import flash, redirect, render_template, request, url_for
+from flask_babel import gettext, lazy_gettext
+from werkzeug.wrappers import Response
+from wtforms import BooleanField, IntegerField, SelectField, StringField
+from wtforms.validators import InputRequired, Length, NumberRange, Optional
+
+from warren.admin_web.backfills.grid import FILLED, months
+from warren.admin_web.forms.console_form import (
+    REQUIRED,
+    ConsoleForm,
+    DayField,
+    select_choices,
+    sent_once,
+)
+from warren.admin_web.language.labels import problem_text, reason_text
+from warren.admin_web.services import ConsoleServices
+from warren.admin_web.url_routes import read_id, route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
+from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
+from warren.scheduler.backfills.outcomes import DueTimeState
+from warren.scheduler.commands.backfills import BackfillCommands, Made, Preview
+from warren.scheduler.problems import Problem, ProblemKind, Refused
+from warren.scheduler.schedules.registry import has_schedule
+from warren.scheduler.schedules.run_date import zone_or_utc
+from warren.scheduler.views.backfill_view import FilledState, FilledTick
+from warren.sql.backfill_status import Selection
+from warren.sql.jobs import skips
+from warren.sql.jobs.skips import SkipFilter, SkipLine
+from warren.sql.listings import job_search
+from warren.sql.listings.recent import ListedJob
+
+Page: TypeAlias = Response | str | tuple[str, int]
+#: The recorded skips that one form offers.
+SKIPS = 200
+_SELECTIONS = [
+    (Selection.MISSING.value, lazy_gettext("those for which nothing ran")),
+    (Selection.FAILED.value, lazy_gettext("those that are failed now")),
+    (Selection.ALL.value, lazy_gettext("all")),
+]
+
+
+class OptionsForm(ConsoleForm):
+    """How the runs of a backfill are made."""
+
+    at_once = IntegerField(
+        lazy_gettext("At once"),
+        [
+            InputRequired(REQUIRED),
+            NumberRange(1, MAX_AT_ONCE, lazy_gettext("Enter a number from 1 to 100.")),
+        ],
+        default=1,
+    )
+    newest_first = BooleanField(lazy_gettext("Newest first"))
+    stop_on_failure = BooleanField(lazy_gettext("Pause after a failure"))
+    children = BooleanField(lazy_gettext("Start the job's children after successes"), default=True)
+
+    def options(self) -> dict[str, Any]:
+        """Return the values as arguments of a request."""
+        return {
+            "at_once": self.at_once.data or 1,
+            "newest_first": self.newest_first.data,
+            "stop_on_failure": self.stop_on_failure.data,
+            "children": self.children.data,
+        }
+
+
+class RangeForm(OptionsForm):
+    """A range of run dates, and which of its due times run."""
+
+    from_date = DayField(lazy_gettext("From date"), [InputRequired(REQUIRED)])
+    to_date = DayField(lazy_gettext("To date"), [InputRequired(REQUIRED)])
+    dates = BooleanField(lazy_gettext("Run once a date, whatever the schedule"))
+    selection = SelectField(
+        lazy_gettext("Due times"),
+        choices=select_choices(_SELECTIONS),
+        default=Selection.MISSING.value,
+    )
+    instead = BooleanField(lazy_gettext("Stop the job's schedule until it is over"))
+    param = StringField(lazy_gettext("Parameter"), [Optional(), Length(max=50_000)])
+
+    def request(self) -> BackfillRequest:
+        """Return the backfill that is asked for."""
+        return BackfillRequest(
+            from_date=self.from_date.data,
+            to_date=self.to_date.data,
+            dates=self.dates.data,
+            selection=Selection(self.selection.data),
+            instead=self.instead.data,
+            param=self.param.data or None,
+            **self.options(),
+        )
+
+    def add_problem(self, problem: Problem) -> None:
+        """Show a refusal at its field."""
+        field = self._fields.get(
+            {"from": "from_date", "to": "to_date"}.get(problem.field, problem.field)
+        )
+        if field is None:
+            self.add_error(problem_text(problem))
+        else:
+            field.errors = [problem_text(problem)]
+
+
+class BackfillForms:
+    """For operators."""
+
+    name = "backfill_forms"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/jobs/<id:job_id>/backfill", Right.OPERATE)
+    def ask(self, job_id: int) -> str:
+        """Show the form for a range of dates: at first those of the last week."""
+        job = self._job(job_id)
+        today = self._today(job)
+        form = RangeForm(data={"from_date": today - timedelta(days=7), "to_date": today})
+        form.dates.data = not has_schedule(job.schedule_kind)
+        return _page(form, job)
+
+    @route("/jobs/<id:job_id>/backfill/preview", Right.OPERATE, methods=("POST",))
+    def preview(self, job_id: int) -> Page:
+        """Show what a backfill would do; nothing is made."""
+        job, form = self._job(job_id), RangeForm(request.form)
+        if not form.validate():
+            return _page(form, job), 422
+        try:
+            preview = self._commands.preview(job_id, form.request())
+        except Refused as refused:
+            return _refused(refused, form, job)
+        return _page(form, job, preview=preview)
+
+    @route("/jobs/<id:job_id>/backfill/make", Right.OPERATE, methods=("POST",))
+    def make(self, job_id: int) -> Page:
+        """Make a backfill."""
+        job, form = self._job(job_id), RangeForm(request.form)
+        if not form.validate():
+            return _page(form, job), 422
+        try:
+            once = sent_once(visitor().user_id)
+            made = self._commands.make(job_id, form.request(), once=once)
+        except Refused as refused:
+            return _refused(refused, form, job)
+        return _made(made)
+
+    @route("/jobs/<id:job_id>/gaps", Right.OPERATE)
+    def gaps(self, job_id: int) -> str:
+        """Show the recorded skips of a job, to be ticked."""
+        return self._gaps(self._job(job_id), OptionsForm())
+
+    @route("/jobs/<id:job_id>/gaps/fill", Right.OPERATE, methods=("POST",))
+    def fill(self, job_id: int) -> Page:
+        """Make a backfill of the skips that are ticked."""
+        job, form = self._job(job_id), OptionsForm(request.form)
+        ticked = [skip_id for text in request.form.getlist("skip") if (skip_id := read_id(text))]
+        if not ticked:
+            form.add_error(gettext("Tick what is to run."))
+        if not form.validate() or form.problem:
+            return self._gaps(job, form), 422
+        try:
+            once, wanted = sent_once(visitor().user_id), BackfillRequest(**form.options())
+            made = self._commands.make(job_id, wanted, skips=ticked, once=once)
+        except Refused as refused:
+            if any(problem.code.kind is ProblemKind.UNKNOWN for problem in refused.problems):
+                raise
+            form.add_error("; ".join(map(problem_text, refused.problems)))
+            return self._gaps(job, form), 422
+        return _made(made)
+
+    @property
+    def _commands(self) -> BackfillCommands:
+        return self._services.commands(visitor().actor).backfills
+
+    def _gaps(self, job: ListedJob, form: OptionsForm) -> str:
+        wanted = SkipFilter(job_id=job.id, limit=SKIPS)
+        listed: list[SkipLine] = self._services.database.read(
+            lambda session: skips.lines(session, wanted)
+        )
+        return render_template("pages/backfills_gaps.html", job=job, form=form, skips=listed)
+
+    def _job(self, job_id: int) -> ListedJob:
+        known, now_ms = visitor(), self._services.now_ms()
+        return self._services.database.read(
+            lambda session: job_search.show(session, job_id, known.app_ids, now_ms=now_ms)
+        )
+
+    def _today(self, job: ListedJob) -> date:
+        zone = zone_or_utc(job.timezone or self._services.timezone)
+        return datetime.fromtimestamp(self._services.now_ms() / 1_000, zone).date()
+
+
+def _made(made: Made) -> Response:
+    for notice in made.notices:
+        flash(reason_text(notice), "warning")
+    flash(gettext("Backfill %(id)s is planned.", id=made.id))
+    return redirect(url_for("backfills.show", backfill_id=made.id), 303)
+
+
+def _refused(refused: Refused, form: RangeForm, job: ListedJob) -> Page:
+    if any(problem.code.kind is ProblemKind.UNKNOWN for problem in refused.problems):
+        raise refused
+    for problem in refused.problems:
+        form.add_problem(problem)
+    return _page(form, job), 422
+
+
+def _page(form: RangeForm, job: ListedJob, *, preview: Preview | None = None) -> str:
+    return render_template(
+        "pages/backfills_form.html",
+        form=form,
+        job=job,
+        preview=preview,
+        months=months(_as_filled(preview)) if preview else [],
+        filled=FILLED,
+        running=sum(tick.runs for tick in preview.ticks) if preview else 0,
+    )
+
+
+def _as_filled(preview: Preview) -> list[FilledTick]:
+    """Return the due times of a preview as they would be filled in: those to come would run."""
+    return [
+        FilledTick(
+            number,
+            tick.scheduled_at,
+            tick.run_date,
+            FilledState.TO_COME if tick.runs else _so_far(tick.state),
+            None,
+        )
+        for number, tick in enumerate(preview.ticks, 1)
+    ]
+
+
+def _so_far(state: DueTimeState) -> FilledState:
+    return FilledState.LEFT_OUT if state is DueTimeState.MISSING else FilledState(state.value)
