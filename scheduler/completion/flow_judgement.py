@@ -94,7 +94,8 @@ class JudgedFlow:
         if job is None:
             return self._note(node.name, NodeEnd(Outcome.FAILED, explanation(Why.JOB_DELETED())))
         try:
-            names = self._names(job)
+            # Read only for nodes that name something.
+            names = self._names(job) if _has_expressions(node) else {}
             if not is_true(node, names):
                 why = Why.NODE_CONDITION_FALSE()
                 return self._note(node.name, NodeEnd(Outcome.BYPASSED, explanation(why)))
@@ -181,6 +182,10 @@ class JudgedFlow:
             }
         )
         return end.outcome
+
+
+def _has_expressions(node: Node) -> bool:
+    return bool(node.condition or node.each or node.param_template)
 
 
 def _value(end: NodeEnd) -> NodeValue:

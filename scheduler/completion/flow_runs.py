@@ -194,7 +194,7 @@ class FlowRuns:
             try:
                 known[version] = stored_graph(source)
             except Refused as error:
-                log.warning("flow_unreadable", version=version, error=fault_of(error))
+                log.warning("flow_rejected", version=version, error=fault_of(error))
         return {run_id: known[version] for run_id, version in versions.items() if version in known}
 
     # -- judging ----------------------------------------------------------------------------------

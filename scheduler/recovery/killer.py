@@ -38,7 +38,8 @@ class Killer:
             for run_id, at in self._sent_at.items()
             if run_id in wanted and now - at < self._context.timeouts.kill_again
         }
-        due = [row for row in rows if row.id not in self._sent_at]
+        # The run of a flow has no executor; the keeper of flows stops it.
+        due = [row for row in rows if row.id not in self._sent_at and row.address]
         orders = [order for row in due if (order := self._order(row))]
         if orders and self._commands.is_ready:
             self._commands.send(orders)

@@ -149,12 +149,8 @@ def kill_requested(session: Session, *, now_ms: int) -> list[RoutedRun]:
 
 
 def is_kill_requested(now_ms: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions on runs with executors and a kill request of the last day."""
-    return (
-        Run.kill_requested_at >= now_ms - KILL_MS,
-        Run.status.in_(IN_FLIGHT),
-        Run.address.is_not(None),
-    )
+    """Return the conditions on runs in flight with a kill request of the last day."""
+    return Run.kill_requested_at >= now_ms - KILL_MS, Run.status.in_(IN_FLIGHT)
 
 
 def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
