@@ -94,13 +94,13 @@ class RunLogLimits:
 class FlowSource:
     """The graph of a flow as it was typed.
 
-    `values` are those of a `flow` in a job file, None if the text cannot be read. `lines` are the
-    lines of its parts by their places, such as `flow/load/after`; `problems` have a line each.
+    `values` are those of a `flow` in a job file; `line` returns the line of a field such as
+    `flow/load/after`. `problem` says why the text cannot be read at all, and its line.
     """
 
     values: Any
-    lines: Mapping[str, int]
-    problems: Sequence[tuple[int, str]]
+    line: Callable[[str], int]
+    problem: tuple[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

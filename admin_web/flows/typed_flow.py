@@ -1,7 +1,7 @@
 """The flow of a job while it is typed: its graph, and what is wrong with it by line."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from flask import url_for
 from flask_babel import gettext
@@ -37,22 +37,19 @@ class LineProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedFlow:
-    """A text that was read: its graph, NO_GRAPH if it is wrong; `lines` are those of its parts."""
+    """A text that was read: its graph, NO_GRAPH if it is wrong; `line` is that of a field."""
 
-    graph: Graph
-    lines: Mapping[str, int]
-    problems: Sequence[LineProblem]
+    graph: Graph = NO_GRAPH
+    line: Callable[[str], int] = lambda _field: 1
+    problems: Sequence[LineProblem] = ()
 
     def at_line(self, problem: Problem) -> LineProblem:
-        """Return a problem with the line that it is about: that of the next larger part."""
-        place = problem.field
-        facts = problem.facts
-        if place == FIELD:  # of a name, or a circle
+        """Return a problem with the line that it is about."""
+        field, facts = problem.field, problem.facts
+        if field == FIELD:  # of a name, or of a circle
             first = str(facts.get("path") or facts.get("got") or "").partition(" -> ")[0]
-            place = f"{FIELD}/{first}"
-        while place not in self.lines and "/" in place:
-            place = place.rpartition("/")[0]
-        return LineProblem(self.lines.get(place, 1), problem_text(problem))
+            field = f"{FIELD}/{first}"
+        return LineProblem(self.line(field), problem_text(problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +65,18 @@ def read_flow(texts: FlowTexts, text: str) -> TypedFlow:
     """Return what a text says."""
     if len(text) > MAX_BYTES:
         long = Problem(Code.FLOW_TOO_LONG, FIELD, most=MAX_BYTES, got=len(text))
-        return TypedFlow(graph=NO_GRAPH, lines={}, problems=[LineProblem(1, problem_text(long))])
+        return TypedFlow(problems=[LineProblem(1, problem_text(long))])
+    if not text.strip():
+        return TypedFlow()
     source = texts.read(text)
-    unread = TypedFlow(
-        graph=NO_GRAPH,
-        lines=source.lines,
-        problems=[LineProblem(line, words) for line, words in source.problems],
-    )
-    if source.problems:
-        return unread
+    if source.problem:
+        return TypedFlow(problems=[LineProblem(*source.problem)])
+    typed = TypedFlow(line=source.line)
     try:
-        return TypedFlow(graph=parse(source.values), lines=source.lines, problems=())
+        return replace(typed, graph=parse(source.values))
     except Refused as refused:
-        problems = sorted(map(unread.at_line, refused.problems), key=lambda one: one.line)
-        return TypedFlow(graph=NO_GRAPH, lines=source.lines, problems=problems)
+        problems = sorted(map(typed.at_line, refused.problems), key=lambda one: one.line)
+        return replace(typed, problems=problems)
 
 
 def preview(

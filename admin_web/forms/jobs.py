@@ -23,7 +23,6 @@ from warren.scheduler.jobs.spec import (
     FIELDS,
     Choice,
     Expected,
-    Flow,
     JobSpec,
     Line,
     Number,
@@ -319,7 +318,7 @@ class JobForm(ConsoleForm):
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
         values |= {name: getattr(spec.schedule_options, name) for name in OPTIONS.values()}
-        del values["enabled"], values["flow"]
+        del values["enabled"]
         values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
         values["limits"] = ", ".join(spec.limits)
         return values
@@ -374,7 +373,7 @@ class JobForm(ConsoleForm):
         if values["script_language"]:
             values["handler"] = ""
         if self.is_flow:
-            values["script_language"] = ""
+            values |= {"script_language": "", "flow": self.typed_flow and self.typed_flow.graph}
         return JobSpec(**values)
 
     def show_problems(self, problems: Iterable[Problem]) -> None:
@@ -393,8 +392,6 @@ class JobForm(ConsoleForm):
 
     def _read(self, field: Field, declared: JobField) -> Any:
         """Return the value of a field in its declared type."""
-        if isinstance(declared.kind, Flow):
-            return self.typed_flow.graph if self.typed_flow else None
         if isinstance(field, BooleanField):
             return bool(field.data)
         if isinstance(declared.kind, Texts):

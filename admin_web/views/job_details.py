@@ -159,7 +159,7 @@ def _arrow(start: Box, end: Box) -> str:
 
 
 #: Fields that the page shows elsewhere.
-_ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled", "flow"})
+_ELSEWHERE = frozenset({"name", "app", "schedule_kind", "timezone", "language", "enabled"})
 
 
 class Setting(NamedTuple):

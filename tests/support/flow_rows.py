@@ -9,7 +9,8 @@ from warren.scheduler.flows.graph_parser import parse
 from warren.sql.jobs import flow_links
 from warren.sql.models import FlowNode, Job, Run, ScriptVersion
 from warren.sql.models.jobs import FLOW_TYPE
-from warren.sql.run_status import Kind
+from warren.sql.run_status import Kind, RunStatus
+from warren.sql.runs.transitions import ENTERED
 
 #: A night: two ways that meet, a handler of failures, and a list.
 NIGHT: dict[str, Any] = {
@@ -88,6 +89,13 @@ class FlowRows:
                 )
 
         self._rows.database.write(unit)
+
+    def over(self, status: str) -> None:
+        """End the flow's run."""
+        ended = {"status": status, "finished_at": self.at_ms + 50_000}
+        ended |= ENTERED[RunStatus(status)]
+        statement = update(Run).where(Run.id == self.run_id).values(**ended)
+        self._rows.database.write(lambda session: session.execute(statement))
 
     def run(self, node: str, status: str, **columns: Any) -> int:
         """Insert a run of a node."""

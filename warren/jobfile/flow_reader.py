@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from warren.errors import InvalidEntry
+from warren.errors import InvalidEntry, Line
 from warren.jobfile.yaml_reader import (
     Read,
     boolean,
@@ -19,7 +19,7 @@ from warren.jobfile.yaml_reader import (
 from warren.jobfile.yaml_tree import line_of
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.flows.graph_parser import parse
-from warren.scheduler.problems import Problem, Refused
+from warren.scheduler.problems import Refused
 
 _SCALARS: Mapping[str, Read] = {"bool": boolean, "int": whole_number, "float": share}
 
@@ -32,34 +32,35 @@ def flow(node: yaml.Node, what: str) -> Graph:
 
     """
     try:
-        return parse(_plain(node, what))
+        return parse(plain(node, what))
     except Refused as refused:
         problem = refused.problems[0]
-        raise _at_its_line(node, problem) from refused
+        line = line_at(node, problem.field)
+        raise InvalidEntry(line, str(problem), problem.code.name.lower()) from refused
 
 
-def _plain(node: yaml.Node, what: str) -> Any:
+def plain(node: yaml.Node, what: str) -> Any:
     """Return the value of a node as JSON would have it."""
     if isinstance(node, yaml.MappingNode):
         values = {}
         for entry in entries(node, what):
             if isinstance(entry, InvalidEntry):
                 raise entry
-            values[entry.name] = _plain(entry.node, entry.name)
+            values[entry.name] = plain(entry.node, entry.name)
         return values
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, what) for item in items(node, what)]
+        return [plain(item, what) for item in items(node, what)]
     if is_null(node):
         return None
     read = _SCALARS.get(scalar_kind(node))
     return read(node, what) if read else str(node.value)
 
 
-def _at_its_line(node: yaml.Node, problem: Problem) -> InvalidEntry:
-    """Return a refusal with the line of the deepest value that its field names."""
+def line_at(node: yaml.Node, field: str) -> Line:
+    """Return the line of the deepest key that a field such as `flow/load/after` names."""
     line = line_of(node)
-    for part in problem.field.split("/")[1:]:
+    for part in field.split("/")[1:]:
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         key, node = next(((key, value) for key, value in pairs if key.value == part), (None, node))
         line = line if key is None else line_of(key)
-    return InvalidEntry(line, str(problem), problem.code.name.lower())
+    return line

@@ -64,7 +64,9 @@ function replace(part, fresh) {
     one.removeAttribute("role");
     one.dataset.said = "";
   }
+  const scrolled = [...part.querySelectorAll("[data-scroll-kept]")].map(({ id, scrollLeft, scrollTop }) => ({ id, scrollLeft, scrollTop }));
   part.replaceWith(document.adoptNode(fresh));
+  for (const { id, ...place } of scrolled) Object.assign(document.getElementById(id) ?? {}, place);
 }
 
 const aloud = (part, which) => [...part.querySelectorAll(which)];

@@ -7,6 +7,7 @@ import pytest
 from flask import Flask
 
 from tests.support.console import Clock, Visit, signed_in
+from tests.support.flow_rows import night
 from tests.support.stored_rows import Rows
 from warren.admin_web.timeline import bars
 from warren.admin_web.timeline.bars import WIDTH, Window
@@ -285,6 +286,15 @@ def run(number: int, due_ms: int, start_ms: int | None, end_ms: int | None, **mo
         started_at=start_ms,
         finished_at=end_ms,
     )
+
+
+def test_the_row_of_an_app_has_the_nodes_instead_of_their_flow(rows: Rows) -> None:
+    flow = night(rows, NOW_MS)
+
+    row = by_app(rows, RunLimits())["reports"]
+
+    assert row.tally.runs == 6
+    assert {bar.run_id for bar in row.bars}.isdisjoint({flow.run_id})
 
 
 class TestBars:
