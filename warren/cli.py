@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "jobs": ("warren.commands.jobs", "jobs", "Check, apply, list, start, stop and trigger jobs."),
     "calendars": (
-        "warren.commands.calendars",
+        "warren.commands.business_day.calendars",
         "calendars",
         "Apply, list and show calendars of working days.",
     ),
@@ -42,17 +42,25 @@ COMMANDS = {
     ),
     "runs": ("warren.commands.runs", "runs", "List, show, move, kill and clear runs; read logs."),
     "backfill": (
-        "warren.commands.backfills",
+        "warren.commands.business_day.backfills",
         "backfill",
         "Run a job for a range of dates.",
     ),
     "backfills": (
-        "warren.commands.backfills",
+        "warren.commands.business_day.backfills",
         "backfills",
         "List, show, pause, resume and cancel backfills.",
     ),
-    "limits": ("warren.commands.limits", "limits", "List, change and delete limits of jobs."),
-    "queue": ("warren.commands.limits", "queue", "List the runs that wait, and what for."),
+    "limits": (
+        "warren.commands.business_day.limits",
+        "limits",
+        "List, change and delete limits of jobs.",
+    ),
+    "queue": (
+        "warren.commands.business_day.limits",
+        "queue",
+        "List the runs that wait, and what for.",
+    ),
     "executors": ("warren.commands.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
     "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),

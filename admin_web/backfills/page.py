@@ -13,7 +13,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.backfills import BackfillCommands
+from warren.scheduler.commands.business_day.backfills import BackfillCommands
 from warren.scheduler.problems import ProblemKind, Refused
 from warren.scheduler.views.backfill_view import backfill_view, filled_ticks
 from warren.sql.listings import backfills

@@ -6,7 +6,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from warren.jobfile.reader import JobFile
-from warren.scheduler.commands.calendars import CalendarChange, CalendarCommands
+from warren.scheduler.commands.business_day.calendars import CalendarChange, CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change

@@ -8,7 +8,7 @@ import yaml
 
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import meant
-from warren.jobfile.flow_reader import flow
+from warren.jobfile.sections.flow_reader import flow
 from warren.jobfile.yaml_reader import (
     Entry,
     Read,

@@ -16,9 +16,9 @@ import yaml
 
 from warren.admin_web.api.problem_answers import Refusal
 from warren.errors import InvalidEntry, JobFileError, Line
-from warren.jobfile.calendars import ICAL, CalendarReader, ical_files
 from warren.jobfile.grammar import JobReader, read_targets, texts
-from warren.jobfile.limits import LimitReader
+from warren.jobfile.sections.calendars import ICAL, CalendarReader, ical_files
+from warren.jobfile.sections.limits import LimitReader
 from warren.jobfile.sources import GivenValues, Source, decoded, read_sources
 from warren.jobfile.values import Values
 from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from warren.scheduler.commands.backfills import PreviewedTick
+from warren.scheduler.commands.business_day.backfills import PreviewedTick
 from warren.scheduler.views.backfill_view import BackfillView, FilledTick
 from warren.views.instants import local
 from warren.views.terminal import relative

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.apps import app_record
 from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.business_day.limits import apply_limits
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import (
     CREATED,
@@ -39,7 +40,6 @@ from warren.scheduler.commands.job_files.preview import (
     parts,
     write_app,
 )
-from warren.scheduler.commands.limits import apply_limits
 from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN

@@ -6,7 +6,7 @@ from typing import Any
 from warren.admin_web.services import FlowSource
 from warren.errors import InvalidEntry
 from warren.jobfile.export import braces, scalar
-from warren.jobfile.flow_reader import line_at, plain
+from warren.jobfile.sections.flow_reader import line_at, plain
 from warren.jobfile.yaml_tree import tree_of
 
 _NAME = "flow"

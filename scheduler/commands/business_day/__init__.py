@@ -1,0 +1,1 @@
+"""Commands about calendars, limits and backfills."""
