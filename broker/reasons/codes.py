@@ -289,7 +289,6 @@ class Why(Sentence):
     BACKFILL_PAUSED_BY = "paused by %(who)s"
     BACKFILL_CANCELLED_BY = "cancelled by %(who)s"
     BACKFILL_FAILURE = "stopped because the run of %(date)s failed"
-    BACKFILL_FAULT = "its runs cannot be planned: %(fault)s"
     SCHEDULE_OVER = "its schedule ended on %(until)s"
     CALENDAR_ENDED = "its calendar %(calendar)r knows no day after %(until)s"
     TICK_ON_DAY_OFF = "a day off in calendar %(calendar)r %(name)s"

@@ -84,7 +84,7 @@ class Refill:
             raise
         except Exception as error:
             log.exception("backfill_failed", backfill_id=active.id, job_id=active.job_id)
-            why = Why.BACKFILL_FAULT(fault=fault_of(error))
+            why = Why.NOT_PLANNABLE(fault=fault_of(error))
             self._context.database.write(lambda session: _pause(session, active.id, why))
             return Refilled()
 

@@ -195,8 +195,9 @@ def _value(end: NodeEnd) -> NodeValue:
 def _why_bypassed(false: FalseEdge | None) -> Words:
     if false is None:
         return Why.FLOW_STOPPED()
-    facts = {"node": false.before, "outcome": false.outcome.value, "needed": false.needed.value}
-    return Why.NODE_BYPASSED(**facts)
+    return Why.NODE_BYPASSED(
+        node=false.before, outcome=false.outcome.value, needed=false.needed.value
+    )
 
 
 class NodePlanner:

@@ -75,7 +75,7 @@ def test_wrong_file_changes_nothing_and_every_line_is_named(desk: Desk) -> None:
 
     assert sorted(done.stderr.splitlines()) == [
         "error: jobs.yaml:11: expected timeout to be an integer from 0 to 9999999, got: -1",
-        "error: jobs.yaml:11: missing field 'handler' or 'script'",
+        "error: jobs.yaml:11: missing field 'handler', 'script' or 'flow'",
         "error: jobs.yaml:11: unknown field 'hanlder', did you mean 'handler'?",
     ]
     assert desk.listed("jobs", "list", "--json") == []

@@ -10,7 +10,7 @@ def run(**values: Any) -> Any:
     more = {"param": "p", "starts": 1, "shard_index": 0, "shard_total": 1}
     routed = {"address": "one", "boot_id": "b1", "routed_at": 55}
     times = {"scheduled_at": 900, "due_at": 950, "run_date": date(2026, 12, 1)}
-    rest = times | {"script_version": None, "traceparent": None}
+    rest = times | {"script_version": None, "traceparent": None, "backfill_id": None}
     return SimpleNamespace(**(facts | more | routed | rest | values))
 
 

@@ -42,6 +42,8 @@ def run(**values: Any) -> Any:
         "rerun_of": None,
         "called_by": None,
         "backfill_id": None,
+        "flow_run_id": None,
+        "backfill_id": None,
         "without_children": 0,
     }
     return SimpleNamespace(**(facts | values))

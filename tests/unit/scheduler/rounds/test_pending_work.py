@@ -12,7 +12,7 @@ from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
 from warren.sql.pending import Pending
 
 NOW_MS = 1_000_000
-QUIET = Pending(False, None, None, NOW_MS, *[False] * 10)
+QUIET = Pending(False, None, None, NOW_MS, *[False] * (len(Pending._fields) - 4))
 KILL = QUIET._replace(has_kills=True)
 
 

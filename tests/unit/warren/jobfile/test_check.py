@@ -50,7 +50,7 @@ def test_files_without_problems_say_so_and_need_no_database() -> None:
             {"one": "  - {name: x, app: reports, hander: y}\n", "two": job("z", ", timeout: -1")},
             [
                 "one.yaml:2: unknown field 'hander', did you mean 'handler'?",
-                "one.yaml:2: missing field 'handler' or 'script'",
+                "one.yaml:2: missing field 'handler', 'script' or 'flow'",
                 "two.yaml:2: expected timeout to be an integer from 0 to 9999999, got: -1",
             ],
         ),

@@ -250,7 +250,7 @@ def test_wrong_field_is_one_line_that_names_it(file: Path, field: str, words: st
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ("{name: x, app: reports}", "missing field 'handler' or 'script'"),
+        ("{name: x, app: reports}", "missing field 'handler', 'script' or 'flow'"),
         ("{name: x, handler: y}", "missing field 'app'"),
         ("{app: reports, handler: y}", "missing field 'name'"),
         ("{name: '', app: reports, handler: y}", "expected name to be a text, got: ''"),
