@@ -1,10 +1,12 @@
 import time
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import Block
+from warren.broker.messages.values import HIGH, LOW, NORMAL, Block
+from warren.broker.turns import ONCE_IN
 from warren.executor.lanes.admission import Cover, Refuse, Start, Wait
 from warren.executor.lanes.lanes import Lanes
 
@@ -392,3 +394,21 @@ def test_run_that_is_given_back_waits_in_its_old_place() -> None:
     assert lanes.waiting_count == 2
     assert take_all(lanes) == [2]
     assert [found.run_id for found in lanes.following(1, 7)] == [3]
+
+
+def test_lanes_of_a_higher_priority_go_first_and_no_lane_starves() -> None:
+    lanes = Lanes(LANE_LIMIT)
+    for number in range(100):
+        lanes.offer(prior(number + 1, job_id=number + 1, priority=HIGH))
+    lanes.offer(prior(500, job_id=500, priority=LOW))
+    lanes.offer(prior(600, job_id=600, priority=NORMAL))
+
+    taken = take_all(lanes)
+
+    assert taken[:19] == list(range(1, 20))
+    assert taken.index(500) < ONCE_IN
+    assert taken.index(600) <= ONCE_IN
+
+
+def prior(run_id: int, *, job_id: int, priority: int) -> Trigger:
+    return msgspec.structs.replace(trigger(run_id, job_id=job_id), priority=priority)

@@ -1,0 +1,56 @@
+"""Limits by the API, and the answer to a trigger while too many runs wait."""
+
+from typing import Any
+
+from tests.support.api import Program
+from tests.support.stored_rows import Rows
+from warren.sql.engine import Database
+from warren.sql.models import Hold
+
+
+def test_a_limit_is_made_changed_listed_and_deleted(admin: Program) -> None:
+    made = admin.put("/limits/warehouse", {"at_once": 3})
+    changed = admin.put("/limits/warehouse", {"rate": 60, "per": "1m"})
+
+    assert (made.status_code, made.headers["Location"]) == (201, "/api/v1/limits/warehouse")
+    assert (changed.status_code, changed.get_json()["per"]) == (200, "1m")
+    assert admin.get("/limits").get_json()["items"] == [changed.get_json()]
+    assert admin.call("DELETE", "/limits/warehouse").status_code == 204
+    assert admin.get("/limits/warehouse").status_code == 404
+
+
+def test_what_is_wrong_with_a_limit_is_named(admin: Program) -> None:
+    answer = admin.put("/limits/warehouse", {"rate": 60, "per": "soon"})
+    empty = admin.put("/limits/warehouse", {})
+
+    assert (answer.status_code, empty.status_code) == (422, 422)
+    assert answer.get_json()["errors"][0]["pointer"] == "/per"
+    assert empty.get_json()["errors"][0]["code"] == "limit_empty"
+
+
+def test_a_limit_that_is_held_is_not_deleted(
+    admin: Program, rows: Rows, database: Database, clock: Any
+) -> None:
+    admin.put("/limits/warehouse", {"at_once": 1})
+    run_id = rows.run(rows.job("load"), clock.now, status="RUNNING", holds=1)
+    database.write(lambda session: session.add(Hold(limit_id=1, run_id=run_id, weight=1)))
+
+    answer = admin.call("DELETE", "/limits/warehouse")
+
+    assert answer.status_code == 409
+    assert answer.get_json()["type"] == "urn:warren:problem:limit_held"
+    held_by = admin.get("/limits/warehouse").get_json()["held_by"]
+    assert [(holder["run"], holder["job"]) for holder in held_by] == [(run_id, "load")]
+
+
+def test_a_trigger_is_told_to_come_back_while_as_many_wait_as_may(
+    admin: Program, rows: Rows, clock: Any
+) -> None:
+    job_id = rows.job("load", max_waiting=1)
+    rows.run(job_id, clock.now - 1_000)
+
+    answer = admin.post("/jobs/reports/load/runs")
+
+    assert answer.status_code == 429
+    assert int(answer.headers["Retry-After"]) > 0
+    assert answer.get_json()["type"] == "urn:warren:problem:too_many_waiting"
