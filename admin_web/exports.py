@@ -113,7 +113,8 @@ def _json(lines: Iterable[Row]) -> Iterator[str]:
 
 _JOB = (
     *("id", "app", "name", "author", "tags", "enabled", "schedule", "timezone", "handler"),
-    *("script_language", "param", "route", "block", "misfire", "late_limit", "delivery"),
+    *("script_language", "param", "route", "block", "misfire", "late_limit"),
+    *("catch_up_within", "catch_up_most", "delivery"),
     *(
         "concurrency",
         "timeout",

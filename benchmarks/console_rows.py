@@ -41,7 +41,8 @@ SELECT seq, CONCAT('app-', seq), CONCAT('App ', seq), 0 FROM seq_1_to_{apps}
 """
 _JOBS = """
 INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time, schedule_type,
- schedule_conf, timezone, misfire_strategy, late_limit, executor_route_strategy,
+ schedule_conf, timezone, misfire_strategy, late_limit, catch_up_within, catch_up_most,
+ executor_route_strategy,
  executor_handler, executor_param, executor_block_strategy, executor_timeout,
  executor_fail_retry_count, retry_delay, retry_backoff, retry_most, retry_jitter, delivery,
  concurrency, scope, priority, max_waiting, process, run_date_days, run_date_months,
@@ -49,7 +50,7 @@ INSERT INTO xxl_job_info (id, job_group, job_desc, author, add_time, update_time
  trigger_status, trigger_last_time, trigger_next_time, tags)
 SELECT seq, 1 + seq MOD {apps}, CONCAT('job-', seq), CONCAT('author-', seq MOD 100),
  UTC_TIMESTAMP(), UTC_TIMESTAMP(), 'CRON',
- CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 60, 'ROUND',
+ CONCAT(seq MOD 60, ' ', seq MOD 60, ' {cron}'), 'UTC', 'DO_NOTHING', 60, 86400, 100, 'ROUND',
  CONCAT('handler-', seq MOD 500), CONCAT('{{"number": ', seq, '}}'), 'SERIAL_EXECUTION',
  0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, 'executor', 'normal', 0, '', 0, 0, 0,
  IF(seq = {script_job}, 'GLUE_PYTHON', 'BEAN'),

@@ -392,6 +392,8 @@ class Code(Enum):
         "run %(id)s's children have run for its due time; say if they run again: %(children)s",
         ProblemKind.CONFLICT,
     )
+    CATCH_UP_UNUSED = "expected misfire CATCH_UP beside catch_up, got: %(got)s"
+    CATCH_UP_DELAY = "the due times of a delay depend on its runs, so they cannot be caught up"
     BACKFILL_RANGE = (
         "expected a range of dates that begins before it ends, got: %(first)s to %(last)s"
     )

@@ -22,6 +22,7 @@ from warren.scheduler.schedules.schedule import ValueForm
 
 _TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
 _WEBHOOK, _RETRY, _RUN_DATE = in_group("webhook"), in_group("retry"), in_group("run_date")
+_CATCH_UP = in_group("catch_up")
 _KEYWORDS = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _MORE_KEYS = tuple(key for kind in _KEYWORDS.values() for key in kind.more_keys)
 _WHOLE = (ValueForm.SECONDS, ValueForm.WORKDAY)
@@ -96,9 +97,14 @@ RetryBody: Any = msgspec.defstruct(
 RunDateBody: Any = msgspec.defstruct(
     "RunDate", _optional(_RUN_DATE), kw_only=True, omit_defaults=True
 )
+#: What the misfire policy CATCH_UP catches up.
+CatchUpBody: Any = msgspec.defstruct(
+    "CatchUp", _optional(_CATCH_UP), kw_only=True, omit_defaults=True
+)
 _Groups = [
     ("schedule", ScheduleBody | Literal["none"] | None, None),
     ("run_date", RunDateBody | None, None),
+    ("catch_up", CatchUpBody | None, None),
     ("script", ScriptBody | None, None),
     ("retry", RetryBody | None, None),
     ("alarm", AlarmBody | None, None),
@@ -170,6 +176,7 @@ def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: b
     options = spec.schedule_options.given()
     values["schedule"] = ScheduleBody(**_known(schedule), **zone, **options) if schedule else None
     values["run_date"] = _if_set(spec, _RUN_DATE, RunDateBody)
+    values["catch_up"] = _if_set(spec, _CATCH_UP, CatchUpBody)
     values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
     values["retry"] = _if_set(spec, _RETRY, RetryBody)
     values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
@@ -218,6 +225,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     values |= _schedule_of(body.schedule, location, wrong)
     for group, fields, name in (
         (body.run_date, _RUN_DATE, "run_date"),
+        (body.catch_up, _CATCH_UP, "catch_up"),
         (body.script, _SCRIPT, "script"),
         (body.alarm, _ALARM, "alarm"),
         (body.webhook, _WEBHOOK, "webhook"),

@@ -185,6 +185,16 @@ class JobForm(ConsoleForm):
         lazy_gettext("Late limit, in seconds"),
         lazy_gettext("Up to this late, a run starts as usual. Later, it counts as missed."),
     )
+    catch_up_within = _field(
+        "catch_up_within",
+        lazy_gettext("Catch up, in seconds"),
+        lazy_gettext("How far back missed runs are caught up. 86400 = one day."),
+    )
+    catch_up_most = _field(
+        "catch_up_most",
+        lazy_gettext("Catch up at most"),
+        lazy_gettext("How many of the newest missed runs are caught up."),
+    )
     delivery = _field("delivery", lazy_gettext("Delivery"))
     concurrency = _field(
         "concurrency",

@@ -163,6 +163,10 @@ MISFIRE = {
         lazy_gettext("run once immediately"),
         lazy_gettext("One run makes up for all missed runs. Good for daily reports."),
     ),
+    MisfirePolicy.CATCH_UP: Option(
+        lazy_gettext("catch up"),
+        lazy_gettext("A backfill runs the newest of the missed runs, one after another."),
+    ),
 }
 DELIVERY = {
     DeliveryGuarantee.AT_MOST_ONCE: Option(

@@ -29,6 +29,7 @@ from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, We
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
 from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import is_waiting, next_fires, read_schedule
 from warren.scheduler.schedules.working_days import date_of
@@ -183,7 +184,7 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
             _look(field),
         )
         for name, field in FORM_FIELDS.items()
-        if name not in _ELSEWHERE
+        if name not in _ELSEWHERE and not _is_unused(field, spec)
     ]
     settings = [*_options(form, spec.schedule_options), *settings]
     return [setting for setting in settings if setting.value]
@@ -217,6 +218,11 @@ def _calendar_ends(session: Session, facts: ScheduleFacts, now_ms: int) -> str:
 
 def _calendar_name(facts: ScheduleFacts) -> str:
     return ScheduleOptions.from_json(facts.options).calendar
+
+
+def _is_unused(field: Field, spec: JobSpec) -> bool:
+    """Whether a field says what is caught up, of a job that does not catch up."""
+    return field.kind.group == "catch_up" and spec.misfire != MisfirePolicy.CATCH_UP
 
 
 def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:

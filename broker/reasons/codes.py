@@ -263,6 +263,10 @@ class Why(Sentence):
 
     OVERDUE = "over %(most)s runs are overdue"
     MISFIRED = "misfired, %(seconds)s s late; policy %(policy)s"
+    CAUGHT_UP = "%(seconds)s s late; backfill %(id)s runs it"
+    MISSED_CAUGHT_UP = "no scheduler could send it in time; backfill %(id)s runs it"
+    MISSED_BY_PAUSE_CAUGHT_UP = "dispatch was paused when it was due; backfill %(id)s runs it"
+    MISSED_BY_APP_PAUSE_CAUGHT_UP = "its app was paused when it was due; backfill %(id)s runs it"
     MISFIRED_IN_ONE = "misfired, %(seconds)s s late; one MISFIRE run covers them all"
     LATE_BEFORE_ANOTHER = "%(seconds)s s late; a later one ran instead"
     MISSED = "no scheduler could send it in time; policy %(policy)s"

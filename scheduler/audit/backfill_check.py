@@ -37,9 +37,8 @@ def audit_strays(
     session: Session, tallies: Tallies, bounds: tuple[int, int], jobs: JobRange
 ) -> None:
     """Find runs of backfills that do not exist."""
-    for run in backfills.strays(session, jobs):
-        job = tallies.of(run.job_id)
-        if job is not None and bounds[0] < run.scheduled_at <= bounds[1]:
+    for run in backfills.strays(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
+        if (job := tallies.of(run.job_id)) is not None:
             job.add_doubled(run.scheduled_at, Why.BACKFILL_UNKNOWN(id=run.origin_id))
 
 

@@ -156,7 +156,8 @@ def audit_job(
 
     `bounds` are epoch milliseconds, the first excluded. Of other jobs only the parents are read, so
     the cost depends on the job's own ticks. The distance between the last fixed-delay tick of one
-    range and the first of the next is not checked, nor whether a fixed delay waits forever.
+    range and the first of the next is not checked, nor whether a fixed delay waits forever, nor
+    whether the backfills of its runs exist.
     """
     known = tick_rows.jobs(session, job_id)
     if not known:
@@ -174,7 +175,6 @@ def audit_job(
     for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
         job.add_doubled(row.scheduled_at)
     audit_shards(session, tallies, bounds, alone)
-    audit_strays(session, tallies, bounds, alone)
     audit_backfills(session, tallies, bounds, job_id)
     if child_links.parents(session, [job_id]):
         audit_children(session, tallies, bounds)

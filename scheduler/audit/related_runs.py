@@ -22,7 +22,7 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.audit.tally import JobTally, Tallies
 from warren.scheduler.completion.end import tick_end
 from warren.scheduler.membership.uptime import due_times
-from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.scheduler.schedules.misfire import SKIPPING
 from warren.sql.batch import chunks
 from warren.sql.jobs import due_jobs
 from warren.sql.models import History
@@ -50,7 +50,7 @@ class LateStartRule:
         policy: str, downtimes: Sequence[Downtime], changes: Sequence[History]
     ) -> "LateStartRule":
         """Return the rule for a policy; a policy that makes up for missed runs forbids nothing."""
-        return LateStartRule(downtimes if policy == MisfirePolicy.DO_NOTHING else (), changes)
+        return LateStartRule(downtimes if policy in SKIPPING else (), changes)
 
     def forbids(self, row: TickRow | DelayedTick) -> bool:
         """Whether the run started late although it should have been skipped."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -20,8 +20,11 @@ from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
 from warren.scheduler.schedules.schedule import Schedule, Ticks
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Job
 
+#: A job with the columns that decide about its due times and their run dates.
+FilledJob: TypeAlias = Job | JobToPlan
 #: The most due times of a backfill.
 MAX_TICKS = 10_000
 #: The first date that a due time can have.
@@ -84,7 +87,7 @@ class KeptSchedule:
     calendars: Calendars = field(default_factory=dict, compare=False)
 
     @classmethod
-    def of(cls, session: Session, job: Job, zone: str, anchor_ms: int) -> Self:
+    def of(cls, session: Session, job: FilledJob, zone: str, anchor_ms: int) -> Self:
         """Return the present schedule of a job; `zone` is that of jobs that name none."""
         return cls(
             facts=ScheduleFacts.of(job, job.timezone or zone),

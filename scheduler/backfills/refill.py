@@ -37,7 +37,7 @@ from warren.sql.runs import planning
 from warren.sql.runs.planning import NewRun
 
 #: The most due times that one transaction looks at, whether it runs them or leaves them out.
-MAX_LOOKED_AT = 500
+MAX_LOOKED_AT = 200
 WAIT_SECONDS = 0.5
 
 log = structlog.get_logger()

@@ -6,6 +6,7 @@ skipped. The last one
     within its job's late limit   is released, and runs as itself
     later, FIRE_ONCE_NOW          is sent now as MISFIRE
     later, DO_NOTHING             is CANCELLED too, and the job's alarm targets are notified
+    later, CATCH_UP               is CANCELLED too, and a backfill runs the newest of them
 
 A scheduled run of a paused app that was due over 5 s before the pause ended is late, as after a
 downtime in which no scheduler could send. A pause of the whole cluster counts as a downtime
@@ -27,17 +28,21 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import missed
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.backfills import catch_up
+from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
+from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.membership.uptime import SendingUptime, due_times
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
 from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.batch import chunks
 from warren.sql.jobs import due_jobs, history
 from warren.sql.jobs.due_jobs import MissedJob
-from warren.sql.models import SkippedTicks
+from warren.sql.models import Job, SkippedTicks
 from warren.sql.registry import pauses, uptimes
 from warren.sql.registry.pauses import EVERY_APP, PauseRow
 from warren.sql.registry.uptimes import Downtime
@@ -119,6 +124,11 @@ _BEFORE_ANOTHER = {
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE_BEFORE_ANOTHER(),
     MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_BEFORE_ANOTHER(),
 }
+_CAUGHT_UP = {
+    MissedBy.SCHEDULERS: Why.MISSED_CAUGHT_UP,
+    MissedBy.PAUSE: Why.MISSED_BY_PAUSE_CAUGHT_UP,
+    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_CAUGHT_UP,
+}
 _STOOD_FOR = {
     MissedBy.SCHEDULERS: Why.MISSED_IN_ONE(),
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE_IN_ONE(),
@@ -132,6 +142,7 @@ log = structlog.get_logger()
 class _Verdicts:
     """What one transaction writes: runs to cancel, with the reason, to send now, and to release.
 
+    `caught_up` are further runs to cancel, by job: a backfill runs their due times.
     `ended` is what metrics count of the cancelled ones.
     """
 
@@ -139,6 +150,7 @@ class _Verdicts:
     cancelled: list[tuple[PlannedRun, Reason]] = field(default_factory=list)
     fired: list[int] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
+    caught_up: dict[int, list[PlannedRun]] = field(default_factory=dict)
     ended: list[Ended] = field(default_factory=list)
 
     def cancel(self, rows: Iterable[PlannedRun], why: Mapping[MissedBy, Reason]) -> None:
@@ -218,7 +230,29 @@ class MissedRuns:
                 "runs_misfired", cancelled=len(verdicts.cancelled), fired=len(verdicts.fired)
             )
 
+    def _catch_up(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
+        """Make the backfills that catch up, and have their runs cancelled for that reason."""
+        if not verdicts.caught_up:
+            return
+        zone = cluster_zone(session, "UTC")
+        zones = history.zones(session, verdicts.caught_up)
+        for job_id, rows in verdicts.caught_up.items():
+            job = session.get_one(Job, job_id)
+            [backfill_id] = self.context.ids.take(session, 1)
+            catch_up.add_backfill(
+                session,
+                backfill_id,
+                job,
+                [Span(row.scheduled_at - 1, row.scheduled_at) for row in rows],
+                zone=job.timezone or zones.get(job_id) or zone,
+                anchor_ms=rows[0].scheduled_at,
+                now_ms=now_ms,
+            )
+            log.info("ticks_backfilled", job_id=job_id, backfill_id=backfill_id)
+            verdicts.cancel(rows, {by: why(id=backfill_id) for by, why in _CAUGHT_UP.items()})
+
     def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
+        self._catch_up(session, verdicts, now_ms)
         ends = [cancelled(row.id, reason, now_ms) for row, reason in verdicts.cancelled]
         verdicts.ended = self.completion.end(session, ends).ended
         skips = [_skip(row, reason, now_ms) for row, reason in verdicts.cancelled]
@@ -284,15 +318,36 @@ def _judge_job(
         return  # a planner is about to decide about later ticks, which may be the last
     *earlier, last = rows
     if last_ms > last.scheduled_at:
-        verdicts.cancel(rows, _BEFORE_ANOTHER)
+        _skip_or_catch_up(job, rows, _BEFORE_ANOTHER, verdicts, now_ms)
     elif now_ms - last.due_at <= job.late_limit * 1_000:
         verdicts.released.append(last.id)
-        verdicts.cancel(earlier, _BEFORE_ANOTHER)
+        _skip_or_catch_up(job, earlier, _BEFORE_ANOTHER, verdicts, now_ms)
     elif job.misfire == MisfirePolicy.FIRE_ONCE_NOW:
         verdicts.fired.append(last.id)
         verdicts.cancel(earlier, _STOOD_FOR)
     else:
-        verdicts.cancel(rows, _SKIPPED)
+        _skip_or_catch_up(job, rows, _SKIPPED, verdicts, now_ms)
+
+
+def _skip_or_catch_up(
+    job: MissedJob,
+    rows: Sequence[PlannedRun],
+    why: Mapping[MissedBy, Reason],
+    verdicts: _Verdicts,
+    now_ms: int,
+) -> None:
+    """Cancel late runs, and let a backfill run the due times that the job says."""
+    caught_up: set[int] = set()
+    if job.misfire == MisfirePolicy.CATCH_UP and job.schedule_kind not in WAITING_KINDS:
+        caught_up = catch_up.newest(
+            [row.scheduled_at for row in rows],
+            now_ms=now_ms,
+            within_ms=job.catch_up_within * 1_000,
+            most=job.catch_up_most,
+        )
+    verdicts.cancel([row for row in rows if row.scheduled_at not in caught_up], why)
+    if caught_up:
+        verdicts.caught_up[job.id] = [row for row in rows if row.scheduled_at in caught_up]
 
 
 def _skip(row: PlannedRun, reason: Reason, now_ms: int) -> SkippedTicks:

@@ -17,6 +17,8 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import missed, overdue
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.backfills import catch_up
+from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
@@ -25,7 +27,14 @@ from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.misfire import OVERDUE_LIMIT, WINDOW_MS, MisfirePolicy, Plan, decide
+from warren.scheduler.schedules.misfire import (
+    OVERDUE_LIMIT,
+    WINDOW_MS,
+    CatchUp,
+    MisfirePolicy,
+    Plan,
+    decide,
+)
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.working_days import Calendars
@@ -202,6 +211,7 @@ class Planner:
             except Exception as error:  # noqa: BLE001 - one job's schedule must not stop the others
                 batch.stops.append(_stop(job, _not_computable(job, zone), error=str(error)))
                 continue
+            plan = self._catch_up(session, job, plan, zone, now_ms)
             app = apps.get(job.app_id, "")
             batch.planned += _new_runs(job, plan, now_ms, zone=zone, app=app, calendars=calendars)
             self._collect(job, plan, schedule, batch, now_ms)
@@ -229,7 +239,29 @@ class Planner:
             policy=MisfirePolicy(job.misfire),
             late_limit_ms=job.late_limit * 1_000,
             overdue_rows=self._overdue.get(job.id, 0),
+            catch_up=CatchUp(job.catch_up_within * 1_000, job.catch_up_most),
         )
+
+    def _catch_up(
+        self, session: Session, job: JobToPlan, plan: Plan, zone: str, now_ms: int
+    ) -> Plan:
+        """Make the backfill for skips that are caught up; return the plan whose skips name it."""
+        if not any(skip.is_caught_up for skip in plan.skips):
+            return plan
+        [backfill_id] = self._context.ids.take(session, 1)
+        spans = [Span(skip.from_ms - 1, skip.to_ms) for skip in plan.skips if skip.is_caught_up]
+        catch_up.add_backfill(
+            session,
+            backfill_id,
+            job,
+            spans,
+            zone=zone,
+            anchor_ms=job.next_tick_at,
+            now_ms=now_ms,
+        )
+        log.info("ticks_backfilled", job_id=job.id, backfill_id=backfill_id)
+        skips = tuple(skip.named(backfill_id) for skip in plan.skips)
+        return replace(plan, skips=skips)
 
     def _collect(
         self, job: JobToPlan, plan: Plan, schedule: Ticks, batch: _Batch, now_ms: int

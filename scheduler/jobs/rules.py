@@ -28,13 +28,16 @@ from warren.scheduler.jobs.spec import (
     Number,
     Share,
     Tags,
+    in_group,
 )
 from warren.scheduler.limits.uses import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
 from warren.sql.models.jobs import Scope
 
@@ -70,6 +73,7 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
             timeout_seconds=spec.timeout,
         ),
         *retry_rules.problems(spec),
+        *_catch_up(spec),
         *_script(spec),
         *_flow(spec),
         *_children(spec),
@@ -232,6 +236,16 @@ def _flow(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(Code.FLOW_AND_HANDLER, FLOW)
     if not spec.flow.nodes:
         yield Problem(Code.FLOW_SIZE, FLOW, most=MAX_NODES, got=0)
+
+
+def _catch_up(spec: JobSpec) -> Iterator[Problem]:
+    if spec.misfire != MisfirePolicy.CATCH_UP:
+        if any(
+            getattr(spec, field.name) != field.default for field in in_group("catch_up").values()
+        ):
+            yield Problem(Code.CATCH_UP_UNUSED, "catch_up", got=spec.misfire)
+    elif spec.schedule_kind in WAITING_KINDS:
+        yield Problem(Code.CATCH_UP_DELAY, "misfire")
 
 
 def _children(spec: JobSpec) -> Iterator[Problem]:

@@ -24,6 +24,8 @@ from warren.scheduler.schedules.options import NO_OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS
 from warren.sql.models import Job
 from warren.sql.models.jobs import (
+    CATCH_UP_MOST,
+    CATCH_UP_SECONDS,
     LATE_LIMIT_SECONDS,
     NO_SCHEDULE,
     Backoff,
@@ -339,6 +341,8 @@ class JobSpec:
         param_template: makes the param of each run when it is planned; instead of `param`.
         route: empty = the app's, and without that DEFAULT_ROUTE.
         late_limit: how late a due time may still run as itself.
+        catch_up_within: how far back the misfire policy CATCH_UP catches up.
+        catch_up_most: how many of the newest due times it catches up.
         flow: the graph of a flow, which has no `handler`: its run is the run of its nodes.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
         scope: where `concurrency` and `block` hold: in each executor, or in the whole cluster.
@@ -377,6 +381,8 @@ class JobSpec:
     block: Annotated[str, Choice(BLOCKS)] = "SERIAL_EXECUTION"
     misfire: Annotated[str, Choice(MISFIRES)] = "DO_NOTHING"
     late_limit: Annotated[int, Number(5, 86_400, "s")] = LATE_LIMIT_SECONDS
+    catch_up_within: Annotated[int, Number(60, 2_678_400, "s", group="catch_up")] = CATCH_UP_SECONDS
+    catch_up_most: Annotated[int, Number(1, 10_000, group="catch_up")] = CATCH_UP_MOST
     delivery: Annotated[str, Choice(DELIVERIES)] = DeliveryGuarantee.AT_MOST_ONCE
     concurrency: Annotated[int, Number(1, 1_000)] = 1
     scope: Annotated[str, Choice(SCOPES)] = Scope.EXECUTOR

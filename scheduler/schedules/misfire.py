@@ -8,11 +8,11 @@ Every tick between the old watermark and the new one is in exactly one fire or o
       up to now are one group        once       time
 
 Of a group only the last tick can run. It runs as itself if it is not later than the job allows;
-otherwise the job's policy decides.
+otherwise the job's policy decides. CATCH_UP skips them all, and has a backfill run the newest.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from warren.broker.reasons.codes import Reason, Why
@@ -30,6 +30,19 @@ class MisfirePolicy(StrEnum):
 
     DO_NOTHING = "DO_NOTHING"
     FIRE_ONCE_NOW = "FIRE_ONCE_NOW"
+    CATCH_UP = "CATCH_UP"
+
+
+#: The policies by which no missed tick runs as itself.
+SKIPPING = frozenset({MisfirePolicy.DO_NOTHING, MisfirePolicy.CATCH_UP})
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """Which skipped ticks a backfill runs: the newest `most`, up to `within_ms` back."""
+
+    within_ms: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +57,25 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Skipped ticks: the first, the last, and their number."""
+    """Skipped ticks: the first, the last, and their number; `is_caught_up` by a backfill."""
 
     from_ms: int
     to_ms: int
     count: int
     reason: Reason
+    is_caught_up: bool = False
 
     @property
     def is_told(self) -> bool:
         """Whether nothing runs in their place, so that an alarm must be raised."""
-        return self.reason.code is Why.MISFIRED
+        return self.reason.code is Why.MISFIRED and not self.is_caught_up
+
+    def named(self, backfill_id: int) -> "Skip":
+        """Return the same skip; if it is caught up, its reason names the backfill."""
+        if not self.is_caught_up:
+            return self
+        seconds = self.reason.facts["seconds"]
+        return replace(self, reason=Why.CAUGHT_UP(seconds=seconds, id=backfill_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +139,44 @@ class _Anchored:
         count = self.schedule.count(after_ms, until_ms, self.anchor_ms)
         return (Skip(first, last, count, reason),)
 
+    def caught_up(
+        self, after_ms: int, until_ms: int, reason: Reason, earliest_ms: int, most: int
+    ) -> tuple[Skip, ...]:
+        """Skip the ticks in the span; the newest `most` from `earliest_ms` on are caught up."""
+        begin_ms = until_ms
+        for _ in range(most):
+            tick = self.last_until(max(after_ms, earliest_ms - 1), begin_ms)
+            if tick is None:
+                break
+            begin_ms = tick - 1
+        newest = self.skips(begin_ms, until_ms, reason)
+        return (
+            *self.skips(after_ms, begin_ms, reason),
+            *(replace(skip, is_caught_up=True) for skip in newest),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a job says about late ticks; `catch_up` counts with the policy CATCH_UP only."""
+
+    policy: MisfirePolicy
+    late_limit_ms: int
+    catch_up: CatchUp | None
+
+    def skips(
+        self, ticks: _Anchored, after_ms: int, until_ms: int, reason: Reason, now_ms: int
+    ) -> tuple[Skip, ...]:
+        """Skip all ticks in the span, and catch up those that the job says.
+
+        A fixed delay has no due times to catch up.
+        """
+        catch_up = self.catch_up if self.policy is MisfirePolicy.CATCH_UP else None
+        if catch_up is None or ticks.schedule.waits_for_completion:
+            return ticks.skips(after_ms, until_ms, reason)
+        earliest_ms = now_ms - catch_up.within_ms
+        return ticks.caught_up(after_ms, until_ms, reason, earliest_ms, catch_up.most)
+
 
 def decide(
     schedule: Ticks,
@@ -129,6 +188,7 @@ def decide(
     policy: MisfirePolicy,
     late_limit_ms: int,
     overdue_rows: int,
+    catch_up: CatchUp | None = None,
     limit: int = 50,
 ) -> Plan:
     """Decide about the ticks after the watermark, up to the window's end.
@@ -142,6 +202,7 @@ def decide(
         policy: for ticks that are later than the limit.
         late_limit_ms: how late the last tick up to now may still run as itself.
         overdue_rows: PLANNED rows of this job that were already over 5 s late when last counted.
+        catch_up: what the policy CATCH_UP catches up.
         limit: most ordinary fires per call; the rest is left to the next call.
 
     """
@@ -156,7 +217,8 @@ def decide(
     else:
         judged_ms = ticks.late_until(watermark_ms, now_ms) if now_ms - oldest > LATE_MS else None
         if judged_ms is not None and now_ms - ticks.due_at(oldest) > LATE_MS:
-            fires, skips = _late(ticks, watermark_ms, (judged_ms, now_ms), policy, late_limit_ms)
+            rule = _Rule(policy, late_limit_ms, catch_up)
+            fires, skips = _late(ticks, watermark_ms, (judged_ms, now_ms), rule)
         decided_ms = _last((*fires, *skips), watermark_ms)
         fires += ticks.fires(decided_ms, until_ms, limit)
     watermark_ms = _last((*fires, *skips), watermark_ms)
@@ -168,11 +230,7 @@ def decide(
 
 
 def _late(
-    ticks: _Anchored,
-    watermark_ms: int,
-    until_now: tuple[int, int],
-    policy: MisfirePolicy,
-    late_limit_ms: int,
+    ticks: _Anchored, watermark_ms: int, until_now: tuple[int, int], rule: _Rule
 ) -> tuple[tuple[Fire, ...], tuple[Skip, ...]]:
     """Decide about the ticks up to an instant as one group; the second of the pair is the time."""
     until_ms, now_ms = until_now
@@ -180,11 +238,13 @@ def _late(
     seconds = f"{(now_ms - ticks.due_at(oldest)) / 1_000:.1f}"
     last = ticks.last_until(watermark_ms, until_ms) or oldest
     due_ms = ticks.due_at(last)
-    if now_ms - due_ms <= late_limit_ms:
-        skips = ticks.skips(watermark_ms, last - 1, Why.LATE_BEFORE_ANOTHER(seconds=seconds))
+    if now_ms - due_ms <= rule.late_limit_ms:
+        why = Why.LATE_BEFORE_ANOTHER(seconds=seconds)
+        skips = rule.skips(ticks, watermark_ms, last - 1, why, now_ms)
         return (Fire(last, due_ms, Kind.SCHEDULE, is_late=now_ms - due_ms > LATE_MS),), skips
-    if policy is MisfirePolicy.DO_NOTHING:
-        return (), ticks.skips(watermark_ms, until_ms, Why.MISFIRED(seconds=seconds, policy=policy))
+    if rule.policy in SKIPPING:
+        why = Why.MISFIRED(seconds=seconds, policy=rule.policy)
+        return (), rule.skips(ticks, watermark_ms, until_ms, why, now_ms)
     skips = ticks.skips(watermark_ms, last - 1, Why.MISFIRED_IN_ONE(seconds=seconds))
     return (Fire(last, now_ms, Kind.MISFIRE),), skips
 

@@ -103,7 +103,8 @@ def backfill_view(
 ) -> BackfillView:
     """Return the view of a backfill.
 
-    Failures that a re-run has mended since count as such only by its `ticks`.
+    Failures that a re-run has mended since count as such only by its `ticks`, as long as none of
+    these has been cleared.
     """
     backfill = listed.backfill
     left_out = sum(rank < backfill.decided for rank in ranks_from_text(backfill.left_out))
@@ -113,8 +114,8 @@ def backfill_view(
         failed=backfill.failed,
         skipped=backfill.skipped,
     )
-    if ticks:
-        states = Counter(tick.state for tick in ticks)
+    states = Counter(tick.state for tick in ticks)
+    if ticks and not states[FilledState.CLEARED]:
         counts = Counter(
             open=states[FilledState.OPEN],
             succeeded=states[FilledState.SUCCEEDED],

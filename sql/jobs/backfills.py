@@ -154,10 +154,14 @@ def first_runs(session: Session, job_id: int, backfill_id: int) -> list[FirstRun
     return fetch(session, FirstRun, wanted.order_by(Run.scheduled_at))
 
 
-def strays(session: Session, jobs: tuple[int, int]) -> list[FirstRun]:
+def strays(
+    session: Session, jobs: tuple[int, int], *, after_ms: int, until_ms: int
+) -> list[FirstRun]:
     """Return the first runs of due times whose backfill, of jobs in this range, is unknown."""
     wanted = query(FirstRun, Run).where(
         Run.job_id.between(*jobs),
+        Run.scheduled_at > after_ms,
+        Run.scheduled_at <= until_ms,
         Run.kind == Kind.BACKFILL,
         Run.shard_index == 0,
         ~exists().where(Backfill.id == Run.origin_id, Backfill.job_id == Run.job_id),

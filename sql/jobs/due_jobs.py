@@ -109,6 +109,8 @@ class JobToPlan(NamedTuple):
     run_date_calendar: str | None
     misfire: str
     late_limit: int
+    catch_up_within: int
+    catch_up_most: int
     handler: str | None
     param: str | None
     param_template: str | None
@@ -123,8 +125,11 @@ class MissedJob(NamedTuple):
     """The columns of a job needed to decide about its misfires."""
 
     id: int
+    schedule_kind: str
     misfire: str
     late_limit: int
+    catch_up_within: int
+    catch_up_most: int
     is_enabled: int
     next_tick_at: int
 

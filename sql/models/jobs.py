@@ -21,6 +21,8 @@ DEFAULT_ROUTE = "CONSISTENT_HASH"
 
 #: How late a due time may still run as planned, in seconds, for jobs without a limit of their own.
 LATE_LIMIT_SECONDS = 60
+#: Which missed due times are caught up, for jobs that say nothing.
+CATCH_UP_SECONDS, CATCH_UP_MOST = 86_400, 100
 
 
 class DeliveryGuarantee(StrEnum):
@@ -109,6 +111,9 @@ class Job(Model):
     run_date_calendar: Mapped[str | None] = mapped_column(String(32))
     misfire: Mapped[str] = mapped_column("misfire_strategy", String(50), default="DO_NOTHING")
     late_limit: Mapped[int] = mapped_column(Integer, default=LATE_LIMIT_SECONDS)
+    #: Which missed due times CATCH_UP catches up: how far back, in seconds, and how many.
+    catch_up_within: Mapped[int] = mapped_column(Integer, default=CATCH_UP_SECONDS)
+    catch_up_most: Mapped[int] = mapped_column(Integer, default=CATCH_UP_MOST)
     #: Empty = the app's, and without that DEFAULT_ROUTE.
     route: Mapped[str] = mapped_column("executor_route_strategy", String(50), default="")
     handler: Mapped[str | None] = mapped_column("executor_handler", String(255))

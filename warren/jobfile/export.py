@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, TypeAlias
 
 import yaml
@@ -29,6 +30,7 @@ Inline: TypeAlias = "str | int | float | bool | Sequence[str] | Mapping[str, Inl
 #: The fields of a job's retries by their keys in `retry`, and the place of each in a job file.
 _RETRY = {**SHORT_RETRY, **in_group("retry")}
 _RUN_DATE = in_group("run_date")
+_CATCH_UP = in_group("catch_up")
 _PLACES = {field.name: "retry" for field in _RETRY.values()} | {
     field.name: "run_date" for field in _RUN_DATE.values()
 }
@@ -173,12 +175,10 @@ def _retry_lines(spec: JobSpec) -> Iterator[str]:
         yield _at(f"retry: {braces(given)}")
 
 
-def _run_date_lines(spec: JobSpec) -> Iterator[str]:
-    given = {
-        key: getattr(spec, item.name) for key, item in _RUN_DATE.items() if _is_set(spec, item)
-    }
+def _group_lines(group: str, known: Mapping[str, Field], spec: JobSpec) -> Iterator[str]:
+    given = {key: getattr(spec, item.name) for key, item in known.items() if _is_set(spec, item)}
     if given:
-        yield _at(f"run_date: {braces(given)}")
+        yield _at(f"{group}: {braces(given)}")
 
 
 def _is_set(spec: JobSpec, field: Field) -> bool:
@@ -224,7 +224,8 @@ def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) 
 _GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
     "flow": _flow_lines,
-    "run_date": _run_date_lines,
+    "run_date": partial(_group_lines, "run_date", _RUN_DATE),
+    "catch_up": partial(_group_lines, "catch_up", _CATCH_UP),
     "script": _script_lines,
     "retry": _retry_lines,
     "alarm": lambda spec: _target_lines("alarm", spec.alarm),

@@ -40,6 +40,7 @@ from warren.scheduler.jobs.spec import (
 )
 from warren.scheduler.limits.uses import LimitUse
 from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
 from warren.scheduler.schedules.schedule import ValueForm
@@ -138,9 +139,11 @@ _RETRY = {**SHORT_RETRY, **in_group("retry")}
 _OF_RETRY = frozenset(field.name for field in SHORT_RETRY.values())
 #: The older name of `process`.
 _FRESH_PROCESS = "fresh_process"
+#: What the misfire policy CATCH_UP catches up; it may stand within `misfire`.
+_CATCH_UP = "catch_up"
 _KNOWN = (
     *_VALUES,
-    *("schedule", "run_date", "script", "retry", "alarm", "webhook", _FRESH_PROCESS),
+    *("schedule", "run_date", "catch_up", "script", "retry", "alarm", "webhook", _FRESH_PROCESS),
 )
 
 
@@ -161,16 +164,33 @@ class JobReader:
     def read(self, line: Line, fields: Mapping[str, Entry]) -> tuple[JobSpec, Mapping[str, Line]]:
         """Return the job that begins at a line and has these fields, and the line of each."""
         self._check_required(line, fields)
+        fields = self._with_catch_up(fields)
         values = _values(self._reader, fields, _VALUES)
         values |= self._process(values.get("process", ""), fields.get(_FRESH_PROCESS))
         values |= self._schedule(fields.get("schedule"))
         values |= self._retry(values, fields.get("retry"))
-        for group in ("run_date", "alarm", "webhook"):
+        for group in ("run_date", "catch_up", "alarm", "webhook"):
             values |= read_targets(self._reader, fields.get(group), group)
         values |= self._script(fields.get("script"))
         spec = JobSpec(**({"name": "", "app": ""} | values))
         self._check(spec, fields, values)
         return spec, {name: entry.line for name, entry in fields.items()}
+
+    def _with_catch_up(self, fields: Mapping[str, Entry]) -> Mapping[str, Entry]:
+        """Return the fields with `misfire: {catch_up: …}` taken apart: the policy and its group."""
+        entry = fields.get("misfire")
+        if entry is None or not isinstance(entry.node, yaml.MappingNode):
+            return fields
+        inner = self._reader.fields(entry.node, "misfire", (_CATCH_UP,))
+        if _CATCH_UP not in inner:
+            return {name: fields[name] for name in fields if name != "misfire"}
+        tag = "tag:yaml.org,2002:str"
+        mark = entry.node.start_mark
+        policy = yaml.ScalarNode(tag, MisfirePolicy.CATCH_UP.value, mark, mark)
+        return dict(fields) | {
+            "misfire": Entry("misfire", entry.line, policy),
+            _CATCH_UP: inner[_CATCH_UP],
+        }
 
     def _check_required(self, line: Line, fields: Mapping[str, Entry]) -> None:
         for name in _NEEDED:

@@ -524,6 +524,8 @@ def _make_tables() -> None:
         sa.Column("run_date_calendar", sa.String(length=32), nullable=True),
         sa.Column("misfire_strategy", sa.String(length=50), nullable=False),
         sa.Column("late_limit", sa.Integer(), nullable=False),
+        sa.Column("catch_up_within", sa.Integer(), nullable=False),
+        sa.Column("catch_up_most", sa.Integer(), nullable=False),
         sa.Column("executor_route_strategy", sa.String(length=50), nullable=False),
         sa.Column("executor_handler", sa.String(length=255), nullable=True),
         sa.Column("executor_param", LONG_TEXT, nullable=True),

@@ -116,12 +116,14 @@ def _fill(session: Session) -> None:
     session.execute(
         text(
             "INSERT INTO xxl_job_info (id, job_group, job_desc, schedule_type, misfire_strategy,"
-            " late_limit, executor_route_strategy, executor_block_strategy, executor_timeout,"
+            " late_limit, catch_up_within, catch_up_most, executor_route_strategy,"
+            " executor_block_strategy, executor_timeout,"
             " executor_fail_retry_count, retry_delay, retry_backoff, retry_most, retry_jitter,"
             " delivery, concurrency, scope, priority, max_waiting, process, run_date_days,"
             " run_date_months, run_date_workdays, glue_type, trigger_status, trigger_last_time,"
             " trigger_next_time)"
-            " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 60, 'FIRST',"
+            " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 60, 86400,"
+            " 100, 'FIRST',"
             " 'SERIAL_EXECUTION', 0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, 'executor', 'normal',"
             " 0, '', 0, 0, 0, 'BEAN', 1, 0, :now + seq * 1000"
             f" FROM seq_1_to_{JOBS}"

@@ -1,6 +1,7 @@
 """What is known of jobs; starting, stopping and deleting them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from warren.errands.desk import Desk
@@ -17,7 +18,8 @@ from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.sql.instants import iso
 from warren.sql.jobs import skips
-from warren.sql.listings import recent
+from warren.sql.listings import backfills, recent
+from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.recent import ListedJob
 from warren.views.instants import local
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
@@ -144,6 +146,10 @@ def start_jobs(desk: Desk, *, names: list[str]) -> None:
 def stop_jobs(desk: Desk, *, names: list[str]) -> None:
     """Stop the schedules of jobs."""
     _switch(desk, names, JobCommands.stop, "stopped")
+    for name in names:
+        going = BackfillFilter(app_ids=desk.actor.app_ids, job_id=desk.ids.job(name), is_going=True)
+        for row in desk.database.read(partial(backfills.listing, wanted=going)):
+            desk.warn(f"backfill {row.backfill.id} of {name} goes on")
 
 
 def delete_job(desk: Desk, *, name: str) -> None:

@@ -17,9 +17,10 @@ from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.triggers.messages import routed_trigger
 from warren.sql.backfill_status import BackfillState, Selection
-from warren.sql.jobs import jobs
+from warren.sql.jobs import backfills, jobs
 from warren.sql.models import Backfill, Run
 from warren.sql.run_status import OPEN, Kind, RunStatus
 from warren.sql.runs import transitions
@@ -514,3 +515,39 @@ def test_the_audit_finds_what_was_damaged_by_hand(
     change(cluster, delete(Backfill))
     unknown = f"its run belongs to backfill {made.id}, which does not exist"
     assert faults(cluster) == [f"demo/daily doubled {unknown}"] * 3
+
+
+# -- retention --------------------------------------------------------------------------------
+
+
+def test_a_backfill_is_forgotten_once_its_runs_are(
+    cluster: Cluster, commands: Commands, node: OpenNode
+) -> None:
+    job_id = nightly(cluster)
+    made = commands.backfills.make(job_id, of_days(cluster, 1))
+    going = commands.backfills.make(job_id, of_days(cluster, 1, selection=Selection.ALL))
+    commands.backfills.pause(going.id)
+    work_off(cluster, node)
+    later_ms = cluster.now_ms() + 1
+
+    def forget() -> list[int]:
+        cluster.database.write(lambda session: backfills.forget(session, before_ms=later_ms))
+        ids = select(Backfill.id).order_by(Backfill.id)
+        return cluster.database.read(lambda session: list(session.scalars(ids)))
+
+    assert forget() == [made.id, going.id]
+    change(cluster, delete(Run))
+    assert forget() == [going.id]
+
+
+def test_runs_that_were_cleared_are_not_missed_by_the_audit(
+    cluster: Cluster, commands: Commands, node: OpenNode
+) -> None:
+    made = commands.backfills.make(nightly(cluster), of_days(cluster, 2))
+    work_off(cluster, node)
+
+    assert commands.clearing.clear(ClearingCriteria(keep=None, before_ms=2**50)) == 2
+
+    assert cluster.runs() == []
+    assert stored(cluster, made.id).succeeded == 2
+    assert faults(cluster) == []

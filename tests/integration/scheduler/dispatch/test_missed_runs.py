@@ -14,7 +14,7 @@ from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.audit.tally import JobTally
 from warren.scheduler.node import SchedulerNode
 from warren.sql.clock import AGREEING_SAMPLES, JUMP_MS
-from warren.sql.models import History, Job, Run, Uptime
+from warren.sql.models import Backfill, History, Job, Run, Uptime
 from warren.sql.registry import uptimes
 from warren.sql.run_status import LATE_MS, Kind, RunStatus
 from warren.sql.runs import queries, transitions
@@ -653,3 +653,22 @@ def test_the_audit_counts_no_other_late_start(
     put(cluster.database, [first.id], started_at=cluster.now_ms())
 
     assert tally(cluster, "each").late_count == 0
+
+
+def test_a_backfill_runs_planned_runs_that_are_caught_up(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, away: Callable[..., None]
+) -> None:
+    seat()
+    cluster.job("each", misfire="CATCH_UP", catch_up_most=2, **EACH_SECOND)
+    away()
+
+    come_back(cluster, still)
+
+    planned = old_runs(cluster, status=RunStatus.CANCELLED)
+    reasons = {run.scheduled_at: run.message or "" for run in planned}
+    caught_up = sorted(tick for tick, why in reasons.items() if "backfill" in why)
+    assert caught_up == sorted(reasons)[-2:]
+    backfills = cluster.database.read(lambda session: list(session.scalars(select(Backfill))))
+    assert 2 in {backfill.ticks for backfill in backfills}
+    [tally] = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC").jobs
+    assert tally.is_sound

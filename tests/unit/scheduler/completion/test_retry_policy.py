@@ -43,7 +43,6 @@ def run(**values: Any) -> Any:
         "called_by": None,
         "backfill_id": None,
         "flow_run_id": None,
-        "backfill_id": None,
         "without_children": 0,
     }
     return SimpleNamespace(**(facts | values))

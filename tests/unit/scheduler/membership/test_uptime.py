@@ -55,7 +55,9 @@ def hear(
     age_seconds: float = 0.0,
 ) -> None:
     """Let it hear of a look that began `age_seconds` ago, when the last word had that age."""
-    found = Pending(0, None, None, NOW_MS - word_age_ms, has_downtimes, *[False] * (len(Pending._fields) - 5))
+    found = Pending(
+        0, None, None, NOW_MS - word_age_ms, has_downtimes, *[False] * (len(Pending._fields) - 5)
+    )
     uptime.hear(found, clock() - age_seconds, NOW_MS)
 
 

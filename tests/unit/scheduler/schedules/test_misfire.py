@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.processor_time import least_seconds
 from warren.broker.reasons.codes import Why
 from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.misfire import Fire, MisfirePolicy, Plan, Skip, decide
+from warren.scheduler.schedules.misfire import CatchUp, Fire, MisfirePolicy, Plan, Skip, decide
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.schedule import Schedule
 from warren.sql.run_status import Kind
@@ -337,3 +337,53 @@ def test_fixed_rate_keeps_its_phase_through_every_stop(seconds: int, waits: list
 
     assert all((fire.scheduled_at_ms - NOW) % (seconds * 1_000) == 0 for fire in job.fires)
     assert len(job.fires) + job.skipped == job.schedule.count(NOW, job.watermark, NOW)
+
+
+def caught_up(got: Plan) -> list[tuple[int, int, int, bool]]:
+    return [(s.from_ms - NOW, s.to_ms - NOW, s.count, s.is_caught_up) for s in got.skips]
+
+
+CATCH_UP = {"policy": MisfirePolicy.CATCH_UP, "anchor_ms": NOW - 8_000}
+
+
+def test_the_newest_missed_ticks_are_caught_up_as_many_and_as_old_as_the_job_says() -> None:
+    first = NOW - 98_000  # every ten seconds, the last 8 s ago
+
+    by_number = plan(
+        EVERY_TEN_SECONDS, watermark=first - 1, catch_up=CatchUp(DAY_MS, 3), **CATCH_UP
+    )
+    by_age = plan(EVERY_TEN_SECONDS, watermark=first - 1, catch_up=CatchUp(48_000, 100), **CATCH_UP)
+    every = plan(EVERY_TEN_SECONDS, watermark=first - 1, catch_up=CatchUp(DAY_MS, 100), **CATCH_UP)
+    none = plan(EVERY_TEN_SECONDS, watermark=first - 1, catch_up=CatchUp(5_000, 100), **CATCH_UP)
+
+    assert caught_up(by_number) == [(-98_000, -38_000, 7, False), (-28_000, -8_000, 3, True)]
+    assert caught_up(by_age) == [(-98_000, -58_000, 5, False), (-48_000, -8_000, 5, True)]
+    assert caught_up(every) == [(-98_000, -8_000, 10, True)]
+    assert caught_up(none) == [(-98_000, -8_000, 10, False)]
+    assert [skip.is_told for skip in by_number.skips] == [True, False]
+    assert str(every.skips[0].named(71).reason) == "98.0 s late; backfill 71 runs it"
+
+
+def test_ticks_before_one_that_runs_late_as_itself_are_caught_up() -> None:
+    got = plan(
+        EVERY_TEN_SECONDS,
+        watermark=NOW - 30_000,
+        catch_up=CatchUp(DAY_MS, 100),
+        **CATCH_UP | {"late_limit_ms": 60_000},
+    )
+
+    assert fired(got)[0] == (-8_000, -8_000)
+    assert caught_up(got) == [(-28_000, -18_000, 2, True)]
+
+
+def test_a_fixed_delay_has_nothing_to_catch_up() -> None:
+    late = NOW - 300_000
+
+    got = plan(
+        DELAY,
+        watermark=late - 1,
+        catch_up=CatchUp(DAY_MS, 100),
+        **CATCH_UP | {"anchor_ms": late},
+    )
+
+    assert [skip.is_told for skip in got.skips] == [True]

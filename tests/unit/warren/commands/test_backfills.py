@@ -107,3 +107,14 @@ def test_what_cannot_be_filled_is_told_in_one_line(
     assert refused.exit_code != 0
     assert words in str(refused.exception) or words in refused.output
     assert lines(warren("backfills", "list", "--json")) == []
+
+
+def test_whoever_stops_a_job_is_told_that_its_backfill_goes_on(
+    warren: Callable[..., Result], rows: Rows
+) -> None:
+    rows.job("daily", **NIGHTLY)
+    [made] = lines(warren("backfill", "daily", *WEEK, "--json"))
+
+    assert f"backfill {made['id']} of daily goes on" in warren("jobs", "stop", "daily").stderr
+    warren("backfills", "cancel", made["id"])
+    assert "goes on" not in warren("jobs", "stop", "daily").stderr

@@ -26,6 +26,7 @@ from warren.scheduler.jobs.spec import (
     AppSpec,
     JobSpec,
 )
+from warren.scheduler.schedules.registry import WAITING_KINDS
 
 NOW_MS = 1_790_000_000_000  # September 2026
 
@@ -156,7 +157,10 @@ def specs(draw: st.DrawFn) -> JobSpec:
         draw(st.one_of(HANDLERS, SCRIPTS)),
         draw(HOOKS),
     ]
-    return JobSpec(app="reports", **{name: value for part in parts for name, value in part.items()})
+    values = {name: value for part in parts for name, value in part.items()}
+    if values["misfire"] == "CATCH_UP" and values.get("schedule_kind") in WAITING_KINDS:
+        values["misfire"] = "DO_NOTHING"
+    return JobSpec(app="reports", **values)
 
 
 def written(apps: list[AppSpec], jobs: list[JobSpec]) -> str:

@@ -179,6 +179,11 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("retries: 1001", "expected retries to be an integer from 0 to 1000, got: 1001"),
         ("retry_delay: -5", "expected retry_delay to be an integer from 0 to 9999999, got: -5"),
         ("retry: 3", "expected retry to be a mapping, got: '3'"),
+        ("misfire: {catch-up: {}}", "unknown field 'catch-up', did you mean 'catch_up'?"),
+        ("misfire: {catch_up: {with: 1d}}", "unknown field 'with', did you mean 'within'?"),
+        ("misfire: {catch_up: {most: 0}}", "expected catch_up_most to be an integer from 1 to"),
+        ("misfire: {catch_up: {within: 32d}}", "expected catch_up_within to be an integer from 60"),
+        ("catch_up: {most: 5}", "expected misfire CATCH_UP beside catch_up, got: DO_NOTHING"),
         ("retry: {times: 1001}", "expected retries to be an integer from 0 to 1000, got: 1001"),
         ("retry: {time: 3}", "unknown field 'time', did you mean 'times'?"),
         ("retry: {backoff: doubling}", "unknown retry_backoff 'doubling'; expected fixed or expo"),
@@ -706,6 +711,24 @@ def test_retries_have_a_short_and_a_long_form(
         *(spec.retries, spec.retry_delay),
         *(spec.retry_backoff, spec.retry_most, spec.retry_jitter),
     ) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("misfire: CATCH_UP", ("CATCH_UP", 86_400, 100)),
+        ("misfire: {catch_up: {}}", ("CATCH_UP", 86_400, 100)),
+        ("misfire: {catch_up: {within: 6h, most: 5}}", ("CATCH_UP", 21_600, 5)),
+        ("misfire: CATCH_UP, catch_up: {most: 5}", ("CATCH_UP", 86_400, 5)),
+        ("misfire: DO_NOTHING", ("DO_NOTHING", 86_400, 100)),
+    ],
+)
+def test_what_is_caught_up_stands_within_the_policy_or_beside_it(
+    file: Path, written: str, meant: tuple[object, ...]
+) -> None:
+    [spec] = read(file, with_field(written.replace(", catch_up", "\n        catch_up"))).specs
+
+    assert (spec.misfire, spec.catch_up_within, spec.catch_up_most) == meant
 
 
 def test_two_forms_that_contradict_each_other_are_refused(file: Path) -> None:

@@ -1,0 +1,107 @@
+"""Missed due times that are caught up: recorded as skipped, and run by a backfill."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from tests.integration.scheduler.family import end
+from tests.support.cluster import Cluster, OpenNode, on_memory
+from tests.support.sql_rows import put
+from warren.scheduler.audit.integrity_check import audit
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.jobs.skips import SkipFilter, SkipLine, lines
+from warren.sql.models import Alarm, Backfill, History, Job
+from warren.sql.run_status import OPEN, Kind, RunStatus
+
+HOURLY = {
+    "schedule_kind": "FIX_RATE",
+    "schedule_value": "3600",
+    "enabled": True,
+    "late_limit": 5,
+    "alarm_emails": ("ops@example.com",),
+}
+
+pytestmark = on_memory
+
+
+@pytest.fixture
+def node(cluster: Cluster) -> OpenNode:
+    return cluster.new_scheduler()
+
+
+def away(cluster: Cluster, hours: int) -> None:
+    """Let all schedulers have been away: the job's due times of these hours are undecided."""
+    by_ms = hours * HOUR_MS + HOUR_MS // 2
+
+    def unit(session: Any) -> None:
+        for model, columns in (
+            (Job, ("last_tick_at", "next_tick_at")),
+            (History, ("watermark", "anchor")),
+        ):
+            values = {name: getattr(model, name) - by_ms for name in columns}
+            session.execute(update(model).values(values))
+
+    cluster.database.write(unit)
+
+
+def work_off(cluster: Cluster, node: OpenNode) -> None:
+    for _ in range(20):
+        while node.refill.run_round(node.clock.now_ms()) == 0:
+            pass
+        if not (runs := [run for run in cluster.runs(kind=Kind.BACKFILL) if run.status in OPEN]):
+            return
+        put(cluster.database, [run.id for run in runs], status=RunStatus.SENT, routed_at=1)
+        end(cluster, *(run.id for run in runs), finished_at=cluster.now_ms())
+    raise AssertionError("it never ends")
+
+
+def skips(cluster: Cluster) -> list[SkipLine]:
+    return cluster.database.read(lambda session: lines(session, SkipFilter()))
+
+
+def rows(cluster: Cluster, model: Any) -> list[Any]:
+    return cluster.database.read(lambda session: list(session.execute(select(model)).scalars()))
+
+
+def test_what_was_missed_is_skipped_and_run_by_a_backfill(cluster: Cluster, node: OpenNode) -> None:
+    cluster.job("hourly", misfire="CATCH_UP", catch_up_most=3, **HOURLY)
+    away(cluster, 5)
+
+    node.planner.run_round(cluster.now_ms())
+
+    [backfill] = rows(cluster, Backfill)
+    newest, oldest = skips(cluster)
+    assert (backfill.ticks, backfill.made_by, backfill.selection) == (3, "scheduler", "missing")
+    assert (newest.number, oldest.number) == (3, 2)
+    assert newest.reason.endswith(f" s late; backfill {backfill.id} runs it")
+    assert oldest.reason.startswith("misfired")
+    # Only what nobody makes good is told.
+    assert len(rows(cluster, Alarm)) == 1
+
+    work_off(cluster, node)
+
+    runs = cluster.runs(kind=Kind.BACKFILL)
+    assert [run.scheduled_at for run in runs] == [
+        newest.from_at,
+        newest.from_at + HOUR_MS,
+        newest.to_at,
+    ]
+    newest, oldest = skips(cluster)
+    assert (newest.made_good, newest.made_good_by) == (3, runs[-1].id)
+    assert (oldest.made_good, oldest.made_good_by) == (0, None)
+    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
+    assert report.is_sound
+    assert [job.skipped for job in report.jobs] == [5]
+
+
+def test_what_is_too_old_is_only_skipped(cluster: Cluster, node: OpenNode) -> None:
+    cluster.job("hourly", misfire="CATCH_UP", catch_up_within=HOUR_MS // 2_000 - 60, **HOURLY)
+    away(cluster, 2)
+
+    node.planner.run_round(cluster.now_ms())
+
+    assert rows(cluster, Backfill) == []
+    [skip] = skips(cluster)
+    assert skip.number == 2
+    assert cluster.now_ms() - skip.to_at < DAY_MS
