@@ -39,8 +39,8 @@ ExpectBody: Any = msgspec.defstruct(
     kw_only=True,
     omit_defaults=True,
 )
-#: The nodes of a flow by name; `graph_parser` says what each may hold.
-FlowBody: Any = dict[str, dict[str, Any]]
+#: The nodes of a flow by name; `graph_parser` says what each may hold. A patch removes one by null.
+FlowBody: Any = dict[str, dict[str, Any] | None]
 _TYPES: Mapping[Any, Any] = {
     tuple[str, ...]: list[str],
     Expectations: ExpectBody,

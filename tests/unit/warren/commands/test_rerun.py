@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
 
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
 from warren.cli import root
+from warren.sql.models import FlowNode, ScriptVersion
 from warren.sql.run_status import Kind
 
 DUE_MS = 1_795_183_200_000
@@ -73,3 +76,33 @@ def test_what_is_failed_now_is_listed(warren: Callable[..., Result], rows: Rows)
     refused = warren("runs", "list", "--unresolved", "--status", "RUNNING")
     assert refused.exit_code == 2
     assert "--unresolved" in refused.output
+
+
+def test_a_flow_is_repeated_from_its_failure_or_from_a_node(
+    warren: Callable[..., Result], rows: Rows
+) -> None:
+    load = rows.job("load")
+    graph = '{"extract":{"job":"load"},"load":{"job":"load","after":"extract"}}'
+    flow = rows.job("nightly", flow=graph, script_type="FLOW")
+    version = ScriptVersion(job_id=flow, number=1, script_type="FLOW", source=graph, remark="")
+    version_id = rows.database.write(lambda session: _added(session, version))
+    run_id = rows.run(flow, DUE_MS, status="FAILED", script_version=version_id)
+    outcomes = {"extract": "SUCCEEDED", "load": "FAILED"}
+    nodes = [
+        {"id": number, "flow_run_id": run_id, "node": node, "job_id": load, "outcome": outcome}
+        for number, (node, outcome) in enumerate(outcomes.items(), start=10**6)
+    ]
+    rows.database.write(lambda session: session.execute(insert(FlowNode), nodes))
+
+    assert warren("runs", "rerun", run_id, "--from", "lod").exit_code == 1
+    told = warren("runs", "rerun", run_id, "--failed", "--json")
+
+    new_id = json.loads(told.output)["id"]
+    kept = select(FlowNode.node, FlowNode.outcome).where(FlowNode.flow_run_id == new_id)
+    assert rows.database.read(lambda session: list(session.execute(kept))) == [("extract", "KEPT")]
+
+
+def _added(session: Session, version: ScriptVersion) -> int:
+    session.add(version)
+    session.flush()
+    return version.id
