@@ -7,6 +7,7 @@ A job in code has the same fields and values as one in a job file, and is read b
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from traceback import walk_tb
 from typing import Any, TypedDict
 
 from warren.broker.durations import DURATION, seconds_of
@@ -135,6 +136,23 @@ class Retry:
         for kind in never:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                 raise TypeError(f"expected never to be exception classes, got: {kind!r}")
+
+
+def refusal_in(error: BaseException) -> str | None:
+    """Return the line, with its place, of what this module refused in users' code; None = nothing.
+
+    Values are refused where they are made, which may be before they are given to `@job`.
+    """
+    frames = [(frame, number) for frame, number in walk_tb(error.__traceback__)]
+    if not frames or frames[-1][0].f_globals.get("__name__") != __name__:
+        return None
+    # What dataclasses generate has no file.
+    theirs = [
+        f"{frame.f_code.co_filename}:{number}"
+        for frame, number in frames
+        if frame.f_globals.get("__name__") != __name__ and frame.f_code.co_filename != "<string>"
+    ]
+    return f"{error} ({theirs[-1]})" if theirs else str(error)
 
 
 def wait_seconds(delay: Any, what: str) -> float:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, Unpack, overload
 from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
-from warren.executor.handlers.declarations import JobFields, Retry, Schedule
+from warren.executor.handlers.declarations import JobFields, Retry, Schedule, refusal_in
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -319,9 +319,9 @@ def import_source(source: str, what: str = "handlers") -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including sys.exit() at import
-        # For a declaration that we refuse, one line is enough: it names the file and line.
-        is_ours = isinstance(error, HandlersError)
-        line, trace = (str(error), "") if is_ours else (_last_line(error), _users_traceback(error))
+        # A declaration that we refuse is told in one line, which names its file and line.
+        ours = str(error) if isinstance(error, HandlersError) else refusal_in(error)
+        line, trace = (ours, "") if ours else (_last_line(error), _users_traceback(error))
         raise HandlersError(f"cannot load {what} from {source!r}: {line}", trace) from error
 
 

@@ -1,11 +1,13 @@
 """What handlers say about being tried again."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from warren import Retry, RetryLater
 from warren.executor.handlers.context import JobFailed
+from warren.executor.handlers.handler_registry import HandlersError, load_handlers
 from warren.executor.handlers.outcomes import describe
 
 
@@ -43,6 +45,40 @@ def test_a_retry_that_makes_no_sense_is_refused_in_one_line(
 
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("retry", "words"),
+    [
+        ("Retry(5, delay=60, most=10)", "expected most to be at least the delay of 60 s, got: 10"),
+        ("Retry(5, delay='soon')", "expected delay to be seconds, or a duration such as"),
+        ("Retry(5, never=(3,))", "expected never to be exception classes, got: 3"),
+    ],
+)
+def test_handlers_with_such_a_retry_are_refused_in_one_line_that_says_where(
+    tmp_path: Path, retry: str, words: str
+) -> None:
+    file = tmp_path / "handlers.py"
+    file.write_text(
+        f"from warren import Retry, job\n\n@job('load', retry={retry})\ndef f(c): ...\n"
+    )
+
+    with pytest.raises(HandlersError) as refused:
+        load_handlers([str(file)])
+
+    assert words in refused.value.line
+    assert refused.value.line.endswith(f"({file}:3)")
+    assert (refused.value.traceback, "\n" in refused.value.line) == ("", False)
+
+
+def test_an_error_of_the_users_own_code_keeps_its_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "handlers.py"
+    file.write_text("raise ValueError('expected most')\n")
+
+    with pytest.raises(HandlersError, match="ValueError: expected most") as refused:
+        load_handlers([str(file)])
+
+    assert "handlers.py" in refused.value.traceback
 
 
 def test_never_may_be_one_exception() -> None:
