@@ -11,7 +11,6 @@ from tests.support.cluster import APP, Cluster
 from tests.support.sent_statements import sent_statements
 from tests.support.sql_rows import new_run, plan, put
 from warren.scheduler.completion.end import End
-from warren.scheduler.dispatch import dispatcher
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.routing.routes import Route, planned_shards
@@ -22,8 +21,8 @@ from warren.sql.runs.transitions import MAX_ALIKE_STATEMENTS
 
 pytestmark = pytest.mark.parametrize("cluster", ["real"], indirect=True)
 
-#: As many runs as a first batch holds; a statement for each job would be seen at once.
-RUNS = dispatcher.INITIAL_BATCH
+#: Fewer than a first batch holds; a statement for each job would be seen at once.
+RUNS = 50
 #: What a round says besides, now and then: that it can send, how many runs are in flight.
 BESIDES = 12
 #: Those that choose at once; each asks for something else.
