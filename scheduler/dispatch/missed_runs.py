@@ -124,11 +124,6 @@ _BEFORE_ANOTHER = {
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE_BEFORE_ANOTHER(),
     MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_BEFORE_ANOTHER(),
 }
-_CAUGHT_UP = {
-    MissedBy.SCHEDULERS: Why.MISSED_CAUGHT_UP,
-    MissedBy.PAUSE: Why.MISSED_BY_PAUSE_CAUGHT_UP,
-    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_CAUGHT_UP,
-}
 _STOOD_FOR = {
     MissedBy.SCHEDULERS: Why.MISSED_IN_ONE(),
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE_IN_ONE(),
@@ -136,6 +131,15 @@ _STOOD_FOR = {
 }
 
 log = structlog.get_logger()
+
+
+def _caught_up(backfill_id: int) -> Mapping[MissedBy, Reason]:
+    """Return why a run is cancelled whose due time a backfill runs."""
+    return {
+        MissedBy.SCHEDULERS: Why.MISSED_CAUGHT_UP(id=backfill_id),
+        MissedBy.PAUSE: Why.MISSED_BY_PAUSE_CAUGHT_UP(id=backfill_id),
+        MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE_CAUGHT_UP(id=backfill_id),
+    }
 
 
 @dataclass(slots=True)
@@ -249,7 +253,7 @@ class MissedRuns:
                 now_ms=now_ms,
             )
             log.info("ticks_backfilled", job_id=job_id, backfill_id=backfill_id)
-            verdicts.cancel(rows, {by: why(id=backfill_id) for by, why in _CAUGHT_UP.items()})
+            verdicts.cancel(rows, _caught_up(backfill_id))
 
     def _write(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
         self._catch_up(session, verdicts, now_ms)

@@ -71,8 +71,8 @@ def _reason(name: Words, state: LimitState, holders: Sequence[HolderView]) -> Re
         per = durations.shown(state.per_ms // 1_000)
         return Why.WAITS_FOR_RATE(name=name, rate=state.rate or 0, per=per)
     known = [f"{holder.job or ''} #{holder.run_id}".strip() for holder in holders if holder.run_id]
-    facts = {"name": name, "held": state.held, "most": state.at_once}
     if not known:
-        return Why.WAITS_FOR_LIMIT(**facts)
+        return Why.WAITS_FOR_LIMIT(name=name, held=state.held, most=state.at_once)
     more = ", …" if len(holders) > min(NAMED, len(known)) else ""
-    return Why.WAITS_FOR_HOLDERS(**facts, holders=", ".join(known[:NAMED]) + more)
+    named = ", ".join(known[:NAMED]) + more
+    return Why.WAITS_FOR_HOLDERS(name=name, held=state.held, most=state.at_once, holders=named)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from tests.support import schemas
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
-from warren.scheduler.backfills.kept_schedule import Dates, KeptSchedule, Span, spans_to_json
+from warren.scheduler.backfills.kept_schedule import KeptSchedule, Span, spans_to_json
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.self_health import ZONE_KEY
 from warren.sql.engine import Database
@@ -74,7 +74,7 @@ class Rows:
         span = Span(last_ms - days * DAY_MS, last_ms)
         values: dict[str, Any] = {
             "id": 10**9 + job_id,
-            "schedule": KeptSchedule(kind=Dates.kind, value="", timezone="UTC").to_json(),
+            "schedule": KeptSchedule.of_dates("UTC").to_json(),
             "spans": spans_to_json([span]),
             "ticks": days,
             "made_at": last_ms,

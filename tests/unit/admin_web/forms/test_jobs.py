@@ -24,7 +24,14 @@ OTHER: dict[Any, Any] = {
     ScheduleOptions: ScheduleOptions(window="08:00-20:00", begin="2026-12-01"),
 }
 #: A kind of schedule and its value are asked for together, and scripts have a page of their own.
-ELSEWHERE = {"schedule_kind", "schedule_value", "script_language", "script_source", "script_remark"}
+ELSEWHERE = {
+    "schedule_kind",
+    "schedule_value",
+    "script_language",
+    "script_source",
+    "script_remark",
+    "flow",
+}
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS.keys() - ELSEWHERE - {"enabled"}))

@@ -47,9 +47,13 @@ OTHERS = JobSpec(
     webhook_url=f"{SECRET}/ended",
     webhook_when="success",
     expect=Expectations(finish_by="07:00"),
+    scope="cluster",
+    limits=("warehouse",),
+    priority="high",
+    max_waiting=9,
 )
 #: What the page shows in another place: as its title, or beside its schedule.
-ELSEWHERE = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled"}
+ELSEWHERE = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled", "flow"}
 SCRIPT = {"script_language", "script_source", "script_remark"}
 
 
@@ -93,6 +97,8 @@ def test_what_is_not_set_has_none(app: Flask) -> None:
         "60",
         "at most once",
         "1",
+        "on each executor",
+        "normal",
         "fixed",
         "default",
     ]

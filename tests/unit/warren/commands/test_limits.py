@@ -89,7 +89,8 @@ def test_a_limit_that_is_named_or_held_is_not_deleted(
     assert warren("jobs", "apply", str(file)).output.startswith("0 changed, 2 unchanged\n")
     file.write_text("jobs:\n  - {name: load, app: reports, handler: load}\n")
     warren("jobs", "apply", str(file))
-    rows.database.write(lambda session: session.add(Hold(limit_id=1, run_id=_run(rows), weight=1)))
+    hold = Hold(limit_id=1, run_id=_run(rows), weight=1)
+    rows.database.write(lambda session: session.add(hold))
     held = warren("limits", "delete", "warehouse")
     assert "cannot delete limit 'warehouse': it is held by #" in str(held.exception) + held.output
 
