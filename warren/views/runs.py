@@ -45,8 +45,10 @@ def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
-    """Return everything about a run except its multi-line texts."""
+def run_facts(
+    run: DetailedRun, *, now_ms: int, zone: ZoneInfo, is_flow: bool = False
+) -> dict[str, str]:
+    """Return everything about a run except its multi-line texts; a flow's version is its graph."""
     times = {
         "scheduled": run.scheduled_at,
         "due": run.due_at,
@@ -72,7 +74,7 @@ def run_facts(run: DetailedRun, *, now_ms: int, zone: ZoneInfo) -> dict[str, str
         "attempt": str(run.starts + 1),
         "address": run.address or "",
         "handler": run.handler or "",
-        "script": _script(run),
+        "graph" if is_flow else "script": _script(run),
         "code version": run.code_version or "",
         "param": run.param,
         "duration": lasted(run, now_ms),

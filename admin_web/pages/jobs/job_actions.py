@@ -169,7 +169,8 @@ class JobActions:
         except Refused as refused:
             return _refused(refused, form, job, params)
         flash(gettext("Run %(id)s is queued.", id=run_id))
-        return redirect(url_for("runs.log", run_id=run_id), 303)
+        page = "runs.log" if job.stored.flow is None else "runs.show"  # a flow has no log
+        return redirect(url_for(page, run_id=run_id), 303)
 
     @property
     def _commands(self) -> Commands:

@@ -10,11 +10,14 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from tests.support.acting import acting
 from tests.support.browser import page_of
 from tests.support.console import Clock, add_user, make_app
+from tests.support.flow_rows import night
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
 from warren import admin_web
+from warren.admin_web.services import FlowTexts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
+from warren.jobfile.flow_text import read_flow_text, write_flow_text
 from warren.sql.accounts.idempotency import FormKey
 from warren.sql.accounts.users import Role
 
@@ -42,6 +45,9 @@ PATHS = (
     "/runs/errors",
     "/runs/{run_id}",
     "/runs/{long_run_id}",
+    "/runs/{flow_run_id}",
+    "/jobs/{flow_id}",
+    "/jobs/{flow_id}/edit",
     "/runs/{run_id}/log",
     "/runs/clear",
     "/timeline",
@@ -108,6 +114,9 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     made.ids["long_run_id"] = rows.run(
         made.ids["job_id"], clock.now - 600_000, status="FAILED", **long
     )
+    flow = night(rows, clock.now)
+    flow.over("FAILED")
+    made.ids |= {"flow_id": flow.job_id, "flow_run_id": flow.run_id}
     rows.job("tagged", tags="nightly,eu", is_enabled=1, schedule_kind="CRON")
     form = FormKey(user_id=1, key="form")
     list(
@@ -116,7 +125,9 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     load = '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62}'
     rows.executor("host-1:9999", clock.now, load)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
-    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=0)
+    texts = FlowTexts(read=read_flow_text, write=write_flow_text)
+    app = make_app(rows.database, clock, flow_texts=texts)
+    server = ConsoleServer(app, host="127.0.0.1", port=0)
     server.start()
     yield f"http://127.0.0.1:{server.port}", made
     server.stop()

@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.support.browser import page_of
 from tests.support.console import Clock, add_user, make_app
+from tests.support.flow_rows import night
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.sql.accounts.users import Role
@@ -25,6 +26,7 @@ PATHS = (
     "/audit",
     "/backfills/1000000001",
 )
+FLOW = "/runs/6"
 #: Whatever is wider than its place: the page itself, or a table in its frame.
 _WIDER = """
 () => [document.documentElement, ...document.querySelectorAll(".scroll")]
@@ -69,6 +71,8 @@ def site(sqlite_schema_url: str) -> Iterator[str]:
             message="ConnectionError: " + "x" * 300,
         )
     rows.backfill(job_id, clock.now, days=150, decided=150, left_out="0-148")
+    flow = night(rows, clock.now)
+    assert f"/runs/{flow.run_id}" == FLOW
     load = (
         '{"slots": 8, "running": 3, "waiting": 1, "cpu_percent": 41, "memory_percent": 62, '
         '"handlers": ["noop"]}'
@@ -102,7 +106,7 @@ def test_no_table_is_wider_than_its_place_in_any_window(
 
     for width in widths:
         page.set_viewport_size({"width": width, "height": 900})
-        for path in PATHS:
+        for path in (*PATHS, FLOW):
             page.goto(path)
             if found := page.evaluate(_WIDER):
                 wider[path, width] = found
@@ -115,7 +119,7 @@ def test_nothing_is_cut_off_on_paper(page: Page) -> None:
 
     page.set_viewport_size(PAPER)
     page.emulate_media(media="print")
-    for path in (*PATHS, "/runs/2"):
+    for path in (*PATHS, "/runs/2", FLOW):
         page.goto(path)
         if found := page.evaluate(_CUT):
             cut[path] = found

@@ -91,7 +91,8 @@ def show_run(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
         nodes = {"nodes": [node_json(node) for node in flow.nodes]} if flow else {}
         desk.record(run_json(run, waits) | {"calls": called} | nodes)
         return
-    facts = run_facts(run, now_ms=now, zone=desk.zone) | {"waits for": "; ".join(waits)}
+    facts = run_facts(run, now_ms=now, zone=desk.zone, is_flow=flow is not None)
+    facts["waits for"] = "; ".join(waits)
     desk.facts(facts | {"called runs": ", ".join(map(str, called))})
     texts = {
         "message": run.message,

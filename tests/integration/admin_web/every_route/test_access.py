@@ -55,6 +55,7 @@ TABLE: dict[str, Expected] = {
     "jobs.edit": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
     "jobs.save": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
     "jobs.preview": Expected(),
+    "jobs.preview_flow": Expected(OPERATORS),
     "job_actions.start": Expected(OPERATORS),
     "job_actions.stop": Expected(OPERATORS),
     "job_actions.trigger": Expected(OPERATORS),
