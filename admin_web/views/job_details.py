@@ -389,4 +389,4 @@ def _blockers(
     job_blockers = blockers.read(
         session, [app_id], now_ms=services.now_ms(), format_time=times.format
     )
-    return job_blockers.of_job(spec.app, blockers.need_of(spec))
+    return job_blockers.of_spec(spec)

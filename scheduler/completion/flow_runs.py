@@ -31,6 +31,9 @@ from warren.sql.runs.run_rows import LockedRun
 
 log = structlog.get_logger()
 
+#: Graphs that are kept in memory.
+GRAPHS_KEPT = 1_000
+
 #: What the end of a flow is called as a run.
 _STATUS = {
     Outcome.SUCCEEDED: RunStatus.SUCCEEDED,
@@ -54,6 +57,8 @@ class FlowRuns:
     def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
         self._ids = ids
         self._now_ms = now_ms
+        #: Graphs by version; a version never changes.
+        self._read: dict[int, Graph] = {}
 
     def open(self, session: Session, run_ids: Sequence[int]) -> FlowWork:
         """Let claimed runs of flows run: all their nodes are stored, and the first ones planned.
@@ -188,13 +193,17 @@ class FlowRuns:
 
     def _graphs_of(self, session: Session, versions: Mapping[int, int | None]) -> dict[int, Graph]:
         wanted = {version for version in versions.values() if version}
-        sources = script_versions.sources(session, wanted) if wanted else {}
-        known: dict[int, Graph] = {}
+        known = {version: self._read[version] for version in wanted if version in self._read}
+        unread = wanted - known.keys()
+        sources = script_versions.sources(session, unread) if unread else {}
         for version, (_, source) in sources.items():
             try:
                 known[version] = stored_graph(source)
             except Refused as error:
                 log.warning("flow_rejected", version=version, error=fault_of(error))
+        if len(self._read) > GRAPHS_KEPT:
+            self._read = {}
+        self._read |= known
         return {run_id: known[version] for run_id, version in versions.items() if version in known}
 
     # -- judging ----------------------------------------------------------------------------------

@@ -103,6 +103,12 @@ class Blockers:
             reasons.append(Why.APP_SLOTS_TAKEN(app=app, slots=slots))
         return reasons
 
+    def of_spec(self, spec: JobSpec) -> list[Reason]:
+        """Return why a job gets no runs at present; a flow needs no executor."""
+        if spec.flow is not None:
+            return [*self.of_cluster(), *self._of_app(spec.app)]
+        return self.of_job(spec.app, need_of(spec))
+
     def of_cluster(self) -> list[Reason]:
         """Return why nothing at all is sent."""
         reasons = [] if self.has_scheduler else [Why.NO_SCHEDULER_ONLINE()]

@@ -64,7 +64,7 @@ def show_job(desk: Desk, *, name: str, as_json: bool = False) -> None:
     missed = skips.SkipFilter(job_id=job.id, limit=_LAST_SKIPS)
     skipped = database.read(lambda session: skips.lines(session, missed))
     all_blockers = database.read(lambda session: blockers.read(session, [job.app_id], now_ms=now))
-    why = all_blockers.of_job(job.app, blockers.need_of(view.spec))
+    why = all_blockers.of_spec(view.spec)
     if as_json:
         more = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
         desk.record(job_json(view) | more)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
+from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.views.blockers import MAX_JOBS, Blockers, blocker_json
 from warren.scheduler.views.process_view import ExecutorView
@@ -210,3 +212,11 @@ def test_programs_get_the_code_of_a_pause_that_has_a_reason() -> None:
     assert blocker_json(blockers.of_job("reports")) == [
         {"code": "PAUSED", "message": "dispatch is paused until somebody resumes it (disk)"}
     ]
+
+
+def test_a_flow_needs_no_executor_but_waits_while_its_app_is_paused() -> None:
+    nightly = JobSpec(name="nightly", app="reports", flow=parse({"load": {"job": "load"}}))
+    paused = replace(with_executors(), pauses=[pause(reason="disk")])
+
+    assert with_executors().of_spec(nightly) == []
+    assert len(paused.of_spec(nightly)) == 1
