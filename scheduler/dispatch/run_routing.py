@@ -35,7 +35,7 @@ from warren.scheduler.routing.routes import Asked
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.jobs import JobToRun
-from warren.sql.run_status import BY_SCHEDULE
+from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import transitions
 from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.ticks import Shard
@@ -44,11 +44,12 @@ from warren.sql.runs.ticks import Shard
 def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
     """Whether this claim still has to decide the number of shards.
 
-    A first attempt was never routed, even if its job's route has changed since it was planned.
+    A first attempt was never routed, even if its job's route has changed since it was planned. The
+    runs of a node of a flow may be shards already.
     """
     if job.route != Route.SHARDING_BROADCAST:
         return False
-    return bool(run.shard_total == 0 or run.attempt == 0)
+    return bool(run.shard_total == 0 or (run.attempt == 0 and run.kind != Kind.NODE))
 
 
 def choices(request: RouteRequest) -> list[Choice]:

@@ -1,37 +1,24 @@
 """Flows from their claim to their end, on real rows and a real scheduler."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
-from tests.support.cluster import APP, Cluster, on_memory
+from tests.integration.scheduler.flow_play import (
+    end_node,
+    flow,
+    job,
+    nodes_of,
+    outcomes,
+    runs_of,
+)
+from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
-from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.spec import JobSpec
-from warren.sql.models import FlowNode, Run
+from warren.sql.models import Run
 from warren.sql.run_status import FINAL
 
 pytestmark = on_memory
-
-
-def flow(name: str, nodes: Mapping[str, Mapping[str, Any]], **fields: Any) -> JobSpec:
-    return JobSpec(name=name, app=APP, flow=parse(nodes), **fields)
-
-
-def job(name: str, handler: str = "noop", **fields: Any) -> JobSpec:
-    return JobSpec(name=name, app=APP, handler=handler, **fields)
-
-
-def nodes_of(cluster: Cluster, run_id: int) -> dict[str, FlowNode]:
-    wanted = select(FlowNode).where(FlowNode.flow_run_id == run_id)
-    rows = cluster.database.read(lambda session: list(session.execute(wanted).scalars()))
-    return {row.node: row for row in rows}
-
-
-def outcomes(cluster: Cluster, run_id: int) -> dict[str, str | None]:
-    return {name: row.outcome for name, row in nodes_of(cluster, run_id).items()}
 
 
 def finished(cluster: Cluster, run_id: int) -> Run:
@@ -165,3 +152,28 @@ def test_a_node_starts_no_children_and_its_flow_does(running: Cluster) -> None:
 
     eventually(lambda: running.runs(kind="PARENT"))
     assert [row.origin_id for row in running.runs(kind="PARENT")] == [run.id]
+
+
+def test_the_elements_of_a_node_whose_job_is_a_broadcast_are_its_shards(running: Cluster) -> None:
+    running.add_app("absent")
+    running.apply(
+        JobSpec(name="list", app="absent", handler="x"),
+        job("part", "echo", route="SHARDING_BROADCAST", concurrency=9),
+        flow(
+            "nightly",
+            {
+                "list": {"job": "absent/list"},
+                "parts": {"job": "part", "after": "list", "each": "list.result"},
+                "all": {"job": "part", "after": "parts"},
+            },
+        ),
+    )
+    run_id = running.trigger("nightly")
+    eventually(lambda: nodes_of(running, run_id).get("list"))
+
+    end_node(running, run_id, "list", result='["a", "b", "c"]')
+
+    assert finished(running, run_id).status == "SUCCEEDED"
+    shards = [(run.shard_index, run.shard_total) for run in runs_of(running, run_id, "parts")]
+    assert shards == [(0, 3), (1, 3), (2, 3)]
+    assert [run.shard_total for run in runs_of(running, run_id, "all")] == [1]
