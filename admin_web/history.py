@@ -236,6 +236,7 @@ def _labels() -> dict[str, str]:
     form = JobForm()
     named = {item.name: str(form[name].label.text) for name, item in FORM_FIELDS.items()}
     named |= {"schedule_kind": gettext("Schedule type"), "schedule_value": gettext("Schedule")}
+    named["schedule_options"] = gettext("Calendar, window and bounds")
     named["enabled"] = gettext("Enabled")
     labels = {column: named.get(item.name, item.title) for column, item in FIELD_OF.items()}
     return (

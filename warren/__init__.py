@@ -25,6 +25,7 @@ __all__ = [
     "every",
     "job",
     "main",
+    "workday",
 ]
 
 _OFFERED = {
@@ -38,6 +39,7 @@ _OFFERED = {
     "cron": "warren.executor.handlers.declarations",
     "delay": "warren.executor.handlers.declarations",
     "every": "warren.executor.handlers.declarations",
+    "workday": "warren.executor.handlers.declarations",
     "AsyncClient": "warren.client",
     "around_run": "warren.executor.handlers.hooks",
     "RunEnd": "warren.executor.handlers.hooks",

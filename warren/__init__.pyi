@@ -13,6 +13,7 @@ from warren.executor.handlers.declarations import at as at
 from warren.executor.handlers.declarations import cron as cron
 from warren.executor.handlers.declarations import delay as delay
 from warren.executor.handlers.declarations import every as every
+from warren.executor.handlers.declarations import workday as workday
 from warren.executor.handlers.handler_registry import job as job
 from warren.executor.handlers.hooks import RunEnd as RunEnd
 from warren.executor.handlers.hooks import around_run as around_run
@@ -36,6 +37,7 @@ __all__ = [
     "every",
     "job",
     "main",
+    "workday",
 ]
 
 def main() -> None: ...

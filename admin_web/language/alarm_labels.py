@@ -23,6 +23,7 @@ CAUSE = {
     "absence": lazy_gettext("no executor online"),
     "return": lazy_gettext("executor is back"),
     "ailing": lazy_gettext("executor in trouble"),
+    "calendar": lazy_gettext("calendar ends soon"),
     "summary": lazy_gettext("summary of alarms"),
     "test": lazy_gettext("test"),
     "ended": lazy_gettext("run ended"),

@@ -5,7 +5,7 @@ A job in code has the same fields and values as one in a job file, and is read b
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from traceback import walk_tb
 from typing import Any, TypedDict
@@ -22,25 +22,33 @@ BACKOFFS = ("fixed", "exponential")
 class Schedule:
     """When a job is due, by the keyword of a job file; made by `cron`, `every`, `delay` and `at`.
 
-    `zone` is the IANA name of its time zone; empty = the scheduler's.
+    `zone` is the IANA name of its time zone; empty = the scheduler's. `options` are those of a job
+    file, such as `calendar`; `from` is written `from_`.
     """
 
     keyword: str
     value: float | str
     zone: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
-def cron(expression: str, *, zone: str = "") -> Schedule:
+def cron(expression: str, *, zone: str = "", **options: str) -> Schedule:
     """Return a schedule by a Quartz cron expression, whose first field is the second.
 
-    `0 0 2 * * ?` is 02:00 on each day.
+    `0 0 2 * * ?` is 02:00 on each day. `options` are those of a job file: `calendar="cn"`.
     """
-    return Schedule(keyword="cron", value=expression, zone=zone)
+    return Schedule(keyword="cron", value=expression, zone=zone, options=options)
 
 
-def every(interval: float | str, *, zone: str = "") -> Schedule:
+def every(interval: float | str, *, zone: str = "", **options: str) -> Schedule:
     """Return a schedule with a due time each interval: seconds, or a duration such as "5m"."""
-    return Schedule(keyword="every", value=interval, zone=zone)
+    return Schedule(keyword="every", value=interval, zone=zone, options=options)
+
+
+def workday(nth: int, time: str, *, calendar: str, zone: str = "", **options: str) -> Schedule:
+    """Return a schedule on a working day of each month: 3 is the third, -1 the last one."""
+    more = {"time": time, "calendar": calendar, **options}
+    return Schedule(keyword="workday", value=nth, zone=zone, options=more)
 
 
 def delay(pause: float | str, *, zone: str = "") -> Schedule:

@@ -35,7 +35,8 @@ def _schedule(schedule: Schedule | None) -> dict[str, Any] | None:
     if schedule is None:
         return None
     zone = {"timezone": schedule.zone} if schedule.zone else {}
-    return {schedule.keyword: schedule.value} | zone
+    options = {name.removesuffix("_"): value for name, value in schedule.options.items()}
+    return {schedule.keyword: schedule.value} | zone | options
 
 
 def _param(param: object) -> str | None:

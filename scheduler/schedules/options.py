@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Any, Self
 from zoneinfo import ZoneInfo
 
@@ -102,9 +103,9 @@ class ScheduleOptions:
         return cls(**{name: str(values[key]) for key, name in OPTIONS.items() if values.get(key)})
 
     @classmethod
-    def from_json(cls, stored: str | None) -> Self:
+    def from_json(cls, stored: str | None) -> "ScheduleOptions":
         """Return what a column holds."""
-        return cls.of(json.loads(stored)) if stored else cls()
+        return _read(stored) if stored else NO_OPTIONS
 
     def to_json(self) -> str | None:
         """Return the canonical form that is stored; None without options."""
@@ -220,3 +221,9 @@ _CANONICAL: Mapping[str, Any] = {
     "until": _bound,
 }
 NO_OPTIONS = ScheduleOptions()
+
+
+@lru_cache(maxsize=4_096)
+def _read(stored: str) -> ScheduleOptions:
+    """Read JSON; thousands of jobs have the same."""
+    return ScheduleOptions.of(json.loads(stored))

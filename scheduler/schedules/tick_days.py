@@ -145,6 +145,9 @@ class NominalDays(Protocol):
     def actual(self, version: CalendarVersion, nominal: int) -> int | None:
         """Return the day to which a version moves a nominal day's times."""
 
+    def latest(self, version: CalendarVersion, day: int) -> set[int]:
+        """Return the days up to this one to which a version moves later times."""
+
 
 class MovedDays:
     """The days of an expression, moved off the days off."""
@@ -179,6 +182,11 @@ class MovedDays:
         known = nominal <= version.until_day and version.is_working(nominal)
         return nominal if known else None
 
+    def latest(self, version: CalendarVersion, day: int) -> set[int]:
+        """Return the last working day, if times move back to it."""
+        last = version.working_until(day) if self.moves_back else None
+        return set() if last is None else {last}
+
 
 class MonthWorkdays:
     """The nth working day of each month, or from its end; a month's first day stands for it."""
@@ -200,7 +208,7 @@ class MonthWorkdays:
         year, month = divmod(on.year * _DECEMBER + on.month, _DECEMBER)
         return day_of(on.replace(year=year, month=month + 1, day=1))
 
-    def last_before(self, day: int) -> int | None:
+    def last_before(self, day: int) -> int:
         """Return the first of the month before, or of this one."""
         return day_of(date_of(day - 1).replace(day=1))
 
@@ -215,6 +223,13 @@ class MonthWorkdays:
         if key not in self._known:
             self._known[key] = self._of_month(version, nominal)
         return self._known[key]
+
+    def latest(self, version: CalendarVersion, day: int) -> set[int]:
+        """Return the day of this month and of the month before, if it has come."""
+        this_month = self.last_before(day + 1)
+        months = (this_month, self.last_before(this_month))
+        days = (self.actual(version, month) for month in months)
+        return {each for each in days if each is not None and each <= day}
 
     def _of_month(self, version: CalendarVersion, first: int) -> int | None:
         end = self.first_from(first + 1) or first
@@ -308,7 +323,7 @@ class CalendarPlan:
         at = bisect_right(self._starts, wall) - 1
         term, today = self._terms[at], wall // DAY_SECONDS
         lost: list[int] = []
-        for day in range(today - MAX_MOVE_DAYS, today + 1):
+        for day in sorted(self._nominal.latest(term.version, today)):
             ranks = _united(
                 each
                 for nominal in self._nominal.nominal(term.version, day)
