@@ -238,7 +238,7 @@ def _calendar_ending(news: CalendarEnding, _context: MessageContext) -> tuple[st
     names = ", ".join(news.names) + (f" and {more} more" if more else "")
     text = (
         f"Calendar {news.calendar} knows no day after {news.until}. "
-        f"Then {news.jobs} jobs of app {news.app} stop: {names}.\n"
+        f"Then the jobs of app {news.app} that use it stop: {names}.\n"
         "Give it the next year's days: warren calendars apply."
     )
     return f"{news.app}: calendar {news.calendar} ends on {news.until}", text
