@@ -8,6 +8,7 @@ from warren.broker.rpc import Requester
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.metrics.recorder import METRICS_JOBS
@@ -181,10 +182,7 @@ class JobFiles:
     values for `${NAME}`, or raises Refusal with every problem; `write` returns the lines of a file.
     """
 
-    read: Callable[
-        [Sequence[tuple[str, bytes]], Mapping[str, str]],
-        tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]],
-    ]
+    read: Callable[[Sequence[tuple[str, bytes]], Mapping[str, str]], FileParts]
     write: JobFileWriter
 
 

@@ -19,6 +19,7 @@ from warren.admin_web.api.runs.long_polling import ApiRequest, HeldRequest, Long
 from warren.admin_web.api.runs.run_answers import Wait
 from warren.admin_web.services import ApiServices, Errands, JobFiles
 from warren.admin_web.url_routes import IdConverter
+from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
@@ -82,7 +83,7 @@ def api_description() -> dict[str, Any]:
     # No view is called, so this database is never opened.
     database = Database("sqlite:////dev/null")
     try:
-        none = JobFiles(read=lambda _files, _values: ((), (), ()), write=lambda *_parts: ())
+        none = JobFiles(read=lambda _files, _values: FileParts(), write=lambda *_parts: ())
         services = ApiServices(
             database=database,
             now_ms=lambda: 0,

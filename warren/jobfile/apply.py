@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from warren.jobfile.apply_calendars import foresee_calendars, store_calendars
 from warren.jobfile.reader import JobFile
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChangeAction
@@ -51,18 +50,16 @@ def apply(
     app_ids = context.actor.app_ids
     known = context.database.read(lambda session: apps.ids_by_name(session, app_ids))
     file.check_apps(known, hint=hint)
-    how: dict[str, Any] = {"limits": file.limits, "prune": prune, "origin": origin}
     try:
-        foreseen = foresee_calendars(context, file)
-        if foreseen.of:
-            # What is wrong with the jobs is found before a calendar is stored.
-            declared = JobFileCommands(replace(context, declared_calendars=foreseen.calendars))
-            changes = declared.apply(file.apps, file.specs, dry_run=True, **how)
-            if dry_run:
-                return [*foreseen.changes, *changes]
-        stored = store_calendars(context, foreseen)
-        jobs = JobFileCommands(context)
-        return [*stored, *jobs.apply(file.apps, file.specs, dry_run=dry_run, **how)]
+        return JobFileCommands(context).apply(
+            file.apps,
+            file.specs,
+            dry_run=dry_run,
+            prune=prune,
+            origin=origin,
+            limits=file.limits,
+            calendars=file.calendars,
+        )
     except Refused as refused:
         if not refused.problems[0].field.startswith(("jobs/", "limits/")):
             raise

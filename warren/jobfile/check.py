@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from warren.errors import JobFileError
-from warren.jobfile.apply_calendars import foresee_calendars
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import GivenValues, Source
 from warren.route_plugins import route_names
@@ -108,10 +107,13 @@ def _refusals(
                 timezone=timezone,
                 added_routes=added,
             )
-            declared = foresee_calendars(context, file).calendars
-            context = replace(context, declared_calendars=declared)
             JobFileCommands(context).apply(
-                file.apps, specs, limits=file.limits, dry_run=True, prune=False
+                file.apps,
+                specs,
+                limits=file.limits,
+                calendars=file.calendars,
+                dry_run=True,
+                prune=False,
             )
         except Refused as refused:
             is_placed = refused.problems[0].field.startswith(("jobs/", "limits/"))

@@ -27,6 +27,7 @@ from warren.route_plugins import route_names
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
@@ -376,9 +377,7 @@ def _raise(
     raise JobFileError(lines, ordered)
 
 
-def read_upload(
-    files: Sequence[tuple[str, bytes]], values: Mapping[str, str]
-) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
+def read_upload(files: Sequence[tuple[str, bytes]], values: Mapping[str, str]) -> FileParts:
     """Return what job files, with their names, say together, with these values for `${NAME}`.
 
     Raises:
@@ -392,7 +391,7 @@ def read_upload(
         file = read_job_files(sources, given, now_ms=now_ms, added_routes=route_names())
     except JobFileError as error:
         raise _refusal(error, are_several=len(files) > 1 or bool(values)) from error
-    return file.apps, file.specs, file.limits
+    return FileParts(file.apps, file.calendars, file.limits, file.specs)
 
 
 def _refusal(error: JobFileError, *, are_several: bool) -> Refusal:

@@ -62,6 +62,12 @@ class CalendarBody(msgspec.Struct, kw_only=True):
     until: str | None = None
 
 
+class NamedCalendar(CalendarBody, kw_only=True):
+    """A calendar of a job file."""
+
+    name: str
+
+
 class CalendarApplyQuery(msgspec.Struct, kw_only=True):
     """With `dry_run`, nothing is stored."""
 
@@ -154,18 +160,24 @@ class CalendarEndpoints:
         It counts from ten seconds after it is stored.
         """
         commands = self._services.commands(call.actor).calendars
-        days = commands.resolved(_spec_of(name, call.body))
+        days = commands.resolved(calendar_spec_of(name, call.body))
         act = commands.foresee if call.query.dry_run else commands.apply
         return _applied(act(name, days))
 
 
-def _spec_of(name: str, body: CalendarBody) -> CalendarSpec:
+def calendar_spec_of(name: str, body: CalendarBody, pointer: str = "") -> CalendarSpec:
+    """Return the calendar that a body describes, at a JSON pointer.
+
+    Raises:
+        Refusal: a date is none.
+
+    """
     return CalendarSpec(
         name=name,
         source=body.from_,
         weekend=None if body.weekend is None else tuple(body.weekend),
-        days={_date(f"/days/{day}", day): said for day, said in body.days.items()},
-        until=None if body.until is None else _date("/until", body.until),
+        days={_date(f"{pointer}/days/{day}", day): said for day, said in body.days.items()},
+        until=None if body.until is None else _date(f"{pointer}/until", body.until),
     )
 
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import JSON, YAML, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
+from warren.admin_web.api.endpoints.calendars import NamedCalendar, calendar_spec_of
 from warren.admin_web.api.endpoints.limits import LimitBody, limit_spec_of, limit_value
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.paging import Word
@@ -17,6 +18,7 @@ from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_deta
 from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules
@@ -63,6 +65,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
     """
 
     apps: list[AppBody] = []
+    calendars: list[NamedCalendar] = []
     limits: list[LimitBody] = []
     jobs: list[JobBody] = []
     left_out: list[str] = []
@@ -71,7 +74,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
-    """A change of an app, a limit or a job; unchanged ones are left out."""
+    """A change of an app, a calendar, a limit or a job; unchanged ones are left out."""
 
     action: ChangeAction
     what: str
@@ -134,17 +137,19 @@ class JobFileEndpoints:
         is_heavy=True,
     )
     def apply(self, call: Call) -> Applied:
-        """Make apps, limits and jobs match a job file, or several together, all or nothing."""
-        apps, specs, limits = self._specs(call)
+        """Make apps, calendars, limits and jobs match a job file, or several, all or nothing."""
+        parts = self._parts(call)
+        apps, specs = parts.apps, parts.specs
         self._refuse_foreign(call, apps, specs)
         query = call.query
         changes = self._services.commands(call.actor).job_files.apply(
             apps,
             specs,
-            limits=limits,
+            limits=parts.limits,
             dry_run=query.dry_run,
             prune=query.prune,
             origin=_origin(query),
+            calendars=parts.calendars,
         )
         shown = [
             ChangeAnswer(
@@ -226,22 +231,20 @@ class JobFileEndpoints:
             specs,
         )
 
-    def _specs(
-        self, call: Call
-    ) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
+    def _parts(self, call: Call) -> FileParts:
         body: JobFileBody | None = call.body
         if body is None:
             return self._services.job_files.read([(_UPLOAD, call.raw)], {})
         if not (body.files or body.values):
             return self._json(body)
-        if body.apps or body.limits or body.jobs:
-            raise at_pointer("/files", "expected either files or apps, limits and jobs, got: both")
+        if body.apps or body.calendars or body.limits or body.jobs:
+            raise at_pointer(
+                "/files", "expected either files or apps, calendars, limits and jobs, got: both"
+            )
         files = [(file.name, file.text.encode(errors="replace")) for file in body.files]
         return self._services.job_files.read(files, body.values)
 
-    def _json(
-        self, body: JobFileBody
-    ) -> tuple[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]]:
+    def _json(self, body: JobFileBody) -> FileParts:
         wrong = FieldErrors()
         apps = [app_spec_of(app.name or "", app) for app in body.apps]
         specs = []
@@ -265,7 +268,11 @@ class JobFileEndpoints:
         ]
         wrong += _duplicates(apps, specs, limits)
         refuse(wrong)
-        return apps, specs, limits
+        calendars = [
+            calendar_spec_of(calendar.name, calendar, f"/calendars/{number}")
+            for number, calendar in enumerate(body.calendars)
+        ]
+        return FileParts(apps, calendars, limits, specs)
 
     def _refuse_foreign(
         self, call: Call, apps: Sequence[AppSpec], specs: Sequence[JobSpec]

@@ -9,11 +9,14 @@ changes it now comes later.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.apps import app_record
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.business_day.limits import apply_limits
@@ -25,6 +28,10 @@ from warren.scheduler.commands.job_changes import (
     ChangeAction,
     ChildChanges,
     JobChanges,
+)
+from warren.scheduler.commands.job_files.calendar_section import (
+    foresee_calendars,
+    store_calendars,
 )
 from warren.scheduler.commands.job_files.preview import (
     Change,
@@ -55,6 +62,15 @@ from warren.sql.models import App
 from warren.sql.registry import apps
 
 
+class FileParts(NamedTuple):
+    """What a job file declares."""
+
+    apps: Sequence[AppSpec] = ()
+    calendars: Sequence[CalendarSpec] = ()
+    limits: Sequence[LimitSpec] = ()
+    specs: Sequence[JobSpec] = ()
+
+
 class JobFileCommands:
     """Applies job files on behalf of one actor."""
 
@@ -75,8 +91,11 @@ class JobFileCommands:
         dry_run: bool,
         prune: bool,
         origin: Origin = BY_FILE,
+        calendars: Sequence[CalendarSpec] = (),
     ) -> list[Change]:
         """Make apps, limits and jobs match the specs, all or nothing; return the changes in order.
+
+        Calendars are stored before the rest, once it is known that nothing is wrong with it.
 
         `prune` deletes what `specs` leaves out: of job files, the jobs of the named apps that are
         not declared in code; of code, the jobs that it declared before. `dry_run` changes nothing.
@@ -90,6 +109,15 @@ class JobFileCommands:
 
         """
         self._context.actor.demand(Right.OPERATE)
+        if calendars:
+            foreseen = foresee_calendars(self._context, calendars)
+            declared = replace(self._context, declared_calendars=foreseen.calendars)
+            how: dict[str, Any] = {"limits": limits, "prune": prune, "origin": origin}
+            changes = JobFileCommands(declared).apply(wanted_apps, specs, dry_run=True, **how)
+            if dry_run:
+                return [*foreseen.changes, *changes]
+            stored = store_calendars(self._context, foreseen)
+            return [*stored, *self.apply(wanted_apps, specs, dry_run=False, **how)]
         file = JobFile(apps=wanted_apps, specs=specs, limits=limits, prune=prune, origin=origin)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))

@@ -155,7 +155,9 @@ def test_problems_of_job_files_name_their_file_and_change_nothing(
     with pytest.raises(JobFileError, match=r"cannot read .*none.yaml: No such file"):
         client.apply([good, tmp_path / "none.yaml"])
     both = {"files": [{"name": "a", "text": "jobs: []"}], "jobs": [{"name": "x", "app": "reports"}]}
-    with pytest.raises(ApiError, match="expected either files or apps, limits and jobs, got: both"):
+    with pytest.raises(
+        ApiError, match="expected either files or apps, calendars, limits and jobs, got: both"
+    ):
         client.apply(both)
     with pytest.raises(ValueError, match="expected values with job files only"):
         client.apply({"jobs": []}, values={"A": "x"})

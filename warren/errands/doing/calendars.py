@@ -2,10 +2,13 @@
 
 from warren.errands.desk import Desk
 from warren.jobfile.apply import change_parts, changed_of
-from warren.jobfile.apply_calendars import foresee_calendars, store_calendars
 from warren.jobfile.reader import read_job_files
 from warren.jobfile.sources import Source
 from warren.route_plugins import route_names
+from warren.scheduler.commands.job_files.calendar_section import (
+    foresee_calendars,
+    store_calendars,
+)
 from warren.scheduler.views.calendar_view import (
     calendar_json,
     calendar_views,
@@ -26,7 +29,7 @@ def apply_calendars(
     The output's `changes` is how many calendars were changed, or would be.
     """
     file = read_job_files(files, now_ms=desk.now_ms(), added_routes=route_names())
-    foreseen = foresee_calendars(desk.context, file)
+    foreseen = foresee_calendars(desk.context, file.calendars)
     changes = foreseen.changes if dry_run else store_calendars(desk.context, foreseen)
     desk.output.parts += change_parts(changes, [], dry_run=dry_run, as_json=as_json)
     desk.output.facts["changes"] = len(changed_of(changes))

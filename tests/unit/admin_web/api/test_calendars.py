@@ -77,3 +77,18 @@ def test_a_working_day_of_the_month_has_a_time(admin: Program) -> None:
     assert admin.get("/jobs/reports/closing").get_json()["schedule"] == schedule
     fires = admin.get("/jobs/reports/closing/next?count=2").get_json()["fires_at"]
     assert len(fires) == 2
+
+
+def test_a_job_file_brings_its_calendars(admin: Program) -> None:
+    job = {"name": "nightly", "app": "reports", "handler": "noop", "enabled": True}
+    schedule = {"cron": "0 0 9 * * ?", "calendar": "acme"}
+    file = {"calendars": [BODY | {"name": "acme"}], "jobs": [job | {"schedule": schedule}]}
+
+    dry = admin.post("/apply?dry_run=true", file).get_json()
+    listed = admin.get("/calendars").get_json()["items"]
+    done = admin.post("/apply", file).get_json()
+
+    assert [change["what"] for change in dry["changes"]] == ["calendar", "job"]
+    assert listed == []
+    assert [change["what"] for change in done["changes"]] == ["calendar", "job"]
+    assert admin.post("/apply", file).get_json()["changes"] == []

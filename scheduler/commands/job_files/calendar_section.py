@@ -1,11 +1,11 @@
-"""Applies the calendars of job files, before their jobs, and puts each change into words."""
+"""The calendars of a job file: what they change, in words, and how they are stored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from warren.jobfile.reader import JobFile
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.business_day.calendars import CalendarChange, CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChangeAction
@@ -33,7 +33,7 @@ class Foreseen:
         return [in_words(change, self.zone) for change in self.of]
 
 
-def foresee_calendars(context: CommandContext, file: JobFile) -> Foreseen:
+def foresee_calendars(context: CommandContext, specs: Sequence[CalendarSpec]) -> Foreseen:
     """Return what the calendars of job files would change; nothing is stored.
 
     Raises:
@@ -41,7 +41,7 @@ def foresee_calendars(context: CommandContext, file: JobFile) -> Foreseen:
 
     """
     commands, zone = CalendarCommands(context), zone_or_utc(context.timezone)
-    days = {spec.name: commands.resolved(spec) for spec in file.calendars}
+    days = {spec.name: commands.resolved(spec) for spec in specs}
     changes = [commands.foresee(name, each) for name, each in days.items()]
     stored = context.database.read(lambda session: load_calendars(session, days))
     calendars = dict(stored)
