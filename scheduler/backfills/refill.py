@@ -8,6 +8,7 @@ row says what is planned: the runs are rows of the same transaction.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import structlog
 from sqlalchemy.orm import Session
@@ -98,7 +99,7 @@ class Refill:
         job = due_jobs.to_plan(session, [backfill.job_id]).get(backfill.job_id)
         if job is None and backfill.state != BackfillState.CANCELLED:
             end(backfill, BackfillState.CANCELLED, Why.JOB_DELETED())
-        work = _Work(backfill, KeptSchedule.load(session, backfill.schedule), now_ms)
+        work = _Work(session, backfill, now_ms)
         work.settle(session)
         refilled = Refilled()
         if job is not None and backfill.state == BackfillState.OPEN:
@@ -113,6 +114,8 @@ class Refill:
         if room <= 0 or backfill.decided >= backfill.ticks:
             return Refilled()
         looked_at = work.next_ticks()
+        if not looked_at:  # the rules of its time zone may have changed
+            raise ValueError(f"its schedule has fewer due times than {backfill.ticks}")
         wanted = work.wanted(session, looked_at)
         left_out = ranks_from_text(backfill.left_out)
         chosen: list[int] = []
@@ -162,13 +165,18 @@ def _pause(session: Session, backfill_id: int, why: Reason) -> None:
         end(backfill, BackfillState.PAUSED, why)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Work:
-    """A locked backfill, with the schedule that it keeps."""
+    """A locked backfill."""
 
+    session: Session
     backfill: Backfill
-    kept: KeptSchedule
     now_ms: int
+
+    @cached_property
+    def kept(self) -> KeptSchedule:
+        """The schedule that it keeps."""
+        return KeptSchedule.load(self.session, self.backfill.schedule)
 
     def settle(self, session: Session) -> None:
         """Count the open due times whose runs have all ended."""
@@ -216,7 +224,7 @@ class _Work:
         self, job: JobToPlan, ticks: Sequence[int], run_ids: Sequence[int], app: str
     ) -> list[NewRun]:
         """Return the runs of due times, with these ids."""
-        backfill = self.backfill
+        backfill, kept = self.backfill, self.kept
         if backfill.param is not None:
             job = job._replace(param=backfill.param, param_template=None)
         return [
@@ -226,9 +234,9 @@ class _Work:
                     kind=Kind.BACKFILL,
                     scheduled_at=tick,
                     due_at=self.now_ms,
-                    zone=self.kept.timezone,
+                    zone=kept.timezone,
                     app=app,
-                    run_date=self.kept.run_date(tick),
+                    run_date=kept.run_date(tick),
                 ),
                 run_id=run_id,
                 origin_id=backfill.id,

@@ -38,12 +38,9 @@ class DueRun(NamedTuple):
     run_date: date | None
     origin_id: int
     shard_index: int
-    shard_total: int
     attempt: int
     backfill_id: int | None
     status: str
-    started_at: int | None
-    finished_at: int | None
 
 
 def with_work(session: Session) -> list[ActiveBackfill]:

@@ -11,7 +11,7 @@ from warren.sql import pending
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import AlarmStatus, NewAlarm
 from warren.sql.engine import Database
-from warren.sql.models import Uptime
+from warren.sql.models import Backfill, Uptime
 from warren.sql.pending import Pending
 from warren.sql.registry import pauses, presence
 from warren.sql.run_status import RunStatus
@@ -93,6 +93,27 @@ def test_the_last_word_of_a_scheduler_and_an_unsettled_downtime_are_seen(
     expect(database, uptime_until=20)
     stretch(30, 40, settled=False)
     expect(database, uptime_until=40, has_downtimes=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_seen"),
+    [
+        ({"state": "OPEN"}, True),
+        ({"state": "PAUSED", "open_ticks": "[5]"}, True),
+        ({"state": "PAUSED"}, False),
+        ({"state": "CANCELLED", "open_ticks": "[5]"}, True),
+        ({"state": "DONE", "ended_at": NOW_MS}, False),
+    ],
+)
+def test_a_backfill_with_something_to_plan_or_to_wait_for_is_seen(
+    database: Database, values: dict[str, Any], is_seen: bool
+) -> None:
+    row = Backfill(
+        id=1, job_id=1, schedule="", spans="", ticks=1, made_at=1, made_by="", moved_at=1, **values
+    )
+    database.write(lambda session: session.add(row))
+
+    expect(database, has_backfills=is_seen)
 
 
 @pytest.mark.parametrize(

@@ -372,6 +372,24 @@ def test_the_deletion_of_its_job_cancels_it(
     assert open_runs(cluster) == []
 
 
+def test_due_times_that_are_gone_pause_it(
+    cluster: Cluster, commands: Commands, node: OpenNode
+) -> None:
+    made = commands.backfills.make(nightly(cluster), of_days(cluster, 2))
+    change(cluster, update(Backfill).values(ticks=3))
+
+    work_off(cluster, node)
+    refill(node)
+
+    paused = stored(cluster, made.id)
+    assert (paused.state, paused.succeeded) == (BackfillState.PAUSED, 2)
+    assert paused.state_reason == (
+        "its runs cannot be planned: its schedule has fewer due times than 3"
+    )
+    lost = f"backfill {made.id} counts 3 due times, and has 2"
+    assert faults(cluster) == [f"demo/daily lost {lost}"]
+
+
 def test_a_fault_pauses_it_with_the_reason_and_no_other(
     cluster: Cluster, commands: Commands, node: OpenNode
 ) -> None:

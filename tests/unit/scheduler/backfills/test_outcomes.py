@@ -11,12 +11,9 @@ RUN = DueRun(
     run_date=None,
     origin_id=0,
     shard_index=0,
-    shard_total=1,
     attempt=0,
     backfill_id=None,
     status="SUCCEEDED",
-    started_at=None,
-    finished_at=None,
 )
 
 
