@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import re
+import runpy
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -196,3 +198,27 @@ def test_a_job_file_tells_when_its_jobs_fire_and_what_is_wrong(tmp_path: Path) -
     assert jobs.fires("asked", "2026-12-01") == []
     with pytest.raises(LookupError, match="expected name to be that of one job, got: 'nobody'"):
         jobs.fires("nobody", "2026-12-01")
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_the_documented_tests_hold_for_the_documented_handlers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blocks(page: str) -> list[str]:
+        text = (DOCS / page).read_text()
+        return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+    (tmp_path / "handlers.py").write_text("\n".join(blocks("jobs.md")[:2]))
+    (tmp_path / "documented.py").write_text(blocks("testing.md")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "handlers", raising=False)
+
+    tests = runpy.run_path(str(tmp_path / "documented.py"))
+
+    names = [name for name in tests if name.startswith("test_")]
+    assert len(names) == 3
+    for name in names:
+        tests[name]()
+    sys.modules.pop("handlers")
