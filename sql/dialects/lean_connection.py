@@ -43,8 +43,11 @@ class LeanResult(MySQLResult):
 
     def _get_descriptions(self) -> None:
         connection, count = self.connection, self.field_count
-        # What has arrived of the answer; it stays to be read.
-        ahead = bytes(connection._rfile.peek())  # noqa: SLF001
+        try:
+            # What has arrived of the answer; it stays to be read.
+            ahead = bytes(connection._rfile.peek())  # noqa: SLF001
+        except OSError:
+            ahead = b""  # PyMySQL gives the connection up when it reads
         for known in connection.known_columns(count):
             # The packets are numbered, so they fit only at the place where they were before.
             if ahead.startswith(known.raw) and known.raw[3] == connection._next_seq_id:  # noqa: SLF001

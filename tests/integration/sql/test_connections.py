@@ -1,6 +1,8 @@
 """Connections to MariaDB: which are kept, and which of them are encrypted."""
 
 import gc
+import io
+import socket
 import ssl
 import time
 from collections.abc import Iterator
@@ -8,6 +10,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 import pytest
+from pymysql.err import OperationalError
 from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
@@ -86,6 +89,35 @@ def test_columns_that_come_again_are_read_all_at_once(
 
     assert database.read(look) == rows[0] == rows[1]
     assert set(packets) == {MysqlPacket}
+
+
+class _Silent(io.RawIOBase):
+    """A server that says that an answer has one column, and no more."""
+
+    said = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self.said:
+            raise TimeoutError("timed out")
+        self.said = True
+        packet = b"\x01\x00\x00\x01\x01"
+        buffer[: len(packet)] = packet
+        return len(packet)
+
+
+def test_an_answer_that_ends_before_its_columns_is_a_lost_connection() -> None:
+    connection: Any = LeanConnection(defer_connect=True)
+    connection._sock, theirs = socket.socketpair()
+    connection._rfile = io.BufferedReader(_Silent())
+    connection._next_seq_id, connection._current_timeout = 1, connection._read_timeout
+
+    with theirs, pytest.raises(OperationalError, match="Lost connection"):
+        connection._read_query_result()
+
+    assert not connection.open
 
 
 def test_connection_remembers_a_bounded_number_of_columns(database: Database) -> None:
