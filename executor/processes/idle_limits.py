@@ -20,10 +20,13 @@ _SHORT_PART = 10
 #: What fits by a smaller part more or less is no change, unless memory is short: what is available
 #: goes up and down, and processes would be ended and started again with it.
 _STEADY_PART = 20
+#: The part of what fits that is left free, at most one place per slot: a run that needs a new
+#: process then does not wait until the one that has to go for it has exited.
+_ROOM_PART = 16
 
 
 class IdleLimit:
-    """How many idle processes to keep.
+    """How many idle processes to keep; `most` is how many fit.
 
     `fixed` keeps so many; without it, as many as there is room for beside `spares`, and never more
     than a quarter of `job_processes`, which is how many the jobs' user may have (0: any number).
@@ -34,6 +37,7 @@ class IdleLimit:
     ) -> None:
         self._host = host
         self._fixed = fixed
+        self._slots = slots
         self._spares = spares
         self._bytes_each = _DEFAULT_BYTES
         self._bound = PROCESS_LIMIT - slots
@@ -41,6 +45,13 @@ class IdleLimit:
         if fixed is None:
             self._bound = min(self._bound, *self._bounds(job_processes))
             self.look(())
+
+    @property
+    def kept(self) -> int:
+        """How many to keep."""
+        if self._fixed is not None:
+            return self._fixed
+        return self.most - min(self._slots, self.most // _ROOM_PART)
 
     def look(self, idle: Collection[int]) -> None:
         """Update how many fit, given the ids of the processes that are idle now."""

@@ -207,7 +207,7 @@ class Pool:
             return
         last_idle = self._idle.last_idle(process.owner)
         self._idle.add(process)
-        if len(self._idle) > self._idle_limit.most:
+        if len(self._idle) > self._idle_limit.kept:
             self._end(self._idle.take_least_useful(last_idle))
 
     def is_slow(self, owner: Owner) -> bool:
@@ -268,7 +268,7 @@ class Pool:
         """Update how many idle processes fit; end the surplus, the longest idle first."""
         if self._idle:
             self._idle_limit.look(self._idle.pids)
-            while len(self._idle) > self._idle_limit.most and self._end_longest_idle():
+            while len(self._idle) > self._idle_limit.kept and self._end_longest_idle():
                 pass
 
     def _has_room(self) -> bool:

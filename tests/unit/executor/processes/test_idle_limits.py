@@ -131,6 +131,20 @@ def test_what_fits_changes_with_a_twentieth_of_it_only_and_at_once_when_memory_i
     assert short < 1_152
 
 
+def test_a_place_per_slot_stays_free_of_many_and_none_of_few_or_of_a_chosen_number(
+    machine: Machine,
+) -> None:
+    def kept(available: int, fixed: int | None = None) -> tuple[int, int]:
+        host = machine(available - 6 * MB, nofile=10**6)
+        limit = IdleLimit(fixed, slots=8, spares=0, job_processes=0, host=host)
+        limit.look(PIDS)
+        return limit.most, limit.kept
+
+    places = [kept(8 * GB), kept(256 * MB), kept(80 * MB), kept(8 * GB, fixed=300)]
+
+    assert places == [(1024, 1016), (32, 30), (10, 10), (300, 300)]
+
+
 def test_number_that_was_chosen_is_kept_whatever_the_memory(machine: Machine) -> None:
     assert limit_of(machine(1 * MB), fixed=300) == 300
 
