@@ -17,6 +17,8 @@ from warren.sql.limits import holds
 #: How often limits are looked at by themselves: other schedulers do not tell what ends there, and
 #: people change limits.
 LOOK_SECONDS = 0.5
+#: After how long a job is claimed anew, although its limit is full: it may not take it any more.
+RECHECK_SECONDS = 10.0
 #: What a limit has room for that limits nothing any more.
 _ANY_NUMBER = 1_000_000
 
@@ -54,6 +56,7 @@ class LimitWaits:
         self._clock = clock
         self._full: dict[int, FullLimit] = {}
         self._apps: dict[int, int] = {}
+        self._until: dict[int, float] = {}
         self._room: dict[int, int] = {}
         self._looked_at = float("-inf")
 
@@ -64,19 +67,24 @@ class LimitWaits:
 
     def put(self, app_id: int, full: Mapping[int, FullLimit]) -> None:
         """Leave out jobs of an app until their limits have room."""
+        until = self._clock() + RECHECK_SECONDS
         for job_id, limit in full.items():
             self._full[job_id], self._apps[job_id] = limit, app_id
+            self._until[job_id] = until
 
     def release(self, job_ids: Iterable[int]) -> None:
         """Let jobs be peeked at like all others."""
         for job_id in job_ids:
             self._full.pop(job_id, None)
             self._apps.pop(job_id, None)
+            self._until.pop(job_id, None)
 
     def look(self) -> None:
         """Find out how much room limits have, if that may have changed."""
         has_changed = self._has_room.is_set()
         self._has_room.clear()
+        now = self._clock()
+        self.release([job_id for job_id, until in self._until.items() if until <= now])
         if not self._full:
             self._room = {}
             return

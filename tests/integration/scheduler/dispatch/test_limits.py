@@ -9,6 +9,7 @@ from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import new_run, plan, put
 from warren.scheduler.completion.end import End
+from warren.scheduler.limits.waits import RECHECK_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Problem
 from warren.sql.limits import damage
@@ -552,3 +553,41 @@ def test_the_audit_finds_holds_that_somebody_made_or_deleted(
         "ended": [("ended", run_id)],
         "overfull": [("overfull", None)],
     }
+
+
+def test_a_job_that_takes_a_full_limit_no_more_is_sent_after_a_while(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.commands().limit("warehouse", at_once=1)
+    limited(cluster, "load")
+    first, second = cluster.trigger("load"), cluster.trigger("load")
+    dispatch(cluster, still)
+    cluster.job("load", route="FIRST")
+
+    cluster.pass_time(still, RECHECK_SECONDS)
+    seat()
+    dispatch(cluster, still)
+
+    assert sent(cluster) == [first, second]
+
+
+def test_runs_of_a_job_that_are_due_together_do_not_wait_for_each_other_forever(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.job("load", scope="cluster", route="FIRST")
+    [job] = cluster.jobs(name="load")
+    now_ms = cluster.now_ms()
+    together = {"job_id": job.id, "app_id": job.app_id, "handler": "noop", "due_at": now_ms}
+    run_ids = plan(
+        cluster.database,
+        *(new_run(scheduled_at=now_ms - n, origin_id=None, **together) for n in range(3)),
+    )
+
+    for _ in run_ids:
+        dispatch(cluster, still)
+        [run_id] = sent(cluster)
+        end(cluster, still, run_id)
+
+    assert {cluster.run(run_id).status for run_id in run_ids} == {RunStatus.SUCCEEDED}

@@ -87,7 +87,6 @@ COMMANDS = [
     "limits delete partner-api",
     "limits delete partner-api",
     "queue",
-    "queue --app reports --json",
     "queue --app nothing",
     "runs list",
     "runs list --json --status FAILED",
