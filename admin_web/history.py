@@ -16,7 +16,8 @@ from warren.admin_web.language import job_labels, labels
 from warren.admin_web.language.job_labels import OPTIONS, label_of, place
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.jobs.audit_records import CHILDREN, DECLARED_IN, FIELD_OF, HIDDEN
-from warren.scheduler.jobs.spec import Choice, Field
+from warren.scheduler.jobs.field_kinds import Choice
+from warren.scheduler.jobs.spec import Field
 from warren.sql.listings import job_search
 from warren.sql.models import AuditEntry
 from warren.sql.registry import apps

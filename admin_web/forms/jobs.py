@@ -19,16 +19,8 @@ from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
 from warren.scheduler.alarms.channels.webhook_style import STYLES
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
-from warren.scheduler.jobs.spec import (
-    FIELDS,
-    Choice,
-    Expected,
-    JobSpec,
-    Line,
-    Number,
-    Share,
-    Texts,
-)
+from warren.scheduler.jobs.field_kinds import Choice, Expected, Line, Number, Share, Texts
+from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions

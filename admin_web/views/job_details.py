@@ -25,7 +25,8 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.alarms.calendar_ends import STAGES
-from warren.scheduler.jobs.spec import Choice, Field, JobSpec, Number, Texts, Webhook
+from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
+from warren.scheduler.jobs.spec import Field, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
 from warren.scheduler.schedules.facts import ScheduleFacts

@@ -21,8 +21,9 @@ from warren.scheduler.commands.scripts import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
+from warren.scheduler.jobs.field_kinds import Flow
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
-from warren.scheduler.jobs.spec import Flow, JobSpec, columns_of
+from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
 from warren.sql.alarms import watches

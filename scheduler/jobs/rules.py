@@ -14,22 +14,11 @@ from warren.scheduler.expectations import expectation_rules
 from warren.scheduler.flows.graph import MAX_NODES
 from warren.scheduler.flows.graph_parser import FIELD as FLOW
 from warren.scheduler.jobs import retry_rules
+from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Tags
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
-from warren.scheduler.jobs.spec import (
-    PROCESSES,
-    ROUTES,
-    RULED,
-    Choice,
-    Field,
-    JobSpec,
-    Line,
-    Number,
-    Share,
-    Tags,
-    in_group,
-)
+from warren.scheduler.jobs.spec import PROCESSES, ROUTES, RULED, Field, JobSpec, in_group
 from warren.scheduler.limits.uses import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route

@@ -30,14 +30,8 @@ from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs import retry_rules, rules
-from warren.scheduler.jobs.spec import (
-    SHORT_RETRY,
-    Field,
-    JobSpec,
-    LimitNames,
-    Number,
-    in_group,
-)
+from warren.scheduler.jobs.field_kinds import LimitNames, Number
+from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
 from warren.scheduler.limits.uses import LimitUse
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.misfire import MisfirePolicy
