@@ -50,7 +50,7 @@ class LimitView(NamedTuple):
     left: int | None
     holders: Sequence[HolderView]
     jobs: Sequence[LimitedJobView]
-    hidden_jobs: int
+    other_jobs: int
 
 
 def read(
@@ -88,7 +88,7 @@ def read(
                 left=None if state.rate is None else int(state.tokens),
                 holders=by_limit[row.id],
                 jobs=shown,
-                hidden_jobs=len(own) - len(shown),
+                other_jobs=len(own) - len(shown),
             )
         )
     return views

@@ -52,7 +52,7 @@ class LimitJobFacts(msgspec.Struct, kw_only=True):
 class LimitFacts(msgspec.Struct, kw_only=True):
     """A limit; `held` is how much of it runs hold, `left` how much the rate allows now.
 
-    `held_by` and `jobs` name those of the token's apps; `hidden_jobs` counts the other jobs.
+    `held_by` and `jobs` name those of the token's apps; `other_jobs` counts the other jobs.
     """
 
     name: str
@@ -63,7 +63,7 @@ class LimitFacts(msgspec.Struct, kw_only=True):
     left: int | None
     held_by: list[HolderFacts]
     jobs: list[LimitJobFacts]
-    hidden_jobs: int
+    other_jobs: int
 
 
 LimitPage = page_type(LimitFacts)
@@ -173,5 +173,5 @@ def _answer(view: LimitView) -> LimitFacts:
             LimitJobFacts(app=job.app, job=job.job, weight=job.weight, waiting=job.waiting)
             for job in view.jobs
         ],
-        hidden_jobs=view.hidden_jobs,
+        other_jobs=view.other_jobs,
     )

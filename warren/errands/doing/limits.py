@@ -39,7 +39,7 @@ def list_limits(desk: Desk, *, as_json: bool = False) -> None:
             "" if view.spec.at_once is None else f"{view.held} of {view.spec.at_once}",
             "" if view.left is None else str(view.left),
             str(sum(job.waiting for job in view.jobs)),
-            str(len(view.jobs) + view.hidden_jobs),
+            str(len(view.jobs) + view.other_jobs),
         )
         for view in views
     ]
@@ -55,7 +55,7 @@ def show_limit(desk: Desk, *, name: str, as_json: bool = False) -> None:
     if as_json:
         desk.record(_json(view))
         return
-    hidden = view.hidden_jobs
+    hidden = view.other_jobs
     desk.facts(
         {
             "limit": view.spec.name,
@@ -161,5 +161,5 @@ def _json(view: LimitView) -> dict[str, Any]:
             {"app": job.app, "job": job.job, "weight": job.weight, "waiting": job.waiting}
             for job in view.jobs
         ],
-        "hidden_jobs": view.hidden_jobs,
+        "other_jobs": view.other_jobs,
     }

@@ -33,7 +33,14 @@ def call(program: Program, one: Mounted, values: dict[str, Any]) -> Any:
     return program.call(one.endpoint.method, path, **options)
 
 
-VALUES = {"app": "reports", "name": "job", "job": "job", "address": "executor", "errand": "none"}
+VALUES = {
+    "app": "reports",
+    "name": "job",
+    "job": "job",
+    "limit": "none",
+    "address": "executor",
+    "errand": "none",
+}
 
 
 def test_every_scope_opens_its_own_routes_and_no_other(

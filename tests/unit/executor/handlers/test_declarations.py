@@ -1,5 +1,7 @@
 """What handlers say about being tried again."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,16 @@ def test_a_retry_that_makes_no_sense_is_refused_in_one_line(
 
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.fixture(autouse=True)
+def _own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # Loading puts folders in front, and keeps modules.
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize(
