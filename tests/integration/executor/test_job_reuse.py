@@ -499,9 +499,11 @@ def test_idle_process_gives_its_room_where_the_host_bears_no_more(
     make_floor: Callable[..., SlotHarness],
 ) -> None:
     harness = make_floor(count=1, idle_count=9)
+    descriptors = Path(f"/proc/{harness.zygote.pid}/fd")
+    files = len(list(descriptors.iterdir())) + 2  # those of two processes
     first = harness.run("pid", job_id=1).message
     harness.run("pid", job_id=2)
-    files = len(list(Path(f"/proc/{harness.zygote.pid}/fd").iterdir()))
+    harness.turn(lambda: len(list(descriptors.iterdir())) == files)
     resource.prlimit(harness.zygote.pid, resource.RLIMIT_NOFILE, (files, files))
 
     third = harness.run("pid", job_id=3)
