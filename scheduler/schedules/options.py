@@ -55,7 +55,7 @@ class Window:
         One that crosses midnight has two on each day.
         """
         if self.start < self.end:
-            return ((self.start, self.end + 1),)
+            return ((self.start, min(self.end + 1, DAY_SECONDS)),)
         return ((0, self.end + 1), (self.start, DAY_SECONDS))
 
     def seconds_left(self, second: int) -> int:

@@ -1,6 +1,6 @@
 """Calendars of working days: reads their versions, adds new ones, finds the jobs that use them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import date
 from typing import NamedTuple
 
@@ -28,6 +28,15 @@ class VersionRow(NamedTuple):
     digest: str
     effective_at: int
     made_by: str
+
+
+class UserName(NamedTuple):
+    """A job that uses a calendar."""
+
+    id: int
+    app_id: int
+    name: str
+    is_enabled: int
 
 
 class CalendarUser(NamedTuple):
@@ -117,12 +126,12 @@ def names(session: Session) -> list[str]:
     return list(session.execute(named).scalars())
 
 
-def users(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[Job]:
+def users(session: Session, name: str, app_ids: Collection[int] | None) -> list[UserName]:
     """Return the jobs of apps that use a calendar, for due times or for run dates."""
-    using = select(Job).where(or_(_by_schedule(name), Job.run_date_calendar == name))
+    using = query(UserName, Job).where(or_(_by_schedule(name), Job.run_date_calendar == name))
     if app_ids is not None:
         using = using.where(Job.app_id.in_(app_ids))
-    return session.execute(using.order_by(Job.id)).scalars().all()
+    return fetch(session, UserName, using.order_by(Job.id))
 
 
 def _by_schedule(name: str) -> ColumnElement[bool]:

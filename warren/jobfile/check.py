@@ -19,10 +19,16 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Refused
-from warren.scheduler.schedules.working_days import Calendars
+from warren.scheduler.schedules.working_days import (
+    ALWAYS,
+    Calendar,
+    Calendars,
+    every_day_until,
+)
 from warren.scheduler.views.job_warnings import own_warnings
 from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
+from warren.sql.instants import moment
 from warren.sql.schema import migration
 
 
@@ -63,7 +69,32 @@ def check(
         for spec in file.specs
         for words in own_warnings(spec, now_ms)
     ]
-    return CheckedFiles(file.specs, problems, [*warnings, *elsewhere])
+    elsewhere += _calendars_elsewhere(file)
+    return CheckedFiles(file.specs, problems, [*warnings, *elsewhere], _calendars(file, now_ms))
+
+
+def _calendars(file: JobFile, now_ms: int) -> Calendars:
+    """Return the calendars of the files; of those elsewhere, every day is a working day."""
+    today = moment(now_ms).date()
+    described = {spec.name: spec.resolved(today).version(1, 0) for spec in file.calendars}
+    known = {name: Calendar(name, (version,)) for name, version in described.items()}
+    return {name: every_day_until(ALWAYS) for name in _used(file.specs)} | known
+
+
+def _used(specs: Sequence[JobSpec]) -> list[str]:
+    """Return the names of the calendars that jobs use."""
+    both = ((spec.schedule_options.calendar, spec.run_date_calendar) for spec in specs)
+    return [name for names in both for name in names if name]
+
+
+def _calendars_elsewhere(file: JobFile) -> list[tuple[str, str]]:
+    described = {spec.name for spec in file.calendars}
+    return [
+        (f"{spec.app}/{spec.name}", f"calendar {name!r} is in no file here and was not checked")
+        for spec in file.specs
+        for name in dict.fromkeys(_used([spec]))
+        if name not in described
+    ]
 
 
 def _without_strangers(
@@ -106,6 +137,7 @@ def _refusals(
                 actor=Actor(who="check"),
                 timezone=timezone,
                 added_routes=added,
+                declared_calendars=_calendars(file, time.time_ns() // 1_000_000),
             )
             JobFileCommands(context).apply(
                 file.apps,

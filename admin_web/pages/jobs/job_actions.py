@@ -25,6 +25,7 @@ from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.jobs.new_run import calendars_for_runs
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Problem, Refused
@@ -125,7 +126,8 @@ class JobActions:
         """Return the job's parameter, or the one that its template makes now."""
         now_ms, zone = self._services.now_ms(), self._services.timezone
         try:
-            return sample_param(job.stored, now_ms, app=job.app, zone=zone)
+            known = self._services.database.read(lambda s: calendars_for_runs(s, [job.stored]))
+            return sample_param(job.stored, now_ms, app=job.app, zone=zone, calendars=known)
         except Problem as problem:
             flash(problem_text(problem), "error")
             return ""

@@ -152,6 +152,9 @@ class CalendarCommands:
         """Return what a version that is stored now changes; the jobs are locked by now."""
         effective_ms = self._context.now_ms() + EFFECTIVE_AFTER_MS
         before = load_calendars(session, [name]).get(name)
+        if before:
+            # The database's clock may have been set back.
+            effective_ms = max(effective_ms, before.newest.effective_ms + 1_000)
         number = before.newest.number + 1 if before else 1
         versions = (*(before.versions if before else ()), days.version(number, effective_ms))
         replanned = list(self._replanned(session, users, Calendar(name, versions)))

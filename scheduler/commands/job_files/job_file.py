@@ -111,7 +111,8 @@ class JobFileCommands:
         self._context.actor.demand(Right.OPERATE)
         if calendars:
             foreseen = foresee_calendars(self._context, calendars)
-            declared = replace(self._context, declared_calendars=foreseen.calendars)
+            known = {**self._context.declared_calendars, **foreseen.calendars}
+            declared = replace(self._context, declared_calendars=known)
             how: dict[str, Any] = {"limits": limits, "prune": prune, "origin": origin}
             changes = JobFileCommands(declared).apply(wanted_apps, specs, dry_run=True, **how)
             if dry_run:

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.acting import NamedCommands, NamedUsers
+from tests.support.acting import NamedCommands, NamedUsers, acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.audit_log import Action, AuditLog
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.schedules.options import ScheduleOptions
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.accounts.users import Role
@@ -117,7 +119,11 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "param": "p",
         "param_template": "{{ run_date }}",
         "expect": Expectations(start_within="5m"),
+        "run_date_calendar": "cn",
+        "schedule_options": ScheduleOptions(window="08:00-20:00"),
     }
+    calendars = acting(rows.database).calendars
+    calendars.apply("cn", calendars.resolved(CalendarSpec(name="cn")))
     contacts = {
         "author": "ops",
         "tags": ("night",),

@@ -121,3 +121,12 @@ def test_the_hook_for_pre_commit_calls_it() -> None:
     done = CliRunner().invoke(root, [*arguments, "jobs.yaml"])
 
     assert (program, done.exit_code) == ("warren", 0)
+
+
+def test_a_calendar_that_no_file_has_is_told_and_counts_as_existing() -> None:
+    schedule = ", schedule: {cron: '0 0 9 * * ?', calendar: cn}, enabled: true"
+
+    done = check(one=job("first", schedule))
+
+    assert done.exit_code == 0
+    assert "calendar 'cn' is in no file here and was not checked" in done.output
