@@ -11,6 +11,7 @@ from tests.support.stored_rows import Rows
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.audit_log import Action, AuditLog
 from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
 from warren.scheduler.problems import Problem
@@ -121,6 +122,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "expect": Expectations(start_within="5m"),
         "run_date_calendar": "cn",
         "schedule_options": ScheduleOptions(window="08:00-20:00"),
+        "flow": parse({"load": {"job": "load"}}),
     }
     calendars = acting(rows.database).calendars
     calendars.apply("cn", calendars.resolved(CalendarSpec(name="cn")))
@@ -133,12 +135,14 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "webhook_when": "success",
     }
     schedule = {"schedule_kind": "FIX_RATE", "schedule_value": "60", "timezone": "Asia/Shanghai"}
+    apply(rows, spec(name="load"))
     apply(rows, spec(**others, **contacts, **schedule))
     commands(rows).delete("nightly")
 
     made, deleted = (
         json.loads(entry.after or entry.before or "")
         for entry in entries(rows.database, kind="job")
+        if entry.name == "reports/nightly"
     )
     columns = Job.__mapper__.columns
     assert {columns[field.column].name for field in WRITTEN} <= made.keys() == deleted.keys()
