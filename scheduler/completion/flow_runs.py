@@ -165,7 +165,7 @@ class FlowRuns:
                 "flow_run_id": new_run_id,
                 "outcome": KEPT,
                 "kept_outcome": outcomes[name].value,
-                "kept_of": item.id,
+                "kept_of": item.kept_of if item.outcome == KEPT else item.id,
             }
             for name, item in stored.items()
             if name in graph.nodes and name not in again and name in outcomes

@@ -71,6 +71,7 @@ class StoredNode(NamedTuple):
     job_id: int
     outcome: str | None
     kept_outcome: str | None
+    kept_of: int | None
     shards: int | None
     begun_at: int | None
     ended_at: int | None

@@ -116,6 +116,8 @@ def test_a_repetition_takes_the_graph_of_then_or_of_now(cluster: Cluster) -> Non
     now = again(cluster, then, failed=True, current=True)
 
     assert set(nodes_of(cluster, then)) == set(FLOW)
+    first = nodes_of(cluster, run_id)["extract"].id
+    assert {nodes_of(cluster, one)["extract"].kept_of for one in (then, now)} == {first}
     assert begun(cluster, now) == ["load", "new"]
     assert [run.param for run in runs_of(cluster, now, "load")] == ["less"]
 
