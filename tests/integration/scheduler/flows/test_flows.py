@@ -28,7 +28,6 @@ def finished(cluster: Cluster, run_id: int) -> Run:
 
 @pytest.fixture
 def running(cluster: Cluster) -> Cluster:
-    cluster.be_quick()
     cluster.scheduler()
     cluster.executor()
     cluster.wait_online()
