@@ -1,6 +1,6 @@
 """How the nodes of flows end: once all their runs are over, with the last retry of each."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -45,7 +45,7 @@ def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:
     return ends
 
 
-def ends_of_ticks(session: Session, of_nodes: Collection[Tick]) -> dict[int, NodeEnd]:
+def ends_of_ticks(session: Session, of_nodes: Iterable[Tick]) -> dict[int, NodeEnd]:
     """Return the nodes among these of which no run is open, by id, by what is stored."""
     ends = {}
     for tick, runs in ticks.attempts(session, of_nodes).items():

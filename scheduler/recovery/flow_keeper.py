@@ -18,7 +18,7 @@ from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
 from warren.sql.jobs import jobs
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import flow_nodes, transitions
+from warren.sql.runs import flow_nodes, ticks, transitions
 from warren.sql.runs.flow_nodes import FlowToStop, NodeState
 from warren.sql.runs.ticks import Tick
 
@@ -109,7 +109,10 @@ def _mark_late(session: Session, run_id: int) -> None:
 
 def _ends_of(session: Session, left: Sequence[NodeState]) -> dict[int, NodeEnd]:
     """Return how nodes ended whose runs are all over; FAILED if they are gone."""
-    ticks = flow_nodes.ticks_of(session, left)
-    ends = ends_of_ticks(session, [Tick(*tick) for tick in ticks.values()])
+    of_nodes = {
+        node_id: Tick(*tick) for node_id, tick in flow_nodes.ticks_of(session, left).items()
+    }
+    ends = ends_of_ticks(session, of_nodes.values())
+    known = ticks.attempts(session, of_nodes.values())
     gone = NodeEnd(Outcome.FAILED, explanation(Why.NODE_RUNS_GONE()))
-    return {state.id: ends.get(state.id, gone) for state in left}
+    return ends | {node_id: gone for node_id, tick in of_nodes.items() if tick not in known}

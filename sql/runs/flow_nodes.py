@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import and_, exists, insert, not_, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import Guard, chunks, update_each
 from warren.sql.explanation import Explanation
@@ -216,15 +216,17 @@ def left_behind(session: Session, *, before_ms: int) -> list[NodeState]:
     They began before `before_ms`; their runs ended without completion: they were cancelled with
     their job, or changed by hand.
     """
-    flow = select(Run.scheduled_at).where(Run.id == FlowNode.flow_run_id).scalar_subquery()
+    flow = aliased(Run)
     is_open = exists().where(
         Run.job_id == FlowNode.job_id,
-        Run.scheduled_at == flow,
+        Run.scheduled_at == flow.scheduled_at,
         Run.origin_id == FlowNode.id,
         Run.status.in_(OPEN),
     )
-    rows = query(NodeState, FlowNode).where(
-        FlowNode.outcome.is_(None), FlowNode.begun_at <= before_ms, not_(is_open)
+    rows = (
+        query(NodeState, FlowNode)
+        .join(flow, flow.id == FlowNode.flow_run_id)
+        .where(FlowNode.outcome.is_(None), FlowNode.begun_at <= before_ms, not_(is_open))
     )
     return fetch(session, NodeState, rows.limit(1_000))
 

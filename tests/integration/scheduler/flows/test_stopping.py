@@ -102,6 +102,19 @@ def test_a_retry_of_a_node_of_a_killed_flow_is_not_planned(cluster: Cluster) -> 
     assert cluster.runs(kind="RETRY") == []
 
 
+def test_a_node_that_runs_for_long_is_not_taken_for_one_that_was_left_behind(
+    cluster: Cluster, keep: Keep
+) -> None:
+    run_id = night(cluster)
+    began = cluster.now_ms() - 60_000
+    long_ago = update(FlowNode).values(begun_at=began).where(FlowNode.begun_at.is_not(None))
+    cluster.database.write(lambda session: session.execute(long_ago))
+
+    keep()
+
+    assert begun(cluster, run_id) == ["first"]
+
+
 def test_a_node_whose_run_was_cancelled_with_its_job_is_ended(cluster: Cluster, keep: Keep) -> None:
     run_id = night(cluster)
     [of_node] = runs_of(cluster, run_id, "first")
