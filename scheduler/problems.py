@@ -115,7 +115,6 @@ class Code(Enum):
         "got: %(got)r"
     )
     FROM_AFTER_UNTIL = "expected from not to be after until, got: %(begin)s and %(until)s"
-    UNTIL_PAST = "until %(got)s has passed: no due time is left"
     OPTIONS_LEAVE_NONE = "the options of the schedule leave no due time"
     CALENDAR_NAME = "expected calendar to be a name like %(pattern)s, got: %(got)r"
     CALENDAR_UNKNOWN = "unknown calendar %(got)r; first: warren calendars apply"

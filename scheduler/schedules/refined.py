@@ -185,10 +185,15 @@ class RefinedTicks(Ticks):
         return self.calendar.newest.until_day
 
     def check_new(self, now_ms: int) -> None:
-        """Refuse options that leave no tick, and a jitter in which two ticks would meet."""
+        """Refuse options that leave no tick, and a jitter in which two ticks would meet.
+
+        A schedule that is over is not refused: its job stays in its file.
+        """
+        if self.until_ms is not None and self.until_ms <= now_ms:
+            return
         watermark_ms, first = self.start(now_ms)
         if first is None:
-            raise self._no_tick(now_ms)
+            raise self._no_tick()
         jitter_ms = self.options.jitter_seconds * 1_000
         if not jitter_ms:
             return
@@ -198,10 +203,8 @@ class RefinedTicks(Ticks):
             facts = {"least": least_ms // 1_000, "got": self.options.jitter}
             raise Problem(Code.JITTER_TOO_LONG, "jitter", **facts)
 
-    def _no_tick(self, now_ms: int) -> Problem:
+    def _no_tick(self) -> Problem:
         """Return what leaves the schedule without a tick."""
-        if self.until_ms is not None and self.until_ms <= now_ms:
-            return Problem(Code.UNTIL_PAST, "until", got=self.options.until)
         if self.window is not None:
             return Problem(Code.WINDOW_EMPTY, "window", got=self.options.window)
         if self.calendar is not None and self.calendar.name:

@@ -472,7 +472,6 @@ REFUSED = [
     ("FIX_RATE", "86400", {"window": "25:00-26:00"}, Code.WINDOW),
     ("CRON", "0 0 2 * * ?", {"window": "08:00-08:00"}, Code.WINDOW),
     ("CRON", "0 0 2 * * ?", {"from": "2027-01-02", "until": "2027-01-01"}, Code.FROM_AFTER_UNTIL),
-    ("CRON", "0 0 2 * * ?", {"until": "2020-01-01"}, Code.UNTIL_PAST),
     ("CRON", "0 0 2 * * ?", {"from": "tomorrow"}, Code.SCHEDULE_BOUND),
     ("CRON", "0 0 2 * * ?", {"until": "2027-02-30"}, Code.SCHEDULE_BOUND),
     ("CRON", "0 0 2 * * ?", {"on_holiday": "next"}, Code.ON_HOLIDAY_ALONE),
@@ -509,6 +508,14 @@ def test_what_an_option_cannot_be_is_refused_by_name(
     code_of_near = {Code.UNKNOWN_WORD_NEAR: Code.UNKNOWN_WORD}
     assert code_of_near.get(refused.value.code, refused.value.code) is code
     assert "\n" not in str(refused.value)
+
+
+def test_a_schedule_that_is_over_may_stay_in_its_file() -> None:
+    ticks = schedule("CRON", "0 0 2 * * ?", "UTC", until="2020-01-01")
+
+    ticks.check_new(ms(2026, 6, 1))
+
+    assert ticks.start(ms(2026, 6, 1))[1] is None
 
 
 def test_options_are_kept_in_one_canonical_form() -> None:
