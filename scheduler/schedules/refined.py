@@ -49,7 +49,7 @@ class WallTicks(Ticks):
         """Return the ticks of a cron with options; `nominal` are days in place of the cron's."""
         pattern = cron.pattern
         assert isinstance(pattern, Pattern)
-        open_, plan = _open_ranks(pattern.times, options.opening), None
+        open_ = _open_ranks(pattern.times, options.opening)
         if calendar is None:
             return cls._planned(cron, WindowPlan(pattern.days, open_), pattern.times)
         on_holiday = OnHoliday(options.on_holiday or OnHoliday.SKIP)
