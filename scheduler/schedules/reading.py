@@ -11,12 +11,12 @@ from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.nominal_days import MonthWorkdays, OnHoliday
 from warren.scheduler.schedules.open_rate import OpenHours, OpenRate
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, FixedRate, WorkdaySchedule
 from warren.scheduler.schedules.schedule import Schedule, Ticks
-from warren.scheduler.schedules.tick_days import MonthWorkdays, OnHoliday
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.recent import ListedJob

@@ -10,14 +10,12 @@ from zoneinfo import ZoneInfo
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.cron.expression import Cron, DayTimes, Pattern
 from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.nominal_days import MovedDays, NominalDays, OnHoliday
 from warren.scheduler.schedules.options import DAY_SECONDS, ScheduleOptions, Window
 from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.tick_days import (
     CalendarPlan,
     DayPlan,
-    MovedDays,
-    NominalDays,
-    OnHoliday,
     PlannedPattern,
     Ranks,
     WindowPlan,

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.refined import RefinedTicks
 from warren.scheduler.schedules.schedule import Ticks
-from warren.scheduler.schedules.tick_days import OnHoliday
 from warren.scheduler.schedules.working_days import Calendar, Calendars, date_of, day_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
