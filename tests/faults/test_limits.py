@@ -35,7 +35,8 @@ def test_a_limit_holds_while_schedulers_and_executors_die(survivors: Deployment)
     for run_id in run_ids:
         survivors.await_success(run_id)
     counts = [int(line) for line in company.read_text().splitlines()]
-    assert max(counts) == AT_ONCE
+    assert len(counts) >= RUNS
+    assert max(counts) <= AT_ONCE
     eventually(lambda: not _holds(survivors))
 
 

@@ -37,9 +37,9 @@ VALUES = {
     "app": "reports",
     "name": "job",
     "job": "job",
-    "limit": "none",
     "address": "executor",
     "errand": "none",
+    "limit": "none",
 }
 
 
