@@ -7,6 +7,7 @@ people who save at the same time cannot make a circle together, which would run 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sqlalchemy.orm import Session
 
@@ -165,9 +166,14 @@ class KnownJobs:
         stored = [child for child in wanted if child > 0 and child not in self._planned]
         return planned | child_links.children(self._session, stored)
 
+    @cached_property
+    def stored_flows(self) -> set[int]:
+        """All jobs that are stored with nodes."""
+        return flow_links.all_flows(self._session)
+
     def nodes(self, flow_ids: Iterable[int]) -> dict[int, set[int]]:
         """Return the stored nodes of these flows."""
-        return flow_links.nodes_of(self._session, (flow for flow in flow_ids if flow > 0))
+        return flow_links.nodes_of(self._session, self.stored_flows.intersection(flow_ids))
 
     def flows(self, job_ids: Iterable[int]) -> set[int]:
         """Return which of these jobs are stored as flows."""

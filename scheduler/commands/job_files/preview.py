@@ -33,7 +33,7 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
-from warren.sql.jobs import child_links, declarations, exports, flow_links, job_names, jobs
+from warren.sql.jobs import child_links, declarations, exports, job_names, jobs
 from warren.sql.limits import limits
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import DEFAULT_ROUTE
@@ -273,6 +273,8 @@ class JobFilePreview:
         return Preview(app_ids, changes)
 
     def _limits(self, session: Session, file: JobFile) -> list[Change]:
+        if not file.limits:
+            return []
         stored = {limit.name: limit for limit in limits.all_named(session) if limit.name}
         actions = [change_of(stored, spec) for spec in file.limits]
         if set(actions) - {ChangeAction.UNCHANGED}:
@@ -336,7 +338,7 @@ class JobFilePreview:
         known: KnownJobs,
     ) -> dict[int, str]:
         """Add the jobs whose children change; return a sentence about each."""
-        parents = child_links.with_children(session) | flow_links.all_flows(session)
+        parents = child_links.with_children(session) | known.stored_flows
         numbers = {
             job_ids[number]: number
             for number, spec in enumerate(file.specs)

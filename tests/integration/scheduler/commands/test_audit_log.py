@@ -14,6 +14,7 @@ from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.schedules.options import ScheduleOptions
@@ -123,7 +124,9 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "run_date_calendar": "cn",
         "schedule_options": ScheduleOptions(window="08:00-20:00"),
         "flow": parse({"load": {"job": "load"}}),
+        "limits": ("warehouse",),
     }
+    acting(rows.database).limits.apply(LimitSpec(name="warehouse", at_once=3))
     calendars = acting(rows.database).calendars
     calendars.apply("cn", calendars.resolved(CalendarSpec(name="cn")))
     contacts = {
