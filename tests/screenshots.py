@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, StorageState
 
 from tests.support.browser import browser, choose_password, sign_in
-from tests.support.command import Command
+from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 from tests.support.pictures import small_png
 
@@ -62,6 +62,22 @@ def _script(page: Page, url: str) -> None:
     page.goto(f"{url}/glue/{str(job).rpartition('/')[2]}")
 
 
+def _flow_edit(page: Page, url: str) -> None:
+    page.goto(f"{url}/jobs?name=night")
+    page.get_by_role("link", name="night", exact=True).first.click()
+    page.get_by_role("link", name="Edit").click()
+
+
+def _flow(page: Page, url: str) -> None:
+    page.goto(f"{url}/jobs?name=night")
+    page.get_by_role("link", name="night", exact=True).first.click()
+    page.get_by_role("link", name="Run once").click()
+    page.get_by_role("button", name="Run now").last.click()
+    page.goto(f"{url}/runs?job=examples/night")
+    page.locator("a.run-link").first.click()
+    page.locator("g.busy", has_text="parts").wait_for()
+
+
 PICTURES = (
     Picture("sign-in", "/login"),
     Picture("dashboard", "/", ready=".u-wrap"),
@@ -77,6 +93,8 @@ PICTURES = (
     Picture("runs-dark", "/runs", theme="dark"),
     Picture("run", go=_first("/runs?job=examples/third-time-lucky&status=SUCCEEDED", r"/runs/\d+")),
     Picture("run-log", go=_log),
+    Picture("flow", go=_flow),
+    Picture("flow-edit", go=_flow_edit),
     Picture("runs-errors", "/runs/errors"),
     Picture("timeline", "/timeline?zoom=1"),
     Picture("script", go=_script),
@@ -111,14 +129,13 @@ def _everything() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="warren-pictures-") as folder:
         examples = ROOT / "examples"
         arguments = (
-            "--jobs",
-            str(examples / "handlers.py"),
-            "--seed",
-            str(examples / "jobs.yaml"),
+            *("--jobs", str(examples / "handlers.py"), "--jobs", str(examples / "night.py")),
+            *("--seed", str(examples / "jobs.yaml")),
         )
         with Command("up", *arguments, folder=Path(folder), env={"WARREN_PORT": "0"}) as up:
             password = up.wait_for("admin password: ", 60).rpartition(" ")[2].strip()
             url = up.wait_for("console   ").split()[1]
+            run_warren("jobs", "apply", str(examples / "night.yaml"), folder=Path(folder))
             eventually(lambda: up.text().count("  run ") >= RUNS, 300, every=0.5)
             yield url, password
 

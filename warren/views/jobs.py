@@ -70,7 +70,7 @@ def _state(job: JobView) -> str:
 
 
 def _script(job: JobView) -> str:
-    if job.script_number is None:
+    if job.script_number is None or job.spec.flow is not None:
         return ""
     remark = f": {job.spec.script_remark}" if job.spec.script_remark else ""
     return f"{job.spec.script_language}, version {job.script_number}{remark}"

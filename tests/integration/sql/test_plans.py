@@ -24,6 +24,7 @@ from warren.sql.listings import (
     app_listing,
     dashboard,
     error_groups,
+    flow_nodes,
     job_search,
     newest_runs,
     next_ticks,
@@ -358,6 +359,12 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
         {"i_status_due", "PRIMARY", "i_tick"},
     ),
     ("what came later", lambda s: reruns.later(s, MINE), {"PRIMARY", "i_tick"}),
+    (
+        "runs of a flow's nodes",
+        lambda s: flow_nodes.run_groups(s, 1, NOW_MS, range(1, 31)),
+        {"i_tick"},
+    ),
+    ("flows of runs", lambda s: flow_nodes.places(s, MINE, None), {"PRIMARY"}),
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
     (
         "lateness",

@@ -88,16 +88,16 @@ class TestRun:
         assert "The graph of this run is no longer kept." in page
         assert 'id="node-parts"' in page
 
-    def test_the_run_of_a_node_leads_to_its_flow(
+    def test_the_run_of_a_node_leads_to_its_flow_and_to_its_repetition(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         flow = night(rows, clock.now)
         run_id = flow.run("extract", "SUCCEEDED", attempt=1, kind=Kind.RETRY)
 
-        assert (
-            f'href="/runs/{flow.run_id}#node-extract">nightly</a>'
-            in admin.get(f"/runs/{run_id}").text
-        )
+        page = admin.get(f"/runs/{run_id}").text
+
+        assert f'href="/runs/{flow.run_id}#node-extract">nightly</a>' in page
+        assert f'href="/runs/{flow.run_id}?node=extract#run-again"' in page
 
     def test_a_node_of_another_app_does_not_lead_where_the_visitor_may_not_go(
         self, app: Flask, rows: Rows, clock: Clock
