@@ -245,6 +245,8 @@ class Code(Enum):
 
     # Flows.
     FLOW_AND_HANDLER = "expected either a flow, or a handler or script, got: both"
+    FLOW_LIMITS = "a flow takes no limits; its nodes take those of their jobs"
+    FLOW_SCOPE = "the block of a flow counts in the whole cluster anyway; leave out scope"
     FLOW_JOB_UNKNOWN = "node %(node)s of job %(job)s: unknown job %(got)r"
     FLOW_IN_FLOW = "node %(node)s of job %(job)s: expected a job with a handler, got flow %(got)r"
     FLOW_IS_NODE = "job %(job)s cannot become a flow: it is a node of %(flows)s"

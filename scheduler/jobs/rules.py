@@ -225,6 +225,10 @@ def _flow(spec: JobSpec) -> Iterator[Problem]:
         yield Problem(Code.FLOW_AND_HANDLER, FLOW)
     if not spec.flow.nodes:
         yield Problem(Code.FLOW_SIZE, FLOW, most=MAX_NODES, got=0)
+    if spec.limits:
+        yield Problem(Code.FLOW_LIMITS, "limits")
+    if spec.scope == Scope.CLUSTER:
+        yield Problem(Code.FLOW_SCOPE, "scope")
 
 
 def _catch_up(spec: JobSpec) -> Iterator[Problem]:
