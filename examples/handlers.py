@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import warehouse  # noqa: F401 - its handlers are loaded with these
 from orders import FOLDER, sum_up, write_whole
 
 from warren import JobContext, job

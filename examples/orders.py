@@ -23,10 +23,10 @@ def sum_up(*, region: str = "", part: int = 0, parts: int = 1) -> tuple[int, Cou
 
     With a region, only its orders. With parts, only every `parts`-th row, from row `part` on.
     """
-    _ensure_there()
+    orders = ensure_there()
     totals: Counter[str] = Counter()
     count = 0
-    with ORDERS.open(newline="") as file:
+    with orders.open(newline="") as file:
         for order in islice(csv.DictReader(file), part, None, parts):
             if region in ("", order["region"]):
                 totals[f"{order['region']} {order['placed'][:7]}"] += int(order["cents"])
@@ -42,14 +42,15 @@ def write_whole(path: Path, text: str) -> None:
     half.replace(path)
 
 
-def _ensure_there() -> None:
-    """Create the file if it is missing; one job does so while the others wait."""
+def ensure_there() -> Path:
+    """Return the file; if it is missing, one job creates it while the others wait."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "orders.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ORDERS.exists():
             log.info("making %s with %d orders", ORDERS, ORDER_COUNT)
             write_whole(ORDERS, _made())
+    return ORDERS
 
 
 def _made() -> str:

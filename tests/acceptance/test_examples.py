@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import tarfile
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,8 @@ from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-BY_HAND = {"month-end"}
+WAREHOUSE = {"nightly", "extract", "load", "part", "mend", "report"}
+BY_HAND = {"month-end"} | WAREHOUSE
 
 Row = dict[str, Any]
 
@@ -163,6 +165,18 @@ def test_the_load_is_noted_at_every_tick(folder: Path) -> None:
 
     ticks = {datetime.fromisoformat(line.split(",")[0]) for line in noted}
     assert ticks >= set(map(datetime.fromisoformat, over))
+
+
+def test_a_night_of_the_warehouse_runs_each_node_once(folder: Path) -> None:
+    day = ("--run-date", "2026-11-24")
+
+    done = run_warren("jobs", "trigger", "nightly", *day, "--wait", folder=folder)
+
+    assert done.returncode == 0, done.stdout
+    nodes = [run for name in WAREHOUSE - {"nightly"} for run in runs_of(folder, name)]
+    assert sum(run["job"].endswith("part") for run in nodes) == 5
+    assert Counter(run["status"] for run in nodes) == {"SUCCEEDED": 8}
+    assert {run["run_date"] for run in nodes} == {"2026-11-24"}
 
 
 @pytest.mark.release
