@@ -111,7 +111,8 @@ def _bar(node: NodeView, from_ms: int, until_ms: int) -> NodeBar:
 
 
 def _reason(node: NodeView) -> str:
-    reason = stored_text(node.reason, node.why)
+    # Of an exception, the traceback is on the page of its run.
+    reason = stored_text(node.reason, node.why).strip().partition("\n")[0]
     if node.outcome != NodeState.KEPT or not node.kept_outcome:
         return reason
     became = str(labels.NODE[node.kept_outcome].word)

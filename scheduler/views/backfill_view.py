@@ -168,7 +168,7 @@ def filled_ticks(
     session: Session, backfill: Backfill, *, after: int = 0, limit: int | None = None
 ) -> list[FilledTick]:
     """Return the due times of a backfill in its order, numbered from 1, up to `limit` of them."""
-    kept = KeptSchedule.from_json(backfill.schedule)
+    kept = KeptSchedule.load(session, backfill.schedule)
     spans = spans_from_json(backfill.spans)
     ticks = DueTimes(kept, spans, newest_first=bool(backfill.newest_first)).all()
     chosen = list(enumerate(ticks, 1))[after : None if limit is None else after + limit]

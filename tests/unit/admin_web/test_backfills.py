@@ -1,6 +1,7 @@
 """Backfills in the console: made by a form, previewed, steered; gaps filled; dates as a grid."""
 
 import re
+from datetime import date
 
 import pytest
 from flask import Flask
@@ -9,6 +10,11 @@ from sqlalchemy import select
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
 from warren.admin_web.backfills.grid import months
+from warren.scheduler.actor import Actor
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.commands.business_day.calendars import CalendarCommands
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.views.backfill_view import FilledState, FilledTick
 from warren.sql.backfill_status import BackfillState
 from warren.sql.models import Backfill
@@ -53,6 +59,22 @@ def test_a_backfill_is_made_previewed_and_steered(admin: Visit, rows: Rows, job_
     assert "2026-03-02: left out" in page
     assert [row.state for row in stored(rows)] == [BackfillState.CANCELLED]
     assert "is over already" in admin.post(f"{path}/pause", {}, follow_redirects=True).text
+
+
+def test_the_dates_are_those_of_the_calendar(admin: Visit, rows: Rows) -> None:
+    context = CommandContext(
+        database=rows.database, now_ms=lambda: SECOND_MS, actor=Actor(who="ann")
+    )
+    commands = CalendarCommands(context)
+    spec = CalendarSpec(name="acme", days={date(2026, 3, 4): "off"}, until=date(2027, 12, 31))
+    commands.apply("acme", commands.resolved(spec))
+    options = ScheduleOptions(calendar="acme").to_json()
+    job_id = rows.job("nightly", **NIGHTLY, schedule_options=options)
+
+    page = admin.post(f"/jobs/{job_id}/backfill/make", WEEK, follow_redirects=True).text
+
+    dates = re.findall(r"(2026-03-\d\d): to come", page)
+    assert list(dict.fromkeys(dates)) == [f"2026-03-{day}" for day in ("02", "03", "05", "06")]
 
 
 def test_a_form_sent_twice_makes_one(admin: Visit, rows: Rows, job_id: int) -> None:

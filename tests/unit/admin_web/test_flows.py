@@ -77,6 +77,20 @@ class TestRun:
 
         assert set(boxes(admin.get(f"/runs/{flow.run_id}").text).values()) == {"not yet begun"}
 
+    def test_of_an_exception_a_node_tells_the_first_line(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        begun, reason = clock.now - 9_000, "OSError: full\nTraceback (most recent call last): …"
+        flow = FlowRows(rows, begun, {"load": {"job": "load"}}, status="FAILED")
+        flow.open(
+            load={"outcome": "FAILED", "begun_at": begun, "ended_at": begun, "reason": reason}
+        )
+
+        page = admin.get(f"/runs/{flow.run_id}").text
+
+        assert "OSError: full" in page
+        assert "Traceback" not in page
+
     def test_a_run_whose_graph_is_gone_still_has_its_nodes(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
