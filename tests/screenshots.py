@@ -63,19 +63,9 @@ def _script(page: Page, url: str) -> None:
 
 
 def _flow_edit(page: Page, url: str) -> None:
-    page.goto(f"{url}/jobs?name=night")
-    page.get_by_role("link", name="night", exact=True).first.click()
+    page.goto(f"{url}/jobs?name=nightly")
+    page.get_by_role("link", name="nightly", exact=True).first.click()
     page.get_by_role("link", name="Edit").click()
-
-
-def _flow(page: Page, url: str) -> None:
-    page.goto(f"{url}/jobs?name=night")
-    page.get_by_role("link", name="night", exact=True).first.click()
-    page.get_by_role("link", name="Run once").click()
-    page.get_by_role("button", name="Run now").last.click()
-    page.goto(f"{url}/runs?job=examples/night")
-    page.locator("a.run-link").first.click()
-    page.locator("g.busy", has_text="parts").wait_for()
 
 
 PICTURES = (
@@ -93,9 +83,11 @@ PICTURES = (
     Picture("runs-dark", "/runs", theme="dark"),
     Picture("run", go=_first("/runs?job=examples/third-time-lucky&status=SUCCEEDED", r"/runs/\d+")),
     Picture("run-log", go=_log),
-    Picture("flow", go=_flow),
     Picture("flow-edit", go=_flow_edit),
     Picture("runs-errors", "/runs/errors"),
+    Picture("flow", go=_first("/runs?job=examples/nightly&status=FAILED", r"/runs/\d+")),
+    Picture("backfill", go=_first("/backfills", r"/backfills/\d+")),
+    Picture("calendar", "/calendars/warehouse?year=2026"),
     Picture("timeline", "/timeline?zoom=1"),
     Picture("script", go=_script),
     Picture("script-dark", go=_script, theme="dark"),
@@ -129,15 +121,27 @@ def _everything() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="warren-pictures-") as folder:
         examples = ROOT / "examples"
         arguments = (
-            *("--jobs", str(examples / "handlers.py"), "--jobs", str(examples / "night.py")),
+            *("--jobs", str(examples / "handlers.py")),
             *("--seed", str(examples / "jobs.yaml")),
         )
         with Command("up", *arguments, folder=Path(folder), env={"WARREN_PORT": "0"}) as up:
             password = up.wait_for("admin password: ", 60).rpartition(" ")[2].strip()
             url = up.wait_for("console   ").split()[1]
-            run_warren("jobs", "apply", str(examples / "night.yaml"), folder=Path(folder))
+            _fill_the_warehouse(Path(folder))
             eventually(lambda: up.text().count("  run ") >= RUNS, 300, every=0.5)
             yield url, password
+
+
+def _fill_the_warehouse(folder: Path) -> None:
+    """Let a night fail, and fill in the week before it."""
+    locked = folder / ".warren/examples/warehouse/locked"
+    locked.parent.mkdir(parents=True)
+    locked.write_text("south")
+    run_warren("jobs", "trigger", "nightly", "--run-date", "2026-11-24", "--wait", folder=folder)
+    locked.unlink()
+    week = ("--from", "2026-11-16", "--to", "2026-11-22")
+    made = run_warren("backfill", "nightly", *week, "--at-once", "3", folder=folder)
+    assert made.returncode == 0, made.stderr
 
 
 def _signed_in(found: Browser, url: str, password: str) -> StorageState:
