@@ -5,7 +5,8 @@ from html import unescape
 
 import pytest
 from flask import Flask
-from sqlalchemy import select
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit, make_app, once_of, signed_in
 from tests.support.flow_rows import FlowRows, night
@@ -15,6 +16,7 @@ from warren.jobfile.sections.flow_text import read_flow_text, write_flow_text
 from warren.sql.engine import Database
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.run_status import Kind
+from warren.sql.runs import flow_nodes
 
 
 @pytest.fixture
@@ -27,6 +29,21 @@ def boxes(page: str) -> dict[str, str]:
     """Return what the boxes of a graph say, by the name of their node."""
     titles = re.findall(r'<g class="node [a-z-]+"><title>([^<]*)</title>', page)
     return dict(unescape(title).split(": ", 1) for title in titles)
+
+
+def test_a_node_whose_run_is_open_is_not_left_behind(rows: Rows, clock: Clock) -> None:
+    flow = night(rows, clock.now)
+
+    def left(session: Session) -> list[str]:
+        return [node.node for node in flow_nodes.left_behind(session, before_ms=clock.now)]
+
+    assert rows.database.read(left) == []
+    rows.database.write(
+        lambda session: session.execute(
+            delete(Run).filter_by(status="RUNNING", origin_id=flow.nodes["parts"])
+        )
+    )
+    assert rows.database.read(left) == ["parts"]
 
 
 class TestRun:
