@@ -16,7 +16,8 @@ from warren.sql.errors import LookupFailed, SqlError
 
 #: Installed by `pip install 'warren[server]'`; executors do not need them.
 SERVER_LIBRARIES = {
-    *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf", "prometheus_client"),
+    *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf"),
+    *("holidays", "icalendar", "prometheus_client"),
     *("pymysql", "sqlalchemy", "waitress", "wtforms", "yaml"),
 }
 

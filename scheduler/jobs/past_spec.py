@@ -6,14 +6,14 @@ A past job is reconstructed from its record and its later entries in the audit l
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from warren.scheduler.alarms.targets import targets_of, webhook_of
 from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
 from warren.scheduler.jobs.field_kinds import Flow, Number
 from warren.scheduler.jobs.script_cache import language_of
-from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
+from warren.scheduler.jobs.spec import FIELDS, WRITTEN, AppSpec, JobSpec
 from warren.sql.models import App, Job
 from warren.sql.registry import apps
 
@@ -51,7 +51,11 @@ def job_spec(job: Job, app: str, children: Sequence[str], *, with_source: bool =
 
 def fingerprint(spec: JobSpec) -> str:
     """Return a hash of a job's fields, without `enabled`; equal specs have equal fingerprints."""
-    values = {name: value for name, value in asdict(spec).items() if name != "enabled"}
+    values = {
+        name: item.kind.stored(getattr(spec, name))
+        for name, item in FIELDS.items()
+        if name != "enabled"
+    }
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 

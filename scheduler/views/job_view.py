@@ -75,4 +75,5 @@ def job_json(view: JobView) -> dict[str, Any]:
         name: plain(name, getattr(view.spec, name)) for name in FIELDS if name not in _CUSTOM
     }
     declared["expect"] = view.spec.expect.rules()
+    declared["flow"] = view.spec.flow and view.spec.flow.to_mapping()
     return {"id": view.id} | declared | to_json(view, without=("spec",))

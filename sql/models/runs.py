@@ -32,8 +32,9 @@ class Run(Model):
         UniqueConstraint(
             "job_id", "scheduled_at", "origin_id", "shard_index", "attempt", name=BY_TICK
         ),
-        # With the job, so that peeks pass over ten thousand waiting runs in 12 ms instead of 80.
-        Index(BY_STATUS, "status", "job_group", "due_at", "job_id"),
+        # With the job, so that peeks pass over ten thousand waiting runs in 12 ms instead of 80;
+        # behind the id, so that lists can still be read in its order.
+        Index(BY_STATUS, "status", "job_group", "due_at", "id", "job_id"),
         Index("i_kill", "kill_requested_at"),
         Index(BY_DUE_SECOND, "trigger_time"),
         TABLE_OPTIONS,

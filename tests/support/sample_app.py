@@ -46,7 +46,11 @@ class SampleApp:
 
     def values(self, arguments: set[str], *, script: bool = False) -> dict[str, Any]:
         """Return values for the arguments of a rule."""
-        known: dict[str, Any] = self.ids | {"filename": "console.css", "limit": "none"}
+        known: dict[str, Any] = self.ids | {
+            "filename": "console.css",
+            "limit": "none",
+            "name": "none",
+        }
         if script:
             known["job_id"] = self.ids["script_id"]
         return {name: known[name] for name in arguments}

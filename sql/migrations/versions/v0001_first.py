@@ -641,7 +641,9 @@ def _make_tables() -> None:
         **TABLE_OPTIONS,
     )
     op.create_index("i_kill", "xxl_job_log", ["kill_requested_at"])
-    op.create_index("i_status_due", "xxl_job_log", ["status", "job_group", "due_at", "job_id"])
+    op.create_index(
+        "i_status_due", "xxl_job_log", ["status", "job_group", "due_at", "id", "job_id"]
+    )
     op.create_index("i_trigger_time", "xxl_job_log", ["trigger_time"])
     op.create_table(
         "xxl_job_log_report",

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
-from warren.jobfile.flow_text import read_flow_text, write_flow_text
 
 from tests.support.acting import acting
 from tests.support.browser import page_of
@@ -18,6 +17,7 @@ from warren import admin_web
 from warren.admin_web.services import FlowTexts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
+from warren.jobfile.sections.flow_text import read_flow_text, write_flow_text
 from warren.sql.accounts.idempotency import FormKey
 from warren.sql.accounts.users import Role
 

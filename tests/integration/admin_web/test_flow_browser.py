@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import update
-from warren.jobfile.flow_text import read_flow_text, write_flow_text
 
 from tests.support.browser import page_of
 from tests.support.console import Clock, add_user, make_app
@@ -14,6 +13,7 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.services import FlowTexts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
+from warren.jobfile.sections.flow_text import read_flow_text, write_flow_text
 from warren.sql.accounts.users import Role
 from warren.sql.models import FlowNode
 
