@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from warren import JobContext, job
@@ -60,11 +62,19 @@ def brief(context: JobContext) -> str:
 
 @job("counts-company")
 def counts_company(context: JobContext) -> str:
-    """Write how many runs of this handler are at work, itself included, to a file beside this one.
+    """Take a moment, and write how many runs do so at once."""
+    note(context)
+    with in_company(context):
+        time.sleep(float(context.param or 0.1))
+    return "done"
+
+
+@contextmanager
+def in_company(context: JobContext) -> Iterator[None]:
+    """Write how many runs are in here, this one included, to a file beside this one.
 
     Each holds a lock on a file of its own, which the kernel takes away when its process dies.
     """
-    note(context)
     folder = STARTS.with_name("company")
     folder.mkdir(exist_ok=True)
     with (
@@ -81,8 +91,7 @@ def counts_company(context: JobContext) -> str:
         counts.write(f"{others + 1}\n")
         counts.flush()
         fcntl.flock(counts, fcntl.LOCK_UN)
-        time.sleep(float(context.param or 0.1))
-    return "done"
+        yield
 
 
 def _is_locked(path: Path) -> bool:
