@@ -237,7 +237,7 @@ class Why(Sentence):
 
     # -- what became of flows and their nodes -----------------------------------------------------
 
-    FLOW_FAILED = "nodes failed and nothing handled it: %(nodes)s"
+    FLOW_FAILED = "failed, and no node handled it: %(nodes)s"
     FLOW_GONE = "its graph is gone or cannot be read"
     FLOW_STOPPED = "its flow was stopped"
     FLOW_RUNS = "DISCARD_LATER: run %(id)s of the flow is still running"

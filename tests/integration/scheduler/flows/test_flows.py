@@ -107,7 +107,7 @@ def test_an_unhandled_failure_fails_the_flow_by_name(running: Cluster) -> None:
     run = finished(running, running.trigger("nightly"))
 
     assert run.status == "FAILED"
-    assert run.message == "nodes failed and nothing handled it: load, mend"
+    assert run.message == "failed, and no node handled it: load, mend"
     assert outcomes(running, run.id)["report"] == "BYPASSED"
 
 

@@ -161,7 +161,7 @@ def test_a_node_whose_job_is_gone_fails_with_its_reason(cluster: Cluster) -> Non
     end_node(cluster, run_id, "first")
 
     assert nodes_of(cluster, run_id)["second"].reason == "its job was deleted"
-    assert cluster.run(run_id).message == "nodes failed and nothing handled it: second"
+    assert cluster.run(run_id).message == "failed, and no node handled it: second"
 
 
 def test_a_skipped_node_is_neither_a_success_nor_a_failure(cluster: Cluster) -> None:

@@ -103,7 +103,7 @@ def test_one_node_is_repeated_and_nothing_after_it(cluster: Cluster) -> None:
         "other": "KEPT",
         "report": "KEPT",
     }
-    assert cluster.run(new_id).message == "nodes failed and nothing handled it: load"
+    assert cluster.run(new_id).message == "failed, and no node handled it: load"
 
 
 def test_a_repetition_takes_the_graph_of_then_or_of_now(cluster: Cluster) -> None:
