@@ -106,13 +106,22 @@ def document(views: Sequence[Mounted]) -> dict[str, Any]:
 
 def _schemas(kinds: Sequence[Any]) -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(kinds, ref_template=_REF)
-    for schema in schemas.values():
+    for name, schema in schemas.items():
+        if "enum" in schema:
+            # Go has one space of names for the constants of all enums.
+            schema["x-enum-varnames"] = [_constant(name, choice) for choice in schema["enum"]]
         if "description" in schema:
             # A docstring, indented as in the source; Python 3.13 has removed the indentation.
             schema["description"] = inspect.cleandoc(schema["description"])
         _add_formats(schema)
         _join_null(schema)
     return schemas
+
+
+def _constant(enum: str, choice: str) -> str:
+    """Return what generated clients call a choice: `JOIN_ALL` of `Join` and `all`."""
+    words = re.findall("[A-Z][a-z]*|[a-z]+", enum) + re.findall(r"\w+", choice)
+    return "_".join(words).upper()
 
 
 def _add_formats(schema: Any) -> None:

@@ -79,6 +79,17 @@ def test_every_number_has_a_format_in_which_ids_and_milliseconds_fit() -> None:
     assert COMMITTED["components"]["schemas"]["Run"]["properties"]["id"]["format"] == "int64"
 
 
+def test_the_constants_of_generated_clients_are_told_apart() -> None:
+    """Go has one space of names for the choices of all enums."""
+    schemas = COMMITTED["components"]["schemas"]
+    enums = {name: schema for name, schema in schemas.items() if "enum" in schema}
+    names = [name for schema in enums.values() for name in schema.get("x-enum-varnames", ())]
+
+    assert len(names) == sum(len(schema["enum"]) for schema in enums.values())
+    assert len(names) == len(set(names))
+    assert [name for name in names if not name.isidentifier()] == []
+
+
 def test_bodies_say_that_they_have_no_other_fields() -> None:
     schemas = COMMITTED["components"]["schemas"]
     bodies = {
