@@ -96,10 +96,11 @@ def test_a_job_file_brings_its_calendars_and_repeating_it_changes_nothing(
 def test_a_changed_calendar_lists_what_it_moves_before_it_asks(
     warren: Callable[..., Result],
 ) -> None:
-    warren("jobs", "apply", "-", given=FILE)
+    weekdays = FILE.replace("9 * * ?", "9 ? * MON-FRI")
+    warren("jobs", "apply", "-", given=weekdays)
     [due] = lines(warren("jobs", "next", "hourly", "--count", "1", "--json"))
     day = str(due["fires_at"])[:10]
-    changed = FILE.replace("days: {", f"days: {{{day}: off Typhoon, ")
+    changed = weekdays.replace("days: {", f"days: {{{day}: off Typhoon, ")
 
     refused = warren("calendars", "apply", "-", given=changed)
     kept = lines(warren("calendars", "list", "--json"))
