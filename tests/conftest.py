@@ -31,6 +31,8 @@ __all__ = ["restored_logs"]
 
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
+#: 700 is usual; looking at objects that often is a twentieth of what tests compute.
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 
 def pytest_configure() -> None:
@@ -53,6 +55,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
 
 
