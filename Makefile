@@ -7,7 +7,7 @@ TEST_WORKERS ?= 6
 UNIT_WORKERS ?= logical
 BENCH_ARGS ?=
 RUN_TESTS = CI=true scripts/run-tests $(BIN)/pytest --dist worksteal -m "not release"
-# On the core that mypy leaves free: else each worker compiles all tests.
+# Compiles all tests on the core that mypy leaves free; else each worker compiles all of them.
 COLLECT_TESTS = $(RUN_TESTS) --collect-only --quiet >/dev/null 2>&1
 OTHER_TESTS := tests/integration tests/acceptance tests/faults tests/interop
 
@@ -44,8 +44,9 @@ console: ## Build the console's scripts with npm; its pages work without them to
 	@scripts/build-console
 
 test: $(TEST_INSTALLED) ## Check format, lint and types and run the tests, on private services
-	@{ $(COLLECT_TESTS); $(MAKE) --no-print-directory services; } & $(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
-	@$(MAKE) --no-print-directory tests
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(COLLECT_TESTS); $(MAKE) --no-print-directory tests; status=$$?; \
+	wait $$lint || { echo "warren: format, lint or types are wrong: see above"; exit 1; }; exit $$status
 
 tests: $(TEST_INSTALLED) services ## Run the tests, without format, lint and types
 	@scripts/build-console --quietly

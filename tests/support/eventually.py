@@ -11,7 +11,8 @@ def eventually(check: Callable[[], T], seconds: float = 60.0, every: float = 0.0
     """Return the first truthy value of `check`, called after `every` seconds, then less often.
 
     A check that raises AssertionError counts as not true yet. The pause grows to ten times `every`,
-    so that waiting takes little of what is waited for.
+    and is at least as long as four checks compute, so that waiting takes little of what is waited
+    for.
 
     Raises:
         AssertionError: after `seconds`, with the check and its last value or error.
@@ -22,6 +23,7 @@ def eventually(check: Callable[[], T], seconds: float = 60.0, every: float = 0.0
     while True:
         failure: AssertionError | None = None
         value: T | None = None
+        began = time.thread_time()
         try:
             value = check()
         except AssertionError as error:
@@ -32,5 +34,5 @@ def eventually(check: Callable[[], T], seconds: float = 60.0, every: float = 0.0
             name = getattr(check, "__name__", repr(check))
             text = f"{name} did not come true within {seconds} s, last value: {value!r}"
             raise AssertionError(text) from failure
-        time.sleep(every)
+        time.sleep(max(every, 4 * (time.thread_time() - began)))
         every = min(1.25 * every, longest)

@@ -52,6 +52,7 @@ def test_runs_travel_both_ways_and_goodbye_is_said(case: AgentCase) -> None:
     assert case.desk.count_unsettled(case.desk.run_queue) == 0
 
 
+@pytest.mark.release  # faults/test_service_loss.py restarts one under a whole Warren
 def test_broker_killed_under_load_loses_and_doubles_nothing(
     tmp_path: Path, own_rabbitmq: PrivateRabbit
 ) -> None:
