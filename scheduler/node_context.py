@@ -4,6 +4,7 @@ Connections are opened and closed together.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,13 +17,36 @@ from warren.broker.rpc import Requester
 from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
 from warren.scheduler.app_names import AppNames
-from warren.scheduler.counters import Counters
 from warren.scheduler.metrics.run_counts import RunMetrics
 from warren.scheduler.rounds.loop import JobWatch, WakeUp
 from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+
+
+class Counters:
+    """Numbers that only grow."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter."""
+        with self._lock:
+            self._counts[name] += by
+
+    def all(self) -> dict[str, int]:
+        """Return all counters by name."""
+        with self._lock:
+            return dict(self._counts)
+
+    def __getitem__(self, name: str) -> int:
+        """Return the value of a counter; 0 if it was never counted."""
+        with self._lock:
+            return self._counts[name]
+
 
 #: Callbacks in hand at once; each carries up to 100 reports.
 CALLBACK_PREFETCH = 100

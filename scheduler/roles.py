@@ -23,7 +23,6 @@ from warren.scheduler.command_sender import CommandSender
 from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.run_spans import RunSpans
-from warren.scheduler.counters import Counters
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
@@ -44,7 +43,7 @@ from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics.recorder import MetricsRecorder
-from warren.scheduler.node_context import Connections, NodeContext
+from warren.scheduler.node_context import Connections, Counters, NodeContext
 from warren.scheduler.options import NodeOptions
 from warren.scheduler.recovery.flow_keeper import FlowKeeper
 from warren.scheduler.recovery.killer import Killer

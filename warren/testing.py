@@ -24,11 +24,9 @@ from zoneinfo import ZoneInfo
 
 from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
-from warren.executor.handlers.calls import checked
 from warren.executor.handlers.context import JobContext, JobStopped, NotATypeOfParams, Params
-from warren.executor.handlers.outcomes import describe
-from warren.executor.handlers.params import encode, params_of
-from warren.executor.handlers.results import message_and_result
+from warren.executor.handlers.outcomes import describe, message_and_result
+from warren.executor.handlers.params import checked, encode, params_of
 
 Handler = Callable[..., Any]
 

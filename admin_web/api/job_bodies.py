@@ -12,8 +12,7 @@ from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.flows.graph_parser import FIELD as FLOW
 from warren.scheduler.flows.graph_parser import parse
-from warren.scheduler.jobs.retry_rules import in_short
-from warren.scheduler.jobs.rules import process_of
+from warren.scheduler.jobs.rules import in_short, process_of
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions

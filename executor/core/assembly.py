@@ -19,7 +19,7 @@ from warren.executor.messaging.contact import Contact
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter
 from warren.executor.messaging.inbox import Arrival, Inbox
 from warren.executor.messaging.outbox import Outbox
-from warren.executor.messaging.progress_reports import ProgressReports
+from warren.executor.messaging.reports import ProgressReports
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.requests.command_handler import CommandHandler

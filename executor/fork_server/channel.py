@@ -101,7 +101,7 @@ class Orders:
     def _call(
         self, run_id: int, numbers: Iterator[int], job: str, params: object, param: str | None
     ) -> None:
-        from warren.executor.handlers.calls import checked  # noqa: PLC0415 - most runs call nobody
+        from warren.executor.handlers.params import checked  # noqa: PLC0415 - most runs call nobody
 
         if os.getpid() != self._pid:  # a child of the handler shares the channel
             raise RuntimeError("expected the handler's own process to call, got: a forked one")

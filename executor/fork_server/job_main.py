@@ -44,8 +44,12 @@ from warren.executor.fork_server.termination import (
 from warren.executor.handlers.context import JobContext, JobStopped, Verdict
 from warren.executor.handlers.handler_registry import Handler, Handlers
 from warren.executor.handlers.hooks import Hook, RunHooks, ended
-from warren.executor.handlers.outcomes import HandlerOutcome, describe, describe_hook
-from warren.executor.handlers.results import message_and_result
+from warren.executor.handlers.outcomes import (
+    HandlerOutcome,
+    describe,
+    describe_hook,
+    message_and_result,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

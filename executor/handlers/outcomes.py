@@ -1,10 +1,14 @@
-"""Turns what a handler returned or raised into its run's outcome, message and log lines."""
+"""Turns what a handler returned or raised into its run's outcome, message, result and log lines."""
 
+import numbers
 import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from warren.broker.messages.values import Outcome, cut_message
+import msgspec
+
+from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome, cut_message
 from warren.broker.reasons.codes import Why, Words
 from warren.executor.handlers.context import JobFailed, JobSkipped, JobStopped, RetryLater
 
@@ -134,3 +138,45 @@ def _trace(error: BaseException) -> str:
         return "".join(traceback.format_exception(type(error), error, user_frames)).rstrip()
     except Exception as broken:  # noqa: BLE001 - the user's exception may break the printing too
         return f"<no traceback: {type(broken).__name__} while printing it>"
+
+
+def message_and_result(value: object) -> tuple[Words, str]:
+    """Return the message and the result of what a handler returned; both are empty for None.
+
+    The message is its text. A result of more than RESULT_LIMIT characters is left out, and the
+    message says so, unless the message is cut too.
+
+    Raises:
+        NoText: the value cannot be turned into text.
+
+    """
+    if value is None:
+        return "", ""
+    message, result = text_of(value), _as_json(value)
+    if len(result) <= RESULT_LIMIT:
+        return message, result
+    if len(message) >= MESSAGE_LIMIT:
+        return message, ""
+    return Why.NOTED(words=message, notes=(Why.RESULT_TOO_LONG(n=f"{len(result):,}"),)), ""
+
+
+def _as_json(value: object) -> str:
+    try:
+        return _encode(clean(value) if isinstance(value, str) else value).decode()
+    except Exception:  # noqa: BLE001 - cycles, lone surrogates, whatever the value's own code raises
+        return _encode(clean(str(value))).decode()
+
+
+def _plain(value: object) -> Any:
+    """Return a plain value for an object of a type that msgspec does not know."""
+    dump = getattr(value, "model_dump", None)  # pydantic's
+    if callable(dump):
+        return dump(mode="json")
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return clean(str(value))
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode

@@ -12,8 +12,8 @@ import msgspec
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Why
+from warren.executor.begin_notes import Batch
 from warren.executor.fork_server import frames
-from warren.executor.processes.batch import Batch
 from warren.executor.processes.endings import Exit, Stop
 from warren.executor.processes.interface import Owner
 from warren.executor.processes.supervisor import ForkServerSupervisor

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from warren.executor import begin_notes
-from warren.executor.processes.batch import Batch
+from warren.executor.begin_notes import Batch
 from warren.executor.processes.job_process import JobProcess, SlotRun
 
 #: The most runs that a job process is handed at once.

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from warren.broker.reasons.codes import Why
-from warren.executor.processes.batch import Batch
+from warren.executor.begin_notes import Batch
 from warren.executor.processes.endings import Exit
 from warren.executor.processes.idle_limits import IdleLimit
 from warren.executor.processes.interface import Owner, SlotOptions

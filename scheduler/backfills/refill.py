@@ -14,7 +14,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.backfills import instead, outcomes
+from warren.scheduler.backfills import outcomes
 from warren.scheduler.backfills.kept_schedule import (
     DueTimes,
     KeptSchedule,
@@ -27,10 +27,14 @@ from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, run_of
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.problems import explanation, fault_of
+from warren.scheduler.problems import Problem, explanation, fault_of
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import read_schedule
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.jobs import backfills, due_jobs, jobs
+from warren.sql.explanation import Explanation
+from warren.sql.jobs import backfills, due_jobs, history, jobs
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill
 from warren.sql.run_status import Kind
@@ -148,7 +152,7 @@ class Refill:
         if backfill.state in (BackfillState.DONE, BackfillState.CANCELLED):
             backfill.ended_at = now_ms
             zone = cluster_zone(session, self._timezone)
-            instead.go_on(session, backfill, zone=zone, by="scheduler", now_ms=now_ms)
+            resume_schedule(session, backfill, zone=zone, by="scheduler", now_ms=now_ms)
 
 
 def end(backfill: Backfill, state: BackfillState, why: Reason | None = None) -> None:
@@ -245,3 +249,38 @@ class _Work:
             )
             for tick, run_id in zip(ticks, run_ids, strict=True)
         ]
+
+
+def resting_reason(backfill_id: int) -> Explanation:
+    """Return why a job is stopped while a backfill runs instead of its schedule."""
+    return explanation(Why.BACKFILLED_INSTEAD(id=backfill_id))
+
+
+def resume_schedule(
+    session: Session, backfill: Backfill, *, zone: str, by: str, now_ms: int
+) -> bool:
+    """Start the schedule that rests for a backfill; return whether it did rest.
+
+    Somebody may have started the job since, or stopped it for good. A schedule that has no due
+    time left stays stopped.
+    """
+    job = jobs.lock_if_any(session, backfill.job_id) if backfill.instead else None
+    if job is None or job.is_enabled == 1 or job.stop_why != resting_reason(backfill.id).why:
+        return False
+    try:
+        schedule = read_schedule(
+            ScheduleFacts.of(job, job.timezone or zone), calendars_for(session, [job])
+        )
+        watermark, tick = schedule.start(max(job.last_tick_at, now_ms))
+    except Problem:
+        tick = None
+    if tick is None:
+        over = explanation(Why.NO_FURTHER_TIME())
+        job.stop_reason, job.stop_why = over.text, over.why
+        return False
+    job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
+    job.last_tick_at, job.next_tick_at = watermark, tick
+    history.record_change(
+        session, job, timezone=job.timezone or zone, by=by, now_ms=now_ms, anchor_ms=tick
+    )
+    return True

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from warren.scheduler.calendars.country import PREFIX, read_country
-from warren.scheduler.calendars.ical import DEFAULT_WEEKEND, read_ical
+from warren.scheduler.calendars.day_sources import DEFAULT_WEEKEND, PREFIX, read_country, read_ical
 from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
 from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays
 from warren.scheduler.schedules.options import CALENDAR_PATTERN

@@ -41,7 +41,7 @@ from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence
 from warren.sql.run_status import IN_FLIGHT, RunStatus
-from warren.sql.runs import progress, queries, transitions
+from warren.sql.runs import queries, successes, transitions
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.successes import SentTo
 
@@ -292,7 +292,7 @@ class Callbacks:
 
         def unit(session: Session) -> None:
             for who, runs in reports.items():
-                progress.note(session, who, runs)
+                successes.note_progress(session, who, runs)
 
         try:
             self._context.database.write(unit)

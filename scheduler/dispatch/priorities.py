@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from warren.broker.turns import Turns
 from warren.sql.engine import Database
 from warren.sql.models.jobs import Priority
-from warren.sql.registry import priorities
+from warren.sql.registry import apps
 
 #: For how many seconds priorities are used before they are read again.
 READ_SECONDS = 1.0
@@ -50,7 +50,7 @@ class Priorities:
 
 def _read(session: Session) -> dict[int, Ranked]:
     by_app: dict[int, dict[str, set[int]]] = {}
-    for job_id, app_id, priority in priorities.not_normal(session):
+    for job_id, app_id, priority in apps.not_normal(session):
         by_app.setdefault(app_id, {}).setdefault(priority, set()).add(job_id)
     return {
         app_id: Ranked(

@@ -12,7 +12,6 @@ from warren.broker.durations import seconds_of
 from warren.broker.messages.values import cut_message
 from warren.scheduler.expressions.functions import FUNCTIONS, Fault
 from warren.scheduler.expressions.language import read_expression, read_template
-from warren.scheduler.flows.certainty import certainly_over
 from warren.scheduler.flows.graph import (
     MAX_NODES,
     NO_RETRY,
@@ -21,6 +20,7 @@ from warren.scheduler.flows.graph import (
     Join,
     Node,
     NodeRetry,
+    certainly_over,
     circle_in,
 )
 from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word, unknown_word

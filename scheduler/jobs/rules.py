@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
@@ -10,15 +10,23 @@ from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.expectations import expectation_rules
+from warren.scheduler.expectations import expectations
 from warren.scheduler.flows.graph import MAX_NODES
 from warren.scheduler.flows.graph_parser import FIELD as FLOW
-from warren.scheduler.jobs import retry_rules
 from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Tags
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
-from warren.scheduler.jobs.spec import PROCESSES, ROUTES, RULED, Field, JobSpec, in_group
+from warren.scheduler.jobs.spec import (
+    FIELDS,
+    PROCESSES,
+    ROUTES,
+    RULED,
+    SHORT_RETRY,
+    Field,
+    JobSpec,
+    in_group,
+)
 from warren.scheduler.limits.uses import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
@@ -28,7 +36,7 @@ from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
-from warren.sql.models.jobs import Scope
+from warren.sql.models.jobs import Backoff, Scope
 
 LANGUAGES = tuple(ScriptLanguage)
 
@@ -55,13 +63,13 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *found(lambda: sample_param(spec, now_ms, calendars=_any_calendars(spec))),
         *target_rules.problems(spec.alarm),
         *target_rules.webhook_problems(spec.webhook),
-        *expectation_rules.problems(
+        *expectations.expectation_problems(
             spec.expect,
             schedule_kind=spec.schedule_kind,
             schedule_value=spec.schedule_value,
             timeout_seconds=spec.timeout,
         ),
-        *retry_rules.problems(spec),
+        *retry_problems(spec),
         *_catch_up(spec),
         *_script(spec),
         *_flow(spec),
@@ -308,3 +316,41 @@ def _check_schedule(spec: JobSpec, now_ms: int) -> None:
     options = spec.schedule_options
     facts = ScheduleFacts(spec.schedule_kind, spec.schedule_value, zone, options.to_json() or "")
     read_schedule(facts, _any_calendars(spec)).check_new(now_ms)
+
+
+_RETRY_DELAY, _RETRY_MOST, _RETRY_BACKOFF = (
+    FIELDS[name] for name in ("retry_delay", "retry_most", "retry_backoff")
+)
+
+
+def retry_problems(spec: JobSpec) -> Iterator[Problem]:
+    """Yield what does not fit together in a job's retries."""
+    if spec.retry_most and spec.retry_most < spec.retry_delay:
+        facts = {
+            "what": FieldName(_RETRY_MOST.name),
+            "delay": spec.retry_delay,
+            "got": spec.retry_most,
+        }
+        yield Problem(Code.RETRY_MOST, _RETRY_MOST.pointer, **facts)
+    if spec.retry_backoff == Backoff.EXPONENTIAL and not spec.retry_delay:
+        yield Problem(Code.RETRY_DELAY, _RETRY_BACKOFF.pointer)
+
+
+def in_short(short: Mapping[str, int], group: Mapping[str, int]) -> dict[str, int]:
+    """Return `retries` and `retry_delay` as the group `retry` says them with its own keys.
+
+    Args:
+        short: those that are given in short, by their names.
+        group: what is given in the group, by key.
+
+    Raises:
+        Problem: one is given in both forms, with different values.
+
+    """
+    meant = {SHORT_RETRY[key].name: value for key, value in group.items() if key in SHORT_RETRY}
+    for key, field in SHORT_RETRY.items():
+        said = short.get(field.name)
+        if said is not None and meant.get(field.name, said) != said:
+            facts = {"short": field.name, "said": said, "key": key, "got": group[key]}
+            raise Problem(Code.RETRY_CONTRADICTED, f"retry/{key}", **facts)
+    return meant

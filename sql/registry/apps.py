@@ -4,13 +4,37 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from sqlalchemy import Insert, select
+from sqlalchemy import Insert, exists, or_, select
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
 
 from warren.sql.dialects.supported import of
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.models import App
-from warren.sql.registry import priorities
+from warren.sql.models import App, Job
+from warren.sql.models.jobs import Priority
+from warren.sql.rows import fetch, query
+
+#: Two ranges of an index; `<>` might read all of it.
+_IS_NOT_NORMAL = or_(Job.priority < Priority.NORMAL, Job.priority > Priority.NORMAL)
+
+
+class PriorityOfJob(NamedTuple):
+    """A job with its app and its priority."""
+
+    id: int
+    app_id: int
+    priority: str
+
+
+def has_unusual_priority() -> ColumnElement[bool]:
+    """Return the condition that an app has such a job."""
+    return exists().where(Job.app_id == App.id, _IS_NOT_NORMAL)
+
+
+def not_normal(session: Session) -> list[PriorityOfJob]:
+    """Return all such jobs."""
+    return fetch(session, PriorityOfJob, query(PriorityOfJob, Job).where(_IS_NOT_NORMAL))
+
 
 #: `address_type` of an app whose executors register themselves, and of one with an address list.
 AUTOMATIC, MANUAL = 0, 1
@@ -39,7 +63,7 @@ class RoutingSettings(NamedTuple):
 def routing_settings(session: Session) -> dict[int, RoutingSettings]:
     """Return the settings of apps by app id."""
     rows = session.execute(
-        select(App.id, App.address_type, App.address_list, App.route, priorities.has_any())
+        select(App.id, App.address_type, App.address_list, App.route, has_unusual_priority())
     )
     return {
         app_id: RoutingSettings(split(text) if kind == MANUAL else (), route or "", bool(ranked))

@@ -15,7 +15,7 @@ from warren.sql.dialects.dialect import Locking, UpdateRule
 from warren.sql.instants import at
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
-from warren.sql.runs.transitions import ENTERED, may_enter
+from warren.sql.runs.transitions import ENTERED, may_enter, status_in
 
 
 class SentTo(NamedTuple):
@@ -126,3 +126,10 @@ def _row(run: Success) -> dict[str, Any]:
         "started_at": run.started_at,
         "log_tail": run.log_tail,
     }
+
+
+def note_progress(session: Session, boot: SentTo, texts: Mapping[int, str]) -> int:
+    """Store the progress of runs, as JSON by id; only of those that are RUNNING on this boot."""
+    rows = [{"id": run_id, "progress": progress} for run_id, progress in sorted(texts.items())]
+    running = status_in([RunStatus.RUNNING]).condition
+    return update_each(session, Run, rows, guard=Guard(f"{running} AND {SENT_TO}", boot))

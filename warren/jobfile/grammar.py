@@ -29,7 +29,7 @@ from warren.jobfile.yaml_tree import line_of
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph
-from warren.scheduler.jobs import retry_rules, rules
+from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.field_kinds import LimitNames, Number
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
 from warren.scheduler.limits.uses import LimitUse
@@ -220,7 +220,7 @@ class JobReader:
         values = read_group(self._reader, entry, "retry", _RETRY)
         said = {key: values[item.name] for key, item in SHORT_RETRY.items() if item.name in values}
         try:
-            retry_rules.in_short(short, said)
+            rules.in_short(short, said)
         except Problem as problem:
             self._reader.add_broken_rule(entry.line, problem)
         return values

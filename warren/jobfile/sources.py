@@ -11,7 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from warren.errors import InvalidEntry, JobFileError, Line
-from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
+from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml")

@@ -14,7 +14,7 @@ from warren.jobfile.escapes import VALUE_NAME
 from warren.jobfile.sources import GivenValues, Source
 from warren.jobfile.yaml_reader import Entry, did_you_mean, entries, shown
 from warren.jobfile.yaml_tree import Filled, line_of, tree_of
-from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
+from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 #: `${NAME}`, or `$${NAME}`, which stands for `${NAME}` itself.
 _PLACE = re.compile(rf"\$(\$)?\{{({VALUE_NAME})\}}")

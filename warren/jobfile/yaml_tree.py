@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from warren.errors import InvalidEntry, Line
-from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
+from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 #: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20

@@ -19,16 +19,15 @@ from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.commands.job_changes import ChangeAction
 from warren.scheduler.commands.job_files.job_file import FileParts
-from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import app_spec, job_spec
-from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
+from warren.scheduler.jobs.places import IN_FILE, JOB_FILE_BYTES, Origin, in_code
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.views.job_warnings import file_warnings
-from warren.sql.jobs import child_links, exports
+from warren.sql.jobs import child_links, job_file_rows
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 
@@ -211,7 +210,7 @@ class JobFileEndpoints:
     def _read(
         self, session: Session, call: Call, app_ids: Collection[int] | None
     ) -> tuple[list[AppSpec], list[LimitSpec], list[JobSpec]]:
-        rows = exports.visible_jobs(session, app_ids, call.actor.job_ids)
+        rows = job_file_rows.visible_jobs(session, app_ids, call.actor.job_ids)
         children = child_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
         names = job_search.names(session, every, call.actor.app_ids)
@@ -224,7 +223,7 @@ class JobFileEndpoints:
         # Apps contain secrets, and applying them or limits without the scope would be refused.
         if not call.may(Scope.ADMIN):
             return [], [], specs
-        apps = exports.apps(session, app_ids)
+        apps = job_file_rows.apps(session, app_ids)
         return (
             [app_spec(app) for app in apps],
             limits_of(session, (spec.limits for spec in specs)),

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.actor import Right
-from warren.scheduler.backfills import instead
+from warren.scheduler.backfills import refill
 from warren.scheduler.backfills.draft import BackfillRequest, Draft, draft
 from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
@@ -111,7 +111,7 @@ class BackfillCommands:
             row = wanted.row(session, backfill_id, by=self._context.actor.who, now_ms=now_ms)
             session.add(row)
             if request.instead and self._schedules.stop(session, job, now_ms):
-                reason = instead.resting(backfill_id)
+                reason = refill.resting_reason(backfill_id)
                 job.stop_reason, job.stop_why = reason.text, reason.why
             self._note(session, Action.BACKFILL_MAKE, row, job, now_ms, after=_record(wanted))
             return Made(id=backfill_id, is_new=True, ticks=row.ticks, notices=wanted.notices())

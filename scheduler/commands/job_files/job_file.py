@@ -57,7 +57,7 @@ from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits.specs import KnownLimits, LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.sql.jobs import child_links, declarations, due_jobs, jobs
+from warren.sql.jobs import child_links, due_jobs, job_file_rows, jobs
 from warren.sql.models import App
 from warren.sql.registry import apps
 
@@ -300,7 +300,7 @@ class JobFileCommands:
         self, session: Session, file: JobFile, job_ids: Mapping[int, int]
     ) -> dict[int, str]:
         """Return where jobs are declared, by id; raise Refused if it is elsewhere by now."""
-        places = declarations.places(session, job_ids.values())
+        places = job_file_rows.declared_places(session, job_ids.values())
         wrong = [
             problem.at(f"jobs/{number}/name")
             for number, job_id in job_ids.items()
@@ -321,7 +321,7 @@ class JobFileCommands:
         """Note where all jobs that were created or changed are declared from now on."""
         place = file.origin.place
         moving = [job_id for job_id in job_ids.values() if places.get(job_id) != place]
-        declarations.set_place(session, moving, place)
+        job_file_rows.set_declared_place(session, moving, place)
         for number in preview.moved:
             spec = file.specs[number]
             self._context.note(

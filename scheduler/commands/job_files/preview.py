@@ -33,7 +33,7 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
-from warren.sql.jobs import child_links, declarations, exports, job_names, jobs
+from warren.sql.jobs import child_links, job_file_rows, job_names, jobs
 from warren.sql.limits import limits
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import DEFAULT_ROUTE
@@ -113,7 +113,7 @@ class JobFile:
             return {}
         kept = {(app_ids[spec.app], spec.name) for spec in self.specs}
         searched = self._searched(session, app_ids, actor)
-        stored = declarations.in_apps(session, searched)
+        stored = job_file_rows.names_and_places(session, searched)
         left = [
             (searched[app_id], name, job_id)
             for job_id, app_id, name, place in stored
@@ -257,7 +257,7 @@ class JobFilePreview:
     def _apps(self, session: Session, file: JobFile) -> Preview:
         """Return a preview of the apps alone."""
         actor = self._context.actor
-        known = {app.name: app for app in exports.apps(session)}
+        known = {app.name: app for app in job_file_rows.apps(session)}
         app_ids, changes = {}, []
         for number, (name, wanted) in enumerate(file.by_app().items(), 1):
             app = known.get(name)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from warren.errands.desk import Desk
-from warren.errands.doing.visible import visible_children
+from warren.errands.desk import Desk, visible_children
 from warren.errors import JobFileError
 from warren.jobfile.apply import apply, change_parts, changed_of, warnings_about
 from warren.jobfile.check import check
@@ -14,14 +13,13 @@ from warren.jobfile.export import job_file
 from warren.jobfile.reader import read_job_files
 from warren.jobfile.sources import GivenValues, Source
 from warren.route_plugins import route_names
-from warren.scheduler.commands.job_files.limits import JOB_FILE_BYTES
 from warren.scheduler.jobs.past_spec import app_spec, job_spec
-from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
+from warren.scheduler.jobs.places import IN_FILE, JOB_FILE_BYTES, Origin, in_code
 from warren.scheduler.jobs.rules import sound_specs
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec, limits_of
 from warren.scheduler.views.job_warnings import warning_lines
-from warren.sql.jobs import exports
+from warren.sql.jobs import job_file_rows
 
 _NO_VALUES = GivenValues()
 
@@ -98,13 +96,13 @@ def _read(
         NotFound: there is no such app or job.
 
     """
-    rows = exports.jobs(session, app=app, names=names, app_ids=desk.actor.app_ids)
+    rows = job_file_rows.jobs(session, app=app, names=names, app_ids=desk.actor.app_ids)
     children = visible_children(desk, session, [job.id for job, _ in rows])
     specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     if desk.actor.app_ids is not None:
         return [], [], specs
     wanted = {owner for _, owner in rows} | ({app} if app else set())
-    stored_apps = exports.apps(session)
+    stored_apps = job_file_rows.apps(session)
     shown = [stored for stored in stored_apps if stored.name in wanted or not (app or names)]
     return (
         [app_spec(stored) for stored in shown],

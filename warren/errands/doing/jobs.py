@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from zoneinfo import ZoneInfo
 
-from warren.errands.desk import Desk
-from warren.errands.doing.visible import visible_children, visible_spec
+from warren.errands.desk import Desk, visible_children, visible_spec
 from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import calendars_for

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from tests.support.stored_rows import Rows
-from warren.sql.jobs import exports
+from warren.sql.jobs import job_file_rows
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_jobs_are_read_of_the_given_apps_and_ids_only(rows: Rows) -> None:
         return [
             job.id
             for job, _ in rows.database.read(
-                lambda session: exports.visible_jobs(session, app_ids, job_ids)
+                lambda session: job_file_rows.visible_jobs(session, app_ids, job_ids)
             )
         ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.executor.fork_server.orphans import Orphans
+from warren.executor.fork_server.fork_server import Orphans
 
 
 class Zygote:

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from warren.broker.messages.values import RESULT_LIMIT
-from warren.executor.handlers.outcomes import NoText
-from warren.executor.handlers.results import message_and_result
+from warren.executor.handlers.outcomes import NoText, message_and_result
 
 
 class Loaded(msgspec.Struct):

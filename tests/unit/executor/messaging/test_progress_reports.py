@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from warren.broker.messages.to_scheduler import Progressed
 from warren.broker.messages.values import Progress
-from warren.executor.messaging.progress_reports import FIRST_SECONDS, SECONDS, ProgressReports
+from warren.executor.messaging.reports import FIRST_SECONDS, SECONDS, ProgressReports
 from warren.executor.messaging.signed_sender import Identity, Sender
 
 

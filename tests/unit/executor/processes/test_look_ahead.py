@@ -1,7 +1,6 @@
 from pathlib import Path
 
-from warren.executor.begin_notes import BeginNote
-from warren.executor.processes.batch import Batch
+from warren.executor.begin_notes import Batch, BeginNote
 from warren.executor.processes.look_ahead import LookAhead
 
 

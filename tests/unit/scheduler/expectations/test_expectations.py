@@ -3,7 +3,7 @@
 import pytest
 
 from warren.broker.durations import shown
-from warren.scheduler.expectations import expectation_rules
+from warren.scheduler.expectations import expectations
 from warren.scheduler.expectations.expectations import NOTHING, Expectations, seconds_of
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timeout_seconds": 0}
@@ -108,7 +108,7 @@ def test_usual_is_unknown_without_history() -> None:
 def test_what_cannot_be_kept_is_one_line(
     rules: dict[str, str], others: dict[str, object], line: str
 ) -> None:
-    found = expectation_rules.problems(Expectations(**rules), **{**NIGHTLY, **others})  # type: ignore[arg-type]
+    found = expectations.expectation_problems(Expectations(**rules), **{**NIGHTLY, **others})  # type: ignore[arg-type]
 
     assert [str(one) for one in found] == [line]
 
@@ -117,5 +117,7 @@ def test_success_alone_may_be_expected_of_a_job_without_a_schedule() -> None:
     one = Expectations(success_every="26h")
 
     assert not list(
-        expectation_rules.problems(one, schedule_kind="NONE", schedule_value="", timeout_seconds=0)
+        expectations.expectation_problems(
+            one, schedule_kind="NONE", schedule_value="", timeout_seconds=0
+        )
     )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from warren.scheduler.flows.certainty import certainly_over
-from warren.scheduler.flows.graph import Condition, Join, NodeRetry
+from warren.scheduler.flows.graph import Condition, Join, NodeRetry, certainly_over
 from warren.scheduler.flows.graph_parser import parse, stored_graph
 from warren.scheduler.problems import Code, Refused
 

@@ -1,10 +1,11 @@
-"""Reads apps and jobs for a job file, with the sources of scripts."""
+"""What job files need: apps and jobs with the sources of scripts, and where jobs are declared."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, select, update
 from sqlalchemy.orm import Session, undefer
 
+from warren.sql.batch import chunks
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import job_names
 from warren.sql.models import App, Job
@@ -77,3 +78,33 @@ def _jobs() -> Select[Job, str]:
 
 def _with_app(session: Session, statement: Select[Job, str]) -> list[tuple[Job, str]]:
     return [(job, app) for job, app in session.execute(statement)]
+
+
+def declared_places(session: Session, job_ids: Iterable[int]) -> dict[int, str]:
+    """Return where these jobs are declared; those that are declared nowhere are left out."""
+    return {
+        job_id: place
+        for chunk in chunks(job_ids)
+        for job_id, place in session.execute(
+            select(Job.id, Job.declared_in).where(Job.id.in_(chunk))
+        )
+        if place is not None
+    }
+
+
+def set_declared_place(session: Session, job_ids: Iterable[int], place: str) -> None:
+    """Note where these jobs are declared."""
+    for chunk in chunks(job_ids):
+        session.execute(
+            update(Job).where(Job.id.in_(chunk)).values(declared_in=place),
+            execution_options={"synchronize_session": False},
+        )
+
+
+def names_and_places(
+    session: Session, app_ids: Collection[int]
+) -> list[tuple[int, int, str, str | None]]:
+    """Return id, app id, name and place of all jobs of these apps."""
+    wanted = select(Job.id, Job.app_id, Job.name, Job.declared_in)
+    rows = session.execute(wanted.where(Job.app_id.in_(list(app_ids))))
+    return [(job_id, app_id, name, place) for job_id, app_id, name, place in rows]
