@@ -10,8 +10,8 @@ from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.audit_log import AuditPages
 from warren.admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
 from warren.admin_web.pages.bulk.bulk_runs import BulkRunPages
+from warren.admin_web.pages.bulk.clearing import ClearingPages
 from warren.admin_web.pages.calendars import CalendarPages
-from warren.admin_web.pages.clearing import ClearingPages
 from warren.admin_web.pages.dashboard import DashboardPages
 from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
 from warren.admin_web.pages.finding.find import FindPages

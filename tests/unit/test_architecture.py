@@ -28,7 +28,7 @@ ARROWS = {
 }
 
 #: How many modules a folder may hold.
-MAX_MODULES = 16
+MAX_MODULES = 15
 
 #: How many parameters a constructor may have.
 MAX_PARAMETERS = 7
@@ -42,9 +42,9 @@ HOMES = {
     "pymysql": ["sql.dialects."],
     "alembic": ["sql."],
     "croniter": ["scheduler.cron.expression"],
-    "holidays": ["scheduler.calendars.country"],
-    "icalendar": ["scheduler.calendars.ical"],
-    "dateutil": ["scheduler.calendars.ical"],
+    "holidays": ["scheduler.calendars.day_sources"],
+    "icalendar": ["scheduler.calendars.day_sources"],
+    "dateutil": ["scheduler.calendars.day_sources"],
     "jinja2": ["scheduler.expressions.language", "admin_web"],
     "psutil": ["executor."],
     "aiohttp": ["executor.gateway."],

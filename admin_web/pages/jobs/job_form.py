@@ -36,7 +36,7 @@ from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
 from warren.sql.jobs.calendars import names as calendar_names
-from warren.sql.jobs.declarations import places
+from warren.sql.jobs.job_file_rows import declared_places
 from warren.sql.listings import dashboard
 from warren.sql.registry.apps import ids_by_name
 
@@ -333,7 +333,7 @@ class JobFormPages:
         return past_spec.spec
 
     def _declared_in(self, job_id: int) -> str | None:
-        return self._services.database.read(lambda s: places(s, [job_id])).get(job_id)
+        return self._services.database.read(lambda s: declared_places(s, [job_id])).get(job_id)
 
     def _stored(self, job_id: int) -> JobSpec:
         jobs = self._services.commands(visitor().actor).jobs
