@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from warren.executor import begin_notes
 from warren.executor.disk import open_regular
 
 #: The file: the run that was begun last, written by the job process, and the last batch that was
@@ -210,14 +209,14 @@ class Batch:
     def begun(self) -> int:
         """Return the run that the process has begun last; if that cannot be read, the last one."""
         try:
-            return begin_notes.begun(self._note)
+            return begun(self._note)
         except OSError:
             return self._run_ids[-1]
 
     def withdraw(self) -> int:
         """Let no further follower begin; return as `begun`."""
         try:
-            return begin_notes.withdraw(self._note, self.number)
+            return withdraw(self._note, self.number)
         except OSError:
             return self._run_ids[-1]
 

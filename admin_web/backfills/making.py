@@ -33,7 +33,7 @@ from warren.sql.backfill_status import Selection
 from warren.sql.jobs import skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 
 Page: TypeAlias = Response | str | tuple[str, int]
 #: The recorded skips that one form offers.

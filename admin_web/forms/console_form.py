@@ -12,9 +12,10 @@ from typing import Any
 
 from flask import request
 from flask_babel import lazy_gettext
-from wtforms import DateField, DateTimeLocalField, Form, SelectField
+from wtforms import DateField, DateTimeLocalField, Field, Form, SelectField
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
+from warren.admin_web.forms.field_values import display_text, text_of
 from warren.sql.accounts.idempotency import IdempotentRequest
 
 FIELD = "once"
@@ -67,6 +68,16 @@ class ConsoleForm(Form):
         """Show a problem above the fields."""
         self.problem = problem
 
+    def is_changed(self, names: Iterable[str]) -> bool:
+        """Whether one of these fields differs from its default, or has an error."""
+        fields = [self[name] for name in names]
+        return any(field.errors or text_of(field) != str(field.default or "") for field in fields)
+
+    def labelled_values(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Return labels and values of these fields as texts, without empty ones."""
+        labelled = [(str(self[name].label.text), display_text(self[name])) for name in names]
+        return [(label, words) for label, words in labelled if words]
+
 
 class DayField(DateField):
     """A date; its error message says how to write one."""
@@ -100,3 +111,17 @@ class AppFilterForm(ConsoleForm):
         asked = {self.app.data} - {"", None}
         names = sorted({*names, *asked})
         self.app.choices = select_choices([ALL, *((name, name) for name in names)])
+
+
+def choices_for(
+    field: Field, choices: Iterable[tuple[Any, Any]], names: Iterable[str] = ()
+) -> list[Any]:
+    """Return these choices, and those that are their own labels.
+
+    The current value is added if it is missing, such as a route that is no longer installed.
+    """
+    pairs = [*choices, *((name, name) for name in names)]
+    present = field.data
+    if present and present not in {value for value, _ in pairs}:
+        pairs.append((present, present))
+    return select_choices(pairs)

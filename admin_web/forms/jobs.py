@@ -3,35 +3,30 @@
 `warren.scheduler.jobs.rules` checks the values; this form shows the problems beside their fields.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from flask_babel import LazyString, gettext, lazy_gettext
-from wtforms import BooleanField, Field, HiddenField, SelectField, StringField, TextAreaField
+from wtforms import BooleanField, HiddenField, SelectField, StringField, TextAreaField
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
 from warren.admin_web.flows.typed_flow import TypedFlow
-from warren.admin_web.forms.console_form import ConsoleForm, select_choices
+from warren.admin_web.forms.console_form import ConsoleForm, choices_for, select_choices
+from warren.admin_web.forms.field_values import read_value, shown, text_of
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
 from warren.scheduler.alarms.channels.webhook_style import STYLES
-from warren.scheduler.expectations.expectations import NOTHING, Expectations
-from warren.scheduler.jobs.field_kinds import Choice, Expected, Line, Number, Share, Texts
+from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.jobs.spec import Field as JobField
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import CronSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 from warren.sql.models.jobs import NO_SCHEDULE
 
-_NUMBER = re.compile(r"-?[0-9]{1,9}")
-_DECIMAL = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?")
-_NO_NUMBER = lazy_gettext("Enter a whole number.")
-_NO_SHARE = lazy_gettext("Enter a number from 0 to 1.")
 #: The form field for the value of a schedule.
 _VALUE_FIELDS = {
     ValueForm.EXPRESSION: "cron",
@@ -290,50 +285,38 @@ class JobForm(ConsoleForm):
         calendars: Sequence[str],
     ) -> None:
         """Set the choices; `zone` is that of jobs that name none, `types` are the job types."""
-        none = [("", lazy_gettext("none"))]
-        self.calendar.choices = _with(self.calendar, [*none, *((name, name) for name in calendars)])
-        self.app.choices = _with(self.app, [(app, app) for app in apps])
-        cluster = (("", lazy_gettext("cluster default: %(zone)s", zone=zone)),)
-        self.timezone.choices = _with(
-            self.timezone, [*cluster, *((zone, zone) for zone in sorted(zones()))]
-        )
+        none = ("", lazy_gettext("none"))
+        self.calendar.choices = choices_for(self.calendar, [none], calendars)
+        self.app.choices = choices_for(self.app, (), apps)
+        cluster = ("", lazy_gettext("cluster default: %(zone)s", zone=zone))
+        self.timezone.choices = choices_for(self.timezone, [cluster], sorted(zones()))
         kinds = [(FLOW, job_labels.FLOW), *job_labels.LANGUAGES.items()]
         self.language.choices = select_choices(
             [_HANDLER, *((kind, name) for kind, name in kinds if kind in types)]
         )
         for name, options in job_labels.OPTIONS.items():
-            added = routes if name == "route" else ()
             field: Any = self[_TAKEN.get(name, name)]
-            field.choices = _with(field, [*_named(options), *((route, route) for route in added)])
+            added = routes if name == "route" else ()
+            field.choices = choices_for(field, job_labels.choices(options), added)
         # Each choice names the field for its value.
         self.schedule_kind.choices = [
             SelectChoice(kind, words, {"data-asks": _value_field(kind)})
-            for kind, words in _named(job_labels.SCHEDULE)
+            for kind, words in job_labels.choices(job_labels.SCHEDULE)
         ]
         auto_detect = ("", lazy_gettext("Auto-detect"))
-        self.style.choices = _with(self.style, [auto_detect, *((style, style) for style in STYLES)])
+        self.style.choices = choices_for(self.style, [auto_detect], STYLES)
 
     @classmethod
     def values_of(cls, spec: JobSpec) -> dict[str, object]:
         """Return a job's values for this form, except `enabled`: a copy starts out stopped."""
-        values = {name: _shown(getattr(spec, item.name)) for name, item in FORM_FIELDS.items()}
+        values = {name: shown(getattr(spec, item.name)) for name, item in FORM_FIELDS.items()}
         if name := _value_field(spec.schedule_kind):
             values[name] = spec.schedule_value
         values |= {name: getattr(spec.schedule_options, name) for name in OPTIONS.values()}
         del values["enabled"]
-        values |= {"emails": ", ".join(spec.alarm_emails), "tags": ", ".join(spec.tags)}
-        values["limits"] = ", ".join(spec.limits)
+        lists = {"emails": spec.alarm_emails, "tags": spec.tags, "limits": spec.limits}
+        values |= {name: ", ".join(texts) for name, texts in lists.items()}
         return values
-
-    def is_changed(self, names: Iterable[str]) -> bool:
-        """Whether one of these fields differs from its default, or has an error."""
-        fields = [self[name] for name in names]
-        return any(field.errors or _text(field) != str(field.default or "") for field in fields)
-
-    def labelled_values(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Return labels and values of these fields as texts, without empty ones."""
-        labelled = [(str(self[name].label.text), _display_text(self[name])) for name in names]
-        return [(label, words) for label, words in labelled if words]
 
     @property
     def is_flow(self) -> bool:
@@ -351,17 +334,17 @@ class JobForm(ConsoleForm):
         """The schedule's kind, value and zone, as they were typed."""
         kind = self.schedule_kind.data or NO_SCHEDULE
         name = _value_field(kind)
-        return kind, _text(getattr(self, name)) if name else "", self.timezone.data or ""
+        return kind, text_of(getattr(self, name)) if name else "", self.timezone.data or ""
 
     @property
     def set_options(self) -> list[str]:
         """The fields of options that are set."""
-        return [name for name in self.option_fields if _text(self[name])]
+        return [name for name in self.option_fields if text_of(self[name])]
 
     @property
     def options(self) -> ScheduleOptions:
         """The options of the schedule, as they were typed."""
-        return ScheduleOptions(**{name: _text(self[name])[:100] for name in OPTIONS.values()})
+        return ScheduleOptions(**{name: text_of(self[name])[:100] for name in OPTIONS.values()})
 
     def read(self) -> JobSpec:
         """Return the job in this form, without its script.
@@ -369,7 +352,7 @@ class JobForm(ConsoleForm):
         An invalid number is shown beside its field, and replaced by its default.
         """
         kind, value, zone = self.schedule
-        values = {item.name: self._read(self[name], item) for name, item in FORM_FIELDS.items()}
+        values = {item.name: read_value(self[name], item) for name, item in FORM_FIELDS.items()}
         values |= {"schedule_kind": kind, "schedule_value": value, "timezone": zone}
         values["schedule_options"] = self.options
         if values["script_language"]:
@@ -387,32 +370,10 @@ class JobForm(ConsoleForm):
                 words = self.typed_flow.at_line(problem).text
             if field is None:
                 self.add_error(words)
-            elif field.name in _TYPED and not _text(field):
+            elif field.name in _TYPED and not text_of(field):
                 field.errors = (gettext("Required."),)
             else:
                 field.errors = (*field.errors, words)
-
-    def _read(self, field: Field, declared: JobField) -> Any:
-        """Return the value of a field in its declared type."""
-        if isinstance(field, BooleanField):
-            return bool(field.data)
-        if isinstance(declared.kind, Texts):
-            return tuple(_parts(field, "\n" if isinstance(field, TextAreaField) else ","))
-        if isinstance(declared.kind, Number | Share | Expected):
-            is_expected = isinstance(declared.kind, Expected)
-            return _expectations(field) if is_expected else self._number(field, declared.type)
-        if isinstance(field, TextAreaField):
-            # Browsers send CRLF.
-            return (field.data or "").replace("\r\n", "\n")
-        return _text(field)
-
-    def _number(self, field: Field, type_: type[int] | type[float]) -> int | float:
-        text = _text(field)
-        words = _NO_NUMBER if type_ is int else _NO_SHARE
-        if not (_NUMBER if type_ is int else _DECIMAL).fullmatch(text):
-            field.errors = (words,)
-            text = str(field.default)
-        return type_(text)
 
     def _field_of(self, problem: Problem) -> str:
         whole, _, part = problem.field.partition("/")
@@ -429,50 +390,6 @@ class JobForm(ConsoleForm):
         return OPTIONS.get(part, part) or _TAKEN.get(whole, whole)
 
 
-def _expectations(field: Field) -> Expectations:
-    """Return the expectations in a field; a line that is not one is an error of the field."""
-    try:
-        return Expectations.from_text(_text(field))
-    except ValueError as error:
-        wrong = Problem(Code.EXPECT_RULE, "expect", got=str(error)[:100])
-        field.errors = (problem_text(wrong),)
-        return NOTHING
-
-
-def _shown(value: Any) -> object:
-    """Return a value as its field shows it."""
-    if isinstance(value, tuple):
-        return "\n".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _display_text(field: Field) -> str:
-    """Return what a field shows: its text, or the label of its choice."""
-    choices: Iterable[Any] = field.iter_choices() if isinstance(field, SelectField) else ()
-    named = [str(choice.label) for choice in choices if choice.selected]
-    return named[0] if named else _text(field)
-
-
 def _value_field(kind: str) -> str:
     """Return the name of the form field for the value of a kind of schedule, if any."""
     return _VALUE_FIELDS.get(shown_as(kind).value_form, "")
-
-
-def _named(options: Mapping[Any, job_labels.Option]) -> list[tuple[Any, str]]:
-    return [(str(value), option.name) for value, option in options.items()]
-
-
-def _with(field: Field, choices: Sequence[tuple[Any, Any]]) -> list[Any]:
-    """Return choices plus the current value, such as a route that is no longer installed."""
-    present = field.data
-    if present and present not in {value for value, _ in choices}:
-        return select_choices([*choices, (present, present)])
-    return select_choices(choices)
-
-
-def _text(field: Field) -> str:
-    return (field.data or "").strip()
-
-
-def _parts(field: Field, separator: str) -> Iterable[str]:
-    return (part.strip() for part in (field.data or "").split(separator) if part.strip())

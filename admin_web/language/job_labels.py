@@ -17,7 +17,7 @@ from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.models.jobs import Backoff, DeliveryGuarantee, Priority, Scope
 
 
@@ -27,6 +27,11 @@ class Option:
 
     name: LazyString
     when: LazyString
+
+
+def choices(options: Mapping[Any, Option]) -> list[tuple[str, LazyString]]:
+    """Return the choices of a field with these options: pairs of value and name."""
+    return [(str(value), option.name) for value, option in options.items()]
 
 
 PROCESS = {

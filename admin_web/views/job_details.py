@@ -40,7 +40,7 @@ from warren.sql.instants import moment
 from warren.sql.jobs import child_links, flow_links, skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_relations import Family
 from warren.sql.run_status import OPEN, RunStatus

@@ -28,7 +28,7 @@ from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.scheduler.views.process_view import ExecutorView, executor_views
 from warren.sql.instants import moment
 from warren.sql.listings import dashboard
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import App
 from warren.sql.registry import apps
 from warren.sql.registry.presence import ProcessState

@@ -1,10 +1,7 @@
 """Creates, edits, starts, stops and deletes jobs and their links, in the caller's transaction."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 from sqlalchemy.orm import Session
@@ -14,8 +11,15 @@ from warren.scheduler.actor import Right
 from warren.scheduler.backfills.refill import end
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_edits import Edit, edit_of, is_to_start
-from warren.scheduler.commands.new_jobs import new_row
+from warren.scheduler.commands.job_edits import (
+    Applied,
+    Edit,
+    applied,
+    edit_of,
+    is_to_start,
+    state_of,
+    words_of,
+)
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.commands.scripts import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
@@ -139,32 +143,6 @@ class ChildChanges:
             raise Problem(Code.STILL_A_HIDDEN_NODE) from None
 
 
-class ChangeAction(StrEnum):
-    """What a job file changes about an app or job."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    START = "start"
-    STOP = "stop"
-    DELETE = "delete"
-    UNCHANGED = "unchanged"
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The result for one job.
-
-    `details` has a line for each changed field, `diff` the lines of a unified diff of the script.
-    """
-
-    action: ChangeAction
-    details: tuple[str, ...] = ()
-    diff: tuple[str, ...] = ()
-
-
-CREATED, UNCHANGED = Applied(ChangeAction.CREATE), Applied(ChangeAction.UNCHANGED)
-
-
 class JobChanges:
     """Changes jobs on behalf of one actor, and writes audit log entries.
 
@@ -196,7 +174,7 @@ class JobChanges:
         for edit in edits:
             if edit.starts:
                 self._check_start(session, edit, now_ms)
-        return [_applied(edit, _state_of(edit.job.id, stopped, starting)) for edit in edits]
+        return [applied(edit, state_of(edit.job.id, stopped, starting)) for edit in edits]
 
     def change(
         self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int
@@ -216,7 +194,7 @@ class JobChanges:
         edits = self._edit(session, these, now_ms)
         stopped, started = self._switch(session, these, now_ms)
         due_jobs.write(session, locked.values())
-        return [_applied(edit, _state_of(edit.job.id, stopped, started)) for edit in edits]
+        return [applied(edit, state_of(edit.job.id, stopped, started)) for edit in edits]
 
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Change a locked job, including its name; return a line for each change.
@@ -232,7 +210,7 @@ class JobChanges:
 
     def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Start or stop a locked job as the spec says; return a line if that changed it."""
-        return _words_of(_state_of(job.id, *self._switch(session, [(job, spec)], now_ms)))
+        return words_of(state_of(job.id, *self._switch(session, [(job, spec)], now_ms)))
 
     def rename_in_flows(
         self, session: Session, job: Job, old_name: str, app: str, now_ms: int
@@ -399,11 +377,6 @@ class JobChanges:
             return self._schedules.start(session, job, now_ms)
 
 
-def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
-    """Return a stopped job without its script that is not stored yet."""
-    return Job(app_id=app_id, **new_row(spec, now_ms))
-
-
 @contextmanager
 def _naming(spec: JobSpec) -> Iterator[None]:
     """Add the job's app and name to a problem raised in the block."""
@@ -421,21 +394,3 @@ def _is_watched_anew(edit: Edit) -> bool:
 
 def _payload(job: Job) -> planned_runs.Payload:
     return planned_runs.Payload(job.handler, job.param, job.script_version)
-
-
-def _state_of(
-    job_id: int, stopped: AbstractSet[int], started: AbstractSet[int]
-) -> ChangeAction | None:
-    if job_id in stopped:
-        return ChangeAction.STOP
-    return ChangeAction.START if job_id in started else None
-
-
-def _words_of(state: ChangeAction | None) -> tuple[str, ...]:
-    return (f"state: {state}",) if state else ()
-
-
-def _applied(edit: Edit, state: ChangeAction | None) -> Applied:
-    if edit.words:
-        return Applied(ChangeAction.UPDATE, (*edit.words, *_words_of(state)), edit.diff)
-    return Applied(state) if state else UNCHANGED

@@ -1,11 +1,18 @@
-"""What a spec changes about a stored job: decided from its row, which stays as it is."""
+"""What a spec changes about a stored job: decided from its row, which stays as it is.
+
+`Applied` is what callers learn of it.
+"""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import StrEnum
 
 from warren.scheduler.commands.scripts import has_script, script_change
-from warren.scheduler.jobs.audit_records import differences, script_difference
+from warren.scheduler.jobs.audit_records import (
+    differences,
+    script_difference,
+)
 from warren.scheduler.jobs.script_cache import normal_source
 from warren.scheduler.jobs.spec import Field, JobSpec, changed
 from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
@@ -121,3 +128,50 @@ def _stored_source(job: Job) -> str:
 
 def _wanted_source(spec: JobSpec) -> str:
     return normal_source(spec.script_language, spec.script_source) if spec.script_language else ""
+
+
+class ChangeAction(StrEnum):
+    """What a job file changes about an app or job."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    START = "start"
+    STOP = "stop"
+    DELETE = "delete"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result for one job.
+
+    `details` has a line for each changed field, `diff` the lines of a unified diff of the script.
+    """
+
+    action: ChangeAction
+    details: tuple[str, ...] = ()
+    diff: tuple[str, ...] = ()
+
+
+CREATED, UNCHANGED = Applied(ChangeAction.CREATE), Applied(ChangeAction.UNCHANGED)
+
+
+def state_of(
+    job_id: int, stopped: AbstractSet[int], started: AbstractSet[int]
+) -> ChangeAction | None:
+    """Return whether a job is among those stopped or started, by id; None = neither."""
+    if job_id in stopped:
+        return ChangeAction.STOP
+    return ChangeAction.START if job_id in started else None
+
+
+def words_of(state: ChangeAction | None) -> tuple[str, ...]:
+    """Return a line about a start or stop; none without one."""
+    return (f"state: {state}",) if state else ()
+
+
+def applied(edit: Edit, state: ChangeAction | None) -> Applied:
+    """Return the result of an edit, and of the start or stop that went with it."""
+    if edit.words:
+        return Applied(ChangeAction.UPDATE, (*edit.words, *words_of(state)), edit.diff)
+    return Applied(state) if state else UNCHANGED

@@ -10,7 +10,9 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.jobs.audit_records import record_of_new
+from warren.scheduler.jobs.audit_records import (
+    record_of_new,
+)
 from warren.scheduler.jobs.script_cache import normal_source, script_type
 from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Problem
@@ -18,7 +20,11 @@ from warren.sql.accounts import audit_log
 from warren.sql.alarms import watches
 from warren.sql.batch import chunks
 from warren.sql.instants import at
-from warren.sql.jobs import history, jobs, script_versions
+from warren.sql.jobs import (
+    history,
+    jobs,
+    script_versions,
+)
 from warren.sql.models import Job
 from warren.sql.models.jobs import FLOW_TYPE
 
@@ -179,3 +185,8 @@ def as_if_stored(job_id: int, spec: JobSpec, before: Job | None, now_ms: int) ->
             "declared_in": before.declared_in if before is not None else None,
         },
     )
+
+
+def new_job(app_id: int, spec: JobSpec, now_ms: int) -> Job:
+    """Return a stopped job without its script that is not stored yet."""
+    return Job(app_id=app_id, **new_row(spec, now_ms))

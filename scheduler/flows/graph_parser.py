@@ -44,7 +44,7 @@ RESERVED = frozenset(
 _OPTIONS = ("job", "after", "join", "if", "each", "param", "param_template", "retries", "retry")
 _WORDS = {"join": Word.JOIN, "after": Word.CONDITION}
 _RETRY_OPTIONS = ("times", "delay", "backoff", "most", "jitter")
-_MOST_RETRIES, _MOST_SECONDS = 1_000, 9_999_999
+_MAX_RETRIES, _MAX_SECONDS = 1_000, 9_999_999
 
 
 def parse(flow: Any) -> Graph:
@@ -176,8 +176,8 @@ class _Reader:
             if option not in _RETRY_OPTIONS:
                 self._wrong.append(unknown_word(place, Word.OPTION, str(option), _RETRY_OPTIONS))
         times = said.get("times") if times is None else times
-        delay = self._whole(name, "delay", _seconds(said.get("delay")), _MOST_SECONDS)
-        most = self._whole(name, "most", _seconds(said.get("most")), _MOST_SECONDS)
+        delay = self._whole(name, "delay", _seconds(said.get("delay")), _MAX_SECONDS)
+        most = self._whole(name, "most", _seconds(said.get("most")), _MAX_SECONDS)
         backoff = self._choice(name, "retry", said.get("backoff"), list(Backoff))
         jitter = said.get("jitter")
         is_share = isinstance(jitter, int | float) and not isinstance(jitter, bool)
@@ -186,7 +186,7 @@ class _Reader:
             self._wrong.append(Problem(Code.SHARE, place, what=what_share, got=_quoted(jitter)))
             jitter = None
         return NodeRetry(
-            times=self._whole(name, "retries", times, _MOST_RETRIES),
+            times=self._whole(name, "retries", times, _MAX_RETRIES),
             delay=delay,
             backoff=backoff,
             most=most,

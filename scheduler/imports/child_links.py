@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.flows.circles import find_circle
 from warren.scheduler.imports.decisions import JobStep, incomplete, job_fingerprint
 from warren.scheduler.imports.items import ImportAction, ImportedJob, Outcome
 from warren.scheduler.jobs.audit_records import CHILDREN, record_of_children
-from warren.scheduler.jobs.dependencies import find_circle
 from warren.sql.accounts import audit_log
 from warren.sql.imports import origins
 from warren.sql.imports.origins import JOB, Origin

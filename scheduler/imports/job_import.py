@@ -15,7 +15,8 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.apps import app_record
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import JobChanges, new_job
+from warren.scheduler.commands.job_changes import JobChanges
+from warren.scheduler.commands.new_jobs import new_job
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.commands.scripts import apply_script
 from warren.scheduler.imports.child_links import LinkImport, LinkReport

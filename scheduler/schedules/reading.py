@@ -19,7 +19,7 @@ from warren.scheduler.schedules.registry import KINDS, CronSchedule, FixedRate, 
 from warren.scheduler.schedules.schedule import Schedule, Ticks
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import Job
 
 

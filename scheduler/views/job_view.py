@@ -9,7 +9,7 @@ from warren.scheduler.schedules.reading import next_fire
 from warren.scheduler.schedules.registry import written
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.scheduler.views.to_json import plain, to_json
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 
 #: Declared fields that the JSON object shows differently, or not at all.
 _CUSTOM = frozenset(

@@ -9,7 +9,7 @@ from warren.sql.models import Hold, Limit, Run
 from warren.sql.run_status import FINAL, IN_FLIGHT
 
 #: The most of each kind that are named.
-MOST = 100
+MAX_RUNS = 100
 
 
 class Damage(NamedTuple):
@@ -52,10 +52,13 @@ def find(session: Session) -> list[Damage]:
         .having(func.sum(Hold.weight) > Limit.at_once, func.max(Run.routed_at) > Limit.changed_at)
     )
     return [
-        *(Damage(ENDED, name, run_id) for name, run_id in session.execute(ended.limit(MOST))),
+        *(Damage(ENDED, name, run_id) for name, run_id in session.execute(ended.limit(MAX_RUNS))),
         *(
             Damage(MISSING, None, run_id)
-            for run_id in session.execute(missing.limit(MOST)).scalars()
+            for run_id in session.execute(missing.limit(MAX_RUNS)).scalars()
         ),
-        *(Damage(OVERFULL, name, None) for name in session.execute(overfull.limit(MOST)).scalars()),
+        *(
+            Damage(OVERFULL, name, None)
+            for name in session.execute(overfull.limit(MAX_RUNS)).scalars()
+        ),
     ]

@@ -1,29 +1,133 @@
-"""Searches jobs for the console's pages, a page at a time.
+"""Lists jobs, and searches them for the console's pages, a page at a time.
 
-First the ids of a page are found along an index, then its jobs are read. Each page starts after the
-key of the one before, so all pages cost the same. Queries leave out what the visitor may not see.
+In a search, first the ids of a page are found along an index, then its jobs are read. Each page
+starts after the key of the one before, so all pages cost the same. Queries leave out what the
+visitor may not see.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, literal, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    and_,
+    literal,
+    or_,
+    select,
+)
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.accounts import preferences
 from warren.sql.dialects.supported import use_index
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs import child_links
+from warren.sql.jobs import child_links, job_names
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
-from warren.sql.listings.recent import ListedJob, listed_jobs
 from warren.sql.listings.run_messages import RunLine
-from warren.sql.models import App, Job, Run
+from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.models.jobs import BY_SEARCHED_TEXT
-from warren.sql.rows import contains, fetch, fetch_one
+from warren.sql.rows import Query, contains, fetch, fetch_one, query
 from warren.sql.run_status import RunStatus
+
+
+class ListedJob(NamedTuple):
+    """A job with its app's name and its last run; `last_…` are None if it has never run.
+
+    The other fields are those that lists show; `stored` is the whole job.
+    """
+
+    id: int
+    app_id: int
+    name: str
+    app: str
+    author: str | None
+    schedule_kind: str
+    schedule_value: str | None
+    schedule_options: str | None
+    timezone: str | None
+    handler: str | None
+    script_type: str
+    script_version: int | None
+    script_number: int | None
+    is_enabled: int
+    next_tick_at: int
+    stop_reason: str | None
+    stop_why: str | None
+    stored: Job
+    last_run_id: int | None
+    last_status: str | None
+    last_due_at: int | None
+
+
+def jobs(
+    session: Session,
+    *,
+    now_ms: int,
+    app: str | None = None,
+    app_ids: Collection[int] | None = None,
+    limit: int | None = None,
+) -> list[ListedJob]:
+    """Return jobs sorted by app and name, of the app with this name and of these app ids."""
+    statement = listed_jobs(now_ms).order_by(App.name, Job.name)
+    if app is not None:
+        statement = statement.where(App.name == app)
+    if app_ids is not None:
+        statement = statement.where(App.id.in_(app_ids))
+    return fetch(session, ListedJob, statement.limit(limit))
+
+
+def job(
+    session: Session, name: str, *, now_ms: int, app_ids: Collection[int] | None = None
+) -> ListedJob:
+    """Return a job by NAME or APP/NAME; `app_ids` None = of all apps.
+
+    Raises:
+        NotFound: there is no such job.
+        Ambiguous: several apps have a job of that name.
+
+    """
+    job_id = job_names.find(session, name, app_ids).id
+    return fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id == job_id))[0]
+
+
+def listed_jobs(now_ms: int) -> Query:
+    """Return the query of ListedJob rows; their last tick is the last one up to `now_ms`."""
+    listed = query(
+        ListedJob,
+        Job,
+        app=App.name,
+        script_number=ScriptVersion.number,
+        stored=Job,
+        last_run_id=_of_last_run(Run.id, now_ms),
+        last_status=_of_last_run(Run.status, now_ms),
+        last_due_at=_of_last_run(Run.due_at, now_ms),
+    ).join(App, App.id == Job.app_id)
+    return listed.outerjoin(ScriptVersion, ScriptVersion.id == Job.script_version)
+
+
+def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
+    """Return a column of a job's last run, as a subquery in a query of jobs.
+
+    It reads one row, backwards along the unique key of ticks, however many runs the job has.
+    """
+    return (
+        select(column)
+        .where(Run.job_id == Job.id, Run.scheduled_at <= now_ms)
+        .order_by(
+            Run.scheduled_at.desc(),
+            Run.origin_id.desc(),
+            Run.shard_index.desc(),
+            Run.attempt.desc(),
+        )
+        .limit(1)
+        .correlate(Job)
+        .scalar_subquery()
+    )
+
 
 #: The most matching jobs that are sorted in memory; each costs a read of its row.
 MAX_SORTED = 1_000

@@ -1,4 +1,4 @@
-"""Lists of jobs and runs for command line, API and console, newest first."""
+"""Lists of runs for command line, API and console, newest first."""
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -7,8 +7,8 @@ from datetime import date
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, func, null, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import ColumnElement, bindparam, func, null, or_, select
+from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of as dialect_of
@@ -23,35 +23,6 @@ from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
 
 #: The most runs of a tick that are listed, and the most bytes of their texts.
 MAX_TICK_RUNS, MAX_TICK_BYTES = 1_000, 4_000_000
-
-
-class ListedJob(NamedTuple):
-    """A job with its app's name and its last run; `last_…` are None if it has never run.
-
-    The other fields are those that lists show; `stored` is the whole job.
-    """
-
-    id: int
-    app_id: int
-    name: str
-    app: str
-    author: str | None
-    schedule_kind: str
-    schedule_value: str | None
-    schedule_options: str | None
-    timezone: str | None
-    handler: str | None
-    script_type: str
-    script_version: int | None
-    script_number: int | None
-    is_enabled: int
-    next_tick_at: int
-    stop_reason: str | None
-    stop_why: str | None
-    stored: Job
-    last_run_id: int | None
-    last_status: str | None
-    last_due_at: int | None
 
 
 class DetailedRun(NamedTuple):
@@ -131,37 +102,6 @@ class RunFilter:
     tick_of: int | None = None
     unresolved: bool = False
     limit: int = 50
-
-
-def jobs(
-    session: Session,
-    *,
-    now_ms: int,
-    app: str | None = None,
-    app_ids: Collection[int] | None = None,
-    limit: int | None = None,
-) -> list[ListedJob]:
-    """Return jobs sorted by app and name, of the app with this name and of these app ids."""
-    statement = listed_jobs(now_ms).order_by(App.name, Job.name)
-    if app is not None:
-        statement = statement.where(App.name == app)
-    if app_ids is not None:
-        statement = statement.where(App.id.in_(app_ids))
-    return fetch(session, ListedJob, statement.limit(limit))
-
-
-def job(
-    session: Session, name: str, *, now_ms: int, app_ids: Collection[int] | None = None
-) -> ListedJob:
-    """Return a job by NAME or APP/NAME; `app_ids` None = of all apps.
-
-    Raises:
-        NotFound: there is no such job.
-        Ambiguous: several apps have a job of that name.
-
-    """
-    job_id = job_names.find(session, name, app_ids).id
-    return fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id == job_id))[0]
 
 
 def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
@@ -313,41 +253,6 @@ def has_runs(session: Session, job_id: int, app_ids: Collection[int] | None) -> 
     )
     app_id = session.execute(newest).scalar_one_or_none()
     return app_id is not None and (app_ids is None or app_id in app_ids)
-
-
-def listed_jobs(now_ms: int) -> Query:
-    """Return the query of ListedJob rows; their last tick is the last one up to `now_ms`."""
-    listed = query(
-        ListedJob,
-        Job,
-        app=App.name,
-        script_number=ScriptVersion.number,
-        stored=Job,
-        last_run_id=_of_last_run(Run.id, now_ms),
-        last_status=_of_last_run(Run.status, now_ms),
-        last_due_at=_of_last_run(Run.due_at, now_ms),
-    ).join(App, App.id == Job.app_id)
-    return listed.outerjoin(ScriptVersion, ScriptVersion.id == Job.script_version)
-
-
-def _of_last_run(column: InstrumentedAttribute[Any], now_ms: int) -> ScalarSelect[Any]:
-    """Return a column of a job's last run, as a subquery in a query of jobs.
-
-    It reads one row, backwards along the unique key of ticks, however many runs the job has.
-    """
-    return (
-        select(column)
-        .where(Run.job_id == Job.id, Run.scheduled_at <= now_ms)
-        .order_by(
-            Run.scheduled_at.desc(),
-            Run.origin_id.desc(),
-            Run.shard_index.desc(),
-            Run.attempt.desc(),
-        )
-        .limit(1)
-        .correlate(Job)
-        .scalar_subquery()
-    )
 
 
 def _fitting(sizes: Iterable[tuple[int, int]], most_bytes: int) -> Iterator[int]:

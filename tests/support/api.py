@@ -11,7 +11,7 @@ from warren.admin_web.api.application import create_api
 from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.errands.in_api import api_errands
 from warren.jobfile.export import job_file
-from warren.jobfile.reader import read_upload
+from warren.jobfile.web_input import read_upload
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec

@@ -15,17 +15,17 @@ import msgspec
 
 from warren.client import wire
 from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, Planned, Run
-from warren.client.errors import ApiError, RunFailed
-from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
+from warren.client.errors import RunFailed
+from warren.client.exchange import Exchange, Pause, Request
 from warren.client.wire import Instant, RunId, Span
 
 #: A job file in YAML.
 JobFileText: TypeAlias = str | bytes
 #: How many seconds one request waits for an end; the API allows 60.
-_WAIT_SECONDS = 30
+WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
-_WAIT = {"Prefer": f"wait={_WAIT_SECONDS}"}
+WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
 
 
 class Trigger(msgspec.Struct, kw_only=True, frozen=True):
@@ -106,8 +106,8 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
     """Wait until a run's whole tick is over; return the run. Raises the same as `run`."""
     end_at = None if timeout is None else time.monotonic() + timeout
     while True:
-        left = _WAIT_SECONDS if end_at is None else end_at - time.monotonic()
-        seconds = max(0, min(_WAIT_SECONDS, int(left)))
+        left = WAIT_SECONDS if end_at is None else end_at - time.monotonic()
+        seconds = max(0, min(WAIT_SECONDS, int(left)))
         response = yield Request(
             method="GET",
             path=wire.run_path(run),
@@ -362,56 +362,6 @@ def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]
 def read(path: str) -> Exchange[Any]:
     """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
     return wire.value_of((yield Request(method="GET", path=path)), object)
-
-
-class FollowedLog:
-    """The lines of a run's log from a given one on, as they appear.
-
-    `patience`: for how many seconds after the run's end to ask for the rest of its log.
-    """
-
-    def __init__(self, run: RunId, from_line: int, patience: float | None) -> None:
-        self._path = wire.run_path(run)
-        self._id = run if isinstance(run, int) else run.id
-        self._line = from_line
-        self._patience = RETRY_SECONDS if patience is None else patience
-        self._has_begun = from_line > 1
-        self._give_up_at: float | None = None
-        self.is_over = False
-
-    def more(self) -> Exchange[list[str]]:
-        """Return the next lines, perhaps none.
-
-        Raises:
-            ApiError: the run is over, but nobody could return the rest of its log. If not a single
-                line was found, the lines just end.
-
-        """
-        path = f"{self._path}/log?from_line={self._line}"
-        response = yield Request(method="GET", path=path, headers=_WAIT, wait_seconds=_WAIT_SECONDS)
-        part = wire.value_of(response, LogPart)
-        self._line, self.is_over = part.next_line, part.is_end
-        if part.text:
-            self._has_begun, self._give_up_at = True, None
-        elif not part.is_end:
-            yield from self._look_again("preference-applied" in response.headers)
-        return part.lines
-
-    def _look_again(self, has_waited: bool) -> Exchange[None]:
-        """Wait a little; end or raise once the rest of the log can no longer be expected."""
-        run_ = yield from get(self._id)
-        assert run_.tick is not None
-        now = time.monotonic()
-        if run_.tick.is_over:
-            self._give_up_at = self._give_up_at or now + self._patience
-            if now >= self._give_up_at:
-                self.is_over = True
-                if self._has_begun:
-                    words = f"run {self._id} is over, but the rest of its log cannot be read"
-                    raise ApiError(0, {"detail": words})
-                return
-        if run_.tick.is_over or not has_waited:
-            yield Pause(1.0)
 
 
 def _body(wish: Trigger) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from warren.client import backfill_calls, calls
+from warren.client import backfill_calls, calls, followed_log
 from warren.client.address import ApiAddress
 from warren.client.connections import Connections
 from warren.client.exchange import Exchange, Pause, repeated
@@ -163,7 +163,7 @@ class Client(_Configured):
                 log. If not a single line was found, the lines just end.
 
         """
-        log = calls.FollowedLog(run, from_line, self._retry_for)
+        log = followed_log.FollowedLog(run, from_line, self._retry_for)
         while not log.is_over:
             yield from self.complete(log.more())
 
@@ -244,7 +244,7 @@ class AsyncClient(_Configured):
 
     async def follow(self, run: RunId, *, from_line: int = 1) -> AsyncIterator[str]:
         """Yield the lines of a run's log as `Client.follow` does."""
-        log = calls.FollowedLog(run, from_line, self._retry_for)
+        log = followed_log.FollowedLog(run, from_line, self._retry_for)
         while not log.is_over:
             for line in await self.complete(log.more()):
                 yield line

@@ -8,7 +8,7 @@ from warren.client.address import ApiAddress
 from warren.client.exchange import Lost, Request, Response
 
 #: The most connections at a time.
-MOST = 100
+MAX_CONNECTIONS = 100
 _HEAD_BYTES = 65_536
 
 
@@ -29,14 +29,14 @@ class Streams:
         self._address = address
         self._timeout = timeout
         self._free: deque[_Connection] = deque()
-        self._places = asyncio.Semaphore(MOST)
+        self._places = asyncio.Semaphore(MAX_CONNECTIONS)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, request: Request) -> Response | Lost:
         """Send a request; return the answer, or Lost if there is none."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # those of another loop cannot be used in this one
-            self._loop, self._places = loop, asyncio.Semaphore(MOST)
+            self._loop, self._places = loop, asyncio.Semaphore(MAX_CONNECTIONS)
             self._free.clear()
         async with self._places:
             return await self._send(request)

@@ -7,7 +7,7 @@ from typing import Any
 
 from warren.jobfile.reader import JobFile
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.jobs.places import BY_FILE, Origin, module_of

@@ -5,7 +5,6 @@ This module knows the grammar only. `warren.scheduler.jobs.rules` checks the val
 """
 
 import gc
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,20 +13,17 @@ from types import MappingProxyType
 
 import yaml
 
-from warren.admin_web.api.problem_answers import Refusal
 from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.sections.calendars import ICAL, CalendarReader, ical_files
 from warren.jobfile.sections.limits import LimitReader
-from warren.jobfile.sources import GivenValues, Source, decoded, read_sources
+from warren.jobfile.sources import GivenValues, Source, read_sources
 from warren.jobfile.values import Values
 from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text
 from warren.jobfile.yaml_tree import line_of, tree_of
-from warren.route_plugins import route_names
 from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
@@ -375,35 +371,3 @@ def _raise(
     if len(ordered) > MAX_PROBLEMS:
         lines.append(f"{ordered[0].line.file}: and {len(ordered) - MAX_PROBLEMS} more problems")
     raise JobFileError(lines, ordered)
-
-
-def read_upload(files: Sequence[tuple[str, bytes]], values: Mapping[str, str]) -> FileParts:
-    """Return what job files, with their names, say together, with these values for `${NAME}`.
-
-    Raises:
-        Refusal: with each problem, its line and file, and the code of the rule that it breaks.
-
-    """
-    now_ms = time.time_ns() // 1_000_000
-    given = GivenValues(texts=[f"{name}={value}" for name, value in values.items()])
-    try:
-        sources = [Source(name, decoded(data, name)) for name, data in files]
-        file = read_job_files(sources, given, now_ms=now_ms, added_routes=route_names())
-    except JobFileError as error:
-        raise _refusal(error, are_several=len(files) > 1 or bool(values)) from error
-    return FileParts(file.apps, file.calendars, file.limits, file.specs)
-
-
-def _refusal(error: JobFileError, *, are_several: bool) -> Refusal:
-    count, shown = len(error.problems), error.problems[:MAX_PROBLEMS]
-    what = "the job files have" if are_several else "the job file has"
-    detail = f"{what} {count} problems" if count > 1 else f"{what} a problem"
-    if count > len(shown):
-        detail += f"; these are the first {len(shown)}"
-    errors = [
-        {"line": int(problem.line), "detail": problem.text}
-        | ({"file": problem.line.file} if are_several else {})
-        | ({"code": problem.rule} if problem.rule else {})
-        for problem in shown
-    ]
-    return Refusal(422, detail, errors=errors)

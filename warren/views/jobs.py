@@ -7,7 +7,7 @@ from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.reading import is_waiting
 from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.views.job_view import JobView
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.views.instants import local
 from warren.views.terminal import relative
 

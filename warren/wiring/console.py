@@ -3,7 +3,7 @@
 from warren.admin_web.services import ConsoleServices, FlowTexts
 from warren.admin_web.serving.console_process import Console
 from warren.jobfile.export import job_file
-from warren.jobfile.sections.flow_text import read_flow_text, write_flow_text
+from warren.jobfile.web_input import read_flow_text, write_flow_text
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings

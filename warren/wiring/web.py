@@ -13,7 +13,7 @@ from warren.broker.keys import ClusterKeys
 from warren.broker.transport import Transport
 from warren.errands.in_api import api_errands
 from warren.jobfile.export import job_file
-from warren.jobfile.reader import read_upload
+from warren.jobfile.web_input import read_upload
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings

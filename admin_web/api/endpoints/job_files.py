@@ -17,7 +17,7 @@ from warren.admin_web.api.paging import Word
 from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
 from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms import target_rules
-from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules

@@ -14,7 +14,7 @@ from warren.scheduler.problems import lookup_problem
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import job_names
 from warren.sql.listings import job_search
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 
 #: The path of a job.
 JOB = "/jobs/<app>/<name>"

@@ -37,8 +37,7 @@ from warren.sql.instants import epoch_ms, iso
 from warren.sql.jobs import child_links, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
 from warren.sql.listings import job_search
-from warren.sql.listings.job_search import JobFilter, Order
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import JobFilter, ListedJob, Order
 
 
 class NextQuery(msgspec.Struct, kw_only=True):

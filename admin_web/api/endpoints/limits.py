@@ -12,7 +12,7 @@ from warren.admin_web.api.paging import PageQuery, page, place_of
 from warren.admin_web.api.problem_answers import error_detail
 from warren.admin_web.services import ApiServices
 from warren.broker import durations
-from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec

@@ -30,7 +30,7 @@ from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Problem, Refused
 from warren.sql.listings import dashboard, job_search
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import App
 from warren.sql.registry import apps
 

@@ -20,7 +20,7 @@ from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.reading import is_waiting, next_fire
 from warren.sql.accounts import preferences
 from warren.sql.listings import job_search
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.registry.apps import ids_by_name
 
 Page = Response | str | tuple[str, int]

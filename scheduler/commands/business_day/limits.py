@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec, spec_of
 from warren.scheduler.limits.uses import stored_uses

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.business_day.calendars import CalendarChange, CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.schedules.calendar_rows import CalendarDays, load_calendars
 from warren.scheduler.schedules.run_date import zone_or_utc

@@ -21,14 +21,8 @@ from warren.scheduler.commands.apps import app_record
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.business_day.limits import apply_limits
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import (
-    CREATED,
-    UNCHANGED,
-    Applied,
-    ChangeAction,
-    ChildChanges,
-    JobChanges,
-)
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
+from warren.scheduler.commands.job_edits import CREATED, UNCHANGED, Applied, ChangeAction
 from warren.scheduler.commands.job_files.calendar_section import (
     foresee_calendars,
     store_calendars,

@@ -13,15 +13,14 @@ from warren.scheduler.actor import Actor, Right
 from warren.scheduler.alarms.targets import columns_of
 from warren.scheduler.commands.business_day.limits import change_of, refuse_too_small
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import (
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
+from warren.scheduler.commands.job_edits import (
     CREATED,
     UNCHANGED,
     Applied,
     ChangeAction,
-    ChildChanges,
-    JobChanges,
+    is_as_described,
 )
-from warren.scheduler.commands.job_edits import is_as_described
 from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
 from warren.scheduler.jobs.past_spec import app_spec

@@ -13,7 +13,7 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.services import FlowTexts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
-from warren.jobfile.sections.flow_text import read_flow_text, write_flow_text
+from warren.jobfile.web_input import read_flow_text, write_flow_text
 from warren.sql.accounts.users import Role
 from warren.sql.models import FlowNode
 

@@ -18,8 +18,8 @@ from warren.scheduler.commands.jobs import JobCommands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.engine import Database
 from warren.sql.jobs import child_links, job_names
-from warren.sql.listings import job_search, recent
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings import job_search
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import App, AuditEntry, Job
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
@@ -129,7 +129,7 @@ def job_of(database: Database, name: str) -> Job:
 
 def shown(database: Database, name: str) -> ListedJob:
     """Return what is listed of a job by name."""
-    return database.read(lambda session: recent.job(session, name, now_ms=0))
+    return database.read(lambda session: job_search.job(session, name, now_ms=0))
 
 
 def everything_of(database: Database, name: str) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.sql.instants import iso
 from warren.sql.jobs import skips
-from warren.sql.listings import backfills, recent
+from warren.sql.listings import backfills, job_search, recent
 from warren.sql.listings.backfills import BackfillFilter
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.views.instants import local
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 from warren.views.runs import HEADERS as RUN_HEADERS
@@ -39,7 +39,7 @@ def list_jobs(desk: Desk, *, app: str | None = None, as_json: bool = False) -> N
     most = desk.max_lines
     limit = None if most is None else most + 1
     rows = database.read(
-        lambda session: recent.jobs(session, now_ms=now, app=app, app_ids=app_ids, limit=limit)
+        lambda session: job_search.jobs(session, now_ms=now, app=app, app_ids=app_ids, limit=limit)
     )
     if most is not None and len(rows) > most:
         rows = rows[:most]
@@ -169,7 +169,7 @@ def _switch(
 def _job(desk: Desk, name: str, now: int) -> ListedJob:
     app_ids = desk.actor.app_ids
     return desk.database.read(
-        lambda session: recent.job(session, name, now_ms=now, app_ids=app_ids)
+        lambda session: job_search.job(session, name, now_ms=now, app_ids=app_ids)
     )
 
 

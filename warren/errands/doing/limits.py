@@ -5,7 +5,7 @@ from typing import Any
 from warren.broker.durations import read_duration, shown
 from warren.errands.desk import Desk
 from warren.errors import CommandError
-from warren.scheduler.commands.job_changes import ChangeAction
+from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view

@@ -14,8 +14,8 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
 from warren.executor.gateway.protocol import AddressRefused
 from warren.importing.xxl_job.source_tables import Row
+from warren.scheduler.flows.circles import find_circle
 from warren.scheduler.imports.items import Finding, ImportedApp, ImportedJob, Verdict
-from warren.scheduler.jobs.dependencies import find_circle
 from warren.scheduler.jobs.rules import RESERVED_APP_NAMES
 from warren.scheduler.jobs.spec import AppSpec
 

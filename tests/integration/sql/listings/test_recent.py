@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from tests.support.stored_rows import Rows
 from warren.sql.errors import Ambiguous, NotFound
-from warren.sql.listings import recent, run_messages
+from warren.sql.listings import job_search, recent, run_messages
 from warren.sql.listings.recent import DetailedRun, RunFilter
 from warren.sql.run_status import RunStatus
 
@@ -27,7 +27,7 @@ def ids(rows: Rows, **wanted: object) -> list[int]:
 
 
 def jobs(rows: Rows, app: str | None = None) -> list[tuple[str, str, str | None]]:
-    found = rows.database.read(lambda session: recent.jobs(session, now_ms=NOON, app=app))
+    found = rows.database.read(lambda session: job_search.jobs(session, now_ms=NOON, app=app))
     return [(row.app, row.name, row.last_status) for row in found]
 
 
@@ -153,7 +153,7 @@ def test_what_is_not_there_is_named(rows: Rows) -> None:
     with pytest.raises(NotFound, match="NO_JOB_NAMED name='x'"):
         ids(rows, job="x")
     with pytest.raises(NotFound, match="NO_JOB_NAMED name='x'"):
-        rows.database.read(lambda session: recent.job(session, "x", now_ms=NOON))
+        rows.database.read(lambda session: job_search.job(session, "x", now_ms=NOON))
 
 
 def test_name_of_two_apps_needs_its_app(rows: Rows) -> None:
@@ -161,9 +161,10 @@ def test_name_of_two_apps_needs_its_app(rows: Rows) -> None:
     mail = rows.job("a", "mails")
 
     with pytest.raises(Ambiguous, match="name='a'"):
-        rows.database.read(lambda session: recent.job(session, "a", now_ms=NOON))
+        rows.database.read(lambda session: job_search.job(session, "a", now_ms=NOON))
     assert (
-        rows.database.read(lambda session: recent.job(session, "mails/a", now_ms=NOON)).id == mail
+        rows.database.read(lambda session: job_search.job(session, "mails/a", now_ms=NOON)).id
+        == mail
     )
 
 

@@ -9,7 +9,7 @@ from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
 from warren.scheduler.schedules.reading import next_fire, next_fires
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.listings.recent import ListedJob
+from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import Job
 from warren.views.jobs import HEADERS, job_facts, job_line, waits
 
@@ -19,7 +19,7 @@ UTC = ZoneInfo("UTC")
 
 
 def job(**columns: Any) -> ListedJob:
-    """A row as `warren.sql.listings.recent.jobs` gives it."""
+    """A row as `warren.sql.listings.job_search.jobs` gives it."""
     spec = JobSpec(name="nightly", app="reports", handler="report")
     row = Job(id=7, app_id=1, script_type="BEAN", is_enabled=1, next_tick_at=0, **columns_of(spec))
     others = {"app": "reports", "last_run_id": None, "last_status": None, "last_due_at": None}
