@@ -13,7 +13,7 @@ from warren.admin_web.api.runs.long_polling import LongPolling
 from warren.admin_web.services import ApiServices, WebServices
 from warren.admin_web.serving.http_connections import ConnectionLimits
 from warren.admin_web.serving.http_server import ConsoleServer
-from warren.scheduler.commands.runs import KEY_MS
+from warren.scheduler.commands.command_context import KEY_MS
 from warren.scheduler.jobs.places import JOB_FILE_BYTES
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop

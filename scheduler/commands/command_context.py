@@ -11,8 +11,11 @@ from warren.scheduler.commands.audit_log import Action, AuditLog
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql.accounts import idempotency
+from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+from warren.sql.instants import DAY_MS
 from warren.sql.jobs import jobs
 from warren.sql.models import App, Job
 
@@ -111,3 +114,22 @@ class CommandContext:
         """Write an audit log entry about a job."""
         name = f"{session.get_one(App, job.app_id).name}/{job.name}"
         self.note(session, action, name, job.id, now_ms, before=before, after=after)
+
+
+#: How long an idempotency key is remembered.
+KEY_MS = DAY_MS
+
+
+def claimed_id(session: Session, once: IdempotentRequest | None, run_id: int, now_ms: int) -> int:
+    """Return the id of a key: `run_id`, also without a key, or that of an earlier request.
+
+    Raises:
+        Problem: the key was used for a different request.
+
+    """
+    if once is None:
+        return run_id
+    noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
+    if noted.body_hash != once.body_hash:
+        raise Problem(Code.KEY_REUSED)
+    return noted.run_id

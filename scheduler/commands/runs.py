@@ -20,32 +20,29 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns, triggers
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, When
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import CommandContext, claimed_id
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, date_of
 from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import UnknownDay
-from warren.sql.accounts import audit_log, idempotency
+from warren.sql.accounts import audit_log
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.ids import RunIds, take_block
-from warren.sql.instants import DAY_MS, iso
+from warren.sql.instants import iso
 from warren.sql.jobs import jobs
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.jobs import JobToTrigger
 from warren.sql.metrics import counts
 from warren.sql.models import Job
 from warren.sql.run_status import OPEN, Kind, RunStatus
-from warren.sql.runs import flow_nodes, planned_runs, planning, transitions
+from warren.sql.runs import planned_runs, planning, transitions
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.reruns import due_time_of
 from warren.sql.runs.run_rows import LockedRun
 
-#: How long an idempotency key is remembered.
-KEY_MS = DAY_MS
 _AS_THEY_WERE = RerunOptions()
 
 
@@ -325,9 +322,8 @@ class RunCommands:
                 for index, run in enumerate(runs)
             ]
             quiet = set(map(due_time_of, runs)) if options.children is False else ()
-            if part := options.part:
-                for run, new in zip(runs, planned, strict=True):
-                    self._keep_nodes(session, run, new, part, options)
+            for run, new in zip(runs, planned, strict=True):
+                reruns.keep_nodes(session, self._completion.flows, run, new, options)
             planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
             new_ids = list(range(first, first + len(runs)))
             after: dict[str, Any] = {"runs": [run.id for run in runs], "planned": new_ids}
@@ -354,25 +350,6 @@ class RunCommands:
             app=app_names_for(session, [job]).get(job.app_id, ""),
             calendars=calendars_for_runs(session, [job]),
         )
-
-    def _keep_nodes(
-        self, session: Session, run: LockedRun, new: NewRun, part: FlowPart, options: RerunOptions
-    ) -> None:
-        """Store the nodes that the repetition of a flow's run keeps."""
-        node = options.from_node or options.only_node
-        names = flow_nodes.names_in(session, run.id)
-        if not names:
-            raise Problem(Code.RERUN_NO_FLOW, id=run.id)
-        if node and node not in names:
-            listed = ", ".join(sorted(names)[:20])
-            raise Problem(Code.RERUN_NO_NODE, id=run.id, node=node[:100], known=listed)
-        flows = self._completion.flows
-        assert new.run_id is not None
-        again = flows.keep_for(
-            session, run, new.run_id, part=part, node=node, version=new.script_version
-        )
-        if not again:
-            raise Problem(Code.RERUN_NOTHING_FAILED, id=run.id)
 
     def _repeatable(
         self, session: Session, run_ids: Sequence[int], options: RerunOptions
@@ -414,18 +391,3 @@ class RunCommands:
             return KillOutcome.REQUESTED
 
         return self._context.write(Right.OPERATE, unit)
-
-
-def claimed_id(session: Session, once: IdempotentRequest | None, run_id: int, now_ms: int) -> int:
-    """Return the id of a key: `run_id`, also without a key, or that of an earlier request.
-
-    Raises:
-        Problem: the key was used for a different request.
-
-    """
-    if once is None:
-        return run_id
-    noted = idempotency.claim(session, once, run_id=run_id, now_ms=now_ms, kept_ms=KEY_MS)
-    if noted.body_hash != once.body_hash:
-        raise Problem(Code.KEY_REUSED)
-    return noted.run_id

@@ -9,7 +9,7 @@ from warren.sql.models import Hold, Limit, Run
 from warren.sql.run_status import FINAL, IN_FLIGHT
 
 #: The most of each kind that are named.
-MAX_RUNS = 100
+MAX_NAMED = 100
 
 
 class Damage(NamedTuple):
@@ -52,13 +52,13 @@ def find(session: Session) -> list[Damage]:
         .having(func.sum(Hold.weight) > Limit.at_once, func.max(Run.routed_at) > Limit.changed_at)
     )
     return [
-        *(Damage(ENDED, name, run_id) for name, run_id in session.execute(ended.limit(MAX_RUNS))),
+        *(Damage(ENDED, name, run_id) for name, run_id in session.execute(ended.limit(MAX_NAMED))),
         *(
             Damage(MISSING, None, run_id)
-            for run_id in session.execute(missing.limit(MAX_RUNS)).scalars()
+            for run_id in session.execute(missing.limit(MAX_NAMED)).scalars()
         ),
         *(
             Damage(OVERFULL, name, None)
-            for name in session.execute(overfull.limit(MAX_RUNS)).scalars()
+            for name in session.execute(overfull.limit(MAX_NAMED)).scalars()
         ),
     ]

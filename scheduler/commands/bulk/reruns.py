@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
 
+from warren.scheduler.completion.flow_runs import FlowRuns
 from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
@@ -21,7 +22,7 @@ from warren.sql.jobs import child_links, jobs
 from warren.sql.listings import job_search
 from warren.sql.models import Job
 from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
-from warren.sql.runs import reruns, transitions
+from warren.sql.runs import flow_nodes, reruns, transitions
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.reruns import DueTime, LaterRun, due_time_of
 from warren.sql.runs.run_rows import LockedRun
@@ -240,6 +241,33 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
     later = reruns.later(session, [run.id for run in runs])
     transitions.lock(session, {run.id for later_runs in later.values() for run in later_runs})
     return runs
+
+
+def keep_nodes(
+    session: Session, flows: FlowRuns, run: LockedRun, new: NewRun, options: RerunOptions
+) -> None:
+    """Store the nodes that a repetition keeps of a flow's run, if it repeats only a part of it.
+
+    Raises:
+        Problem: the run is not a flow's, it has no such node, or nothing of it has failed.
+
+    """
+    part = options.part
+    if part is None:
+        return
+    node = options.from_node or options.only_node
+    names = flow_nodes.names_in(session, run.id)
+    if not names:
+        raise Problem(Code.RERUN_NO_FLOW, id=run.id)
+    if node and node not in names:
+        listed = ", ".join(sorted(names)[:20])
+        raise Problem(Code.RERUN_NO_NODE, id=run.id, node=node[:100], known=listed)
+    assert new.run_id is not None
+    again = flows.keep_for(
+        session, run, new.run_id, part=part, node=node, version=new.script_version
+    )
+    if not again:
+        raise Problem(Code.RERUN_NOTHING_FAILED, id=run.id)
 
 
 def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int) -> NewRun:

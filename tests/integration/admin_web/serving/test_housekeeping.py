@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren.admin_web import template_globals
 from warren.broker.boot import boot_seconds
-from warren.scheduler.commands.runs import KEY_MS
+from warren.scheduler.commands.command_context import KEY_MS
 from warren.settings.settings import Settings
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import FormKey
