@@ -1,4 +1,4 @@
-"""The alarms page: which alarms went to whom, which were not delivered, and test alarms."""
+"""The pages of alarms (what went to whom, and what was not delivered) and of incidents."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,10 +25,12 @@ from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.events import from_text
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
-from warren.scheduler.problems import Refused
+from warren.scheduler.expectations.expectations import Rule
+from warren.scheduler.problems import ProblemKind, Refused
 from warren.scheduler.views.to_json import AlarmView, alarm_view
-from warren.sql.alarms import alarm_listing
+from warren.sql.alarms import alarm_listing, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
+from warren.sql.instants import HOUR_MS
 from warren.sql.registry.apps import ids_by_name
 
 LINES = 50
@@ -175,3 +177,66 @@ class AlarmPages:
             return rows, listed[-1].id if len(listed) == limit else None
 
         return exports.pages(read)
+
+
+#: What is wrong, by rule.
+BROKEN = {
+    Rule.START_WITHIN: lazy_gettext("not started in time"),
+    Rule.FINISH_BY: lazy_gettext("not succeeded in time"),
+    Rule.LONGEST: lazy_gettext("runs too long"),
+    Rule.SUCCESS_EVERY: lazy_gettext("no success for too long"),
+    Rule.WAITING: lazy_gettext("runs wait too long"),
+}
+#: For how many hours an acknowledged incident may stay silent; 0 = until it closes.
+SILENT_HOURS = (0, 1, 4, 24)
+
+
+class IncidentPages:
+    """Incidents of the visitor's apps, for everybody; operators acknowledge them."""
+
+    name = "incidents"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/incidents", Right.VIEW)
+    def index(self) -> str:
+        """Show open incidents, or all of them, newest first."""
+        every = request.args.get("all") == "1"
+        listed = self._services.database.read(
+            lambda session: incidents.listing(
+                session,
+                app_ids=visitor().app_ids,
+                only_open=not every,
+                limit=LINES + 1,
+                before_id=id_argument("before"),
+            )
+        )
+        return render_template(
+            "pages/incidents.html",
+            incidents=listed[:LINES],
+            older=listed[LINES - 1].id if len(listed) > LINES else None,
+            every=every,
+            broken=BROKEN,
+            hours=SILENT_HOURS,
+        )
+
+    @route(
+        "/incidents/<id:incident_id>/ack", Right.OPERATE, methods=("POST",), form="incidents.index"
+    )
+    def ack(self, incident_id: int) -> Response:
+        """Acknowledge an open incident, with a note and for some hours."""
+        hours = request.form.get("hours", 0, type=int)
+        until_ms = self._services.now_ms() + hours * HOUR_MS if hours in SILENT_HOURS[1:] else None
+        note = request.form.get("note", "").strip()
+        commands = self._services.commands(visitor().actor).incidents
+        try:
+            commands.acknowledge(incident_id, note=note, until_ms=until_ms)
+        except Refused as refused:
+            if any(problem.code.kind is ProblemKind.UNKNOWN for problem in refused.problems):
+                raise
+            for problem in refused.problems:
+                flash(problem_text(problem), "error")
+        else:
+            flash(gettext("Incident %(id)s is acknowledged.", id=incident_id))
+        return redirect(came_from() or url_for("incidents.index"), 303)

@@ -1,8 +1,7 @@
 """The page groups of the console; add new ones to this list."""
 
 from warren.admin_web.access.sign_ins import SignIns
-from warren.admin_web.alarms.incidents import IncidentPages
-from warren.admin_web.alarms.page import AlarmPages
+from warren.admin_web.alarms.page import AlarmPages, IncidentPages
 from warren.admin_web.backfills.making import BackfillForms
 from warren.admin_web.backfills.page import BackfillPages
 from warren.admin_web.pages.account import AccountPages, PreferencePages

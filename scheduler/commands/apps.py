@@ -5,8 +5,7 @@ from dataclasses import asdict
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms import target_rules
-from warren.scheduler.alarms.targets import columns_of
+from warren.scheduler.alarms.targets import columns_of, target_problems, webhook_problems
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.jobs.rules import (
@@ -117,8 +116,8 @@ class AppCommands:
         check_addresses(spec.addresses)
         check_app_route(spec.route, self._context.added_routes)
         for problem in (
-            *target_rules.problems(spec.alarm),
-            *target_rules.webhook_problems(spec.webhook),
+            *target_problems(spec.alarm),
+            *webhook_problems(spec.webhook),
         ):
             raise problem
 

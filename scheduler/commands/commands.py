@@ -1,7 +1,6 @@
 """All commands, for console, command line and API alike."""
 
-from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
-from warren.scheduler.commands.alarms.incident_commands import IncidentCommands
+from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands, IncidentCommands
 from warren.scheduler.commands.apps import AppCommands
 from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
 from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands

@@ -26,7 +26,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.alarms import missed
+from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.backfills import catch_up
 from warren.scheduler.backfills.kept_schedule import Span
@@ -266,7 +266,7 @@ class MissedRuns:
             for skip, (_, reason) in zip(skips, verdicts.cancelled, strict=True)
             if reason == _SKIPPED[MissedBy.SCHEDULERS]
         ]
-        missed.add_alarms(session, recorded, self.alarm_defaults, now_ms=now_ms)
+        skipped.add_missed_alarms(session, recorded, self.alarm_defaults, now_ms=now_ms)
         planned_runs.misfire(session, verdicts.fired, now_ms=now_ms)
         planned_runs.release(session, verdicts.released, now_ms=now_ms)
 

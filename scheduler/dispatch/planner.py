@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.alarms import missed, overdue
+from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.backfills import catch_up
 from warren.scheduler.backfills.kept_schedule import Span
@@ -218,8 +218,8 @@ class Planner:
         run_ids = planning.plan(session, batch.planned, self._context.ids)
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
-        overdue.add_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
-        missed.add_alarms(session, batch.reported, self._alarm_defaults, now_ms=now_ms)
+        skipped.add_overdue_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
+        skipped.add_missed_alarms(session, batch.reported, self._alarm_defaults, now_ms=now_ms)
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
         # After a fixed delay is parked, as the end of its run sets the next tick.

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import NORMAL
 from warren.broker.reasons.codes import Why
-from warren.scheduler.alarms import crowded
+from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.retry_policy import was_stopped
@@ -209,7 +209,7 @@ class RunSender:
             skips.append(history.skipped(row.job_id, tick, tick, count=1, why=why, now_ms=now_ms))
         if skips:
             history.record_skips(session, skips)
-            crowded.add_alarms(session, skips, self.alarm_defaults, now_ms=now_ms)
+            skipped.add_crowded_alarms(session, skips, self.alarm_defaults, now_ms=now_ms)
 
     # -- send -------------------------------------------------------------------------------------
 

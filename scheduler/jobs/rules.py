@@ -7,7 +7,7 @@ from typing import Any
 
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from warren.broker.process_use import ProcessUse
-from warren.scheduler.alarms import target_rules
+from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectations
@@ -61,8 +61,8 @@ def problems(spec: JobSpec, *, now_ms: int, added_routes: Sequence[str] = ()) ->
         *_names(spec),
         *found(lambda: check_param(spec.param)),
         *found(lambda: sample_param(spec, now_ms, calendars=_any_calendars(spec))),
-        *target_rules.problems(spec.alarm),
-        *target_rules.webhook_problems(spec.webhook),
+        *target_problems(spec.alarm),
+        *webhook_problems(spec.webhook),
         *expectations.expectation_problems(
             spec.expect,
             schedule_kind=spec.schedule_kind,

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from warren.errands.by_api import ApiSender
-from warren.errands.ways import way_in_words, way_of
+from warren.errands.sending import way_in_words, way_of
 from warren.errors import CommandError
 from warren.executor.life_signs import STALE_SECONDS, Signs, running
 from warren.settings.secret_files import BROKER, in_plain_text

@@ -8,7 +8,7 @@ import click
 
 from warren.command_options import examples, takes_settings
 from warren.errands.by_api import ApiSender
-from warren.errands.ways import way_in_words, way_of
+from warren.errands.sending import way_in_words, way_of
 from warren.errors import CommandError
 from warren.settings.login import Login, forget_login, login_file, store_login
 from warren.settings.setting_rules import check_api_token, check_console_url

@@ -21,8 +21,8 @@ from warren.jobfile.sources import GivenValues, Source, read_sources
 from warren.jobfile.values import Values
 from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text
 from warren.jobfile.yaml_tree import line_of, tree_of
-from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
@@ -320,13 +320,13 @@ class _FileReader:
     def _alarm(self, entry: Entry | None) -> AlarmTargets:
         said = read_targets(self.reader, entry, "alarm")
         targets = AlarmTargets(**{name.removeprefix("alarm_"): said[name] for name in said})
-        self._add_problems(entry, target_rules.problems(targets))
+        self._add_problems(entry, target_problems(targets))
         return targets
 
     def _webhook(self, entry: Entry | None) -> RunWebhook:
         said = read_targets(self.reader, entry, "webhook")
         webhook = RunWebhook(**{name.removeprefix("webhook_"): said[name] for name in said})
-        self._add_problems(entry, target_rules.webhook_problems(webhook))
+        self._add_problems(entry, webhook_problems(webhook))
         return webhook
 
     def _add_problems(self, entry: Entry | None, problems: Iterable[Problem]) -> None:

@@ -16,7 +16,7 @@ from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_bo
 from warren.admin_web.api.paging import Word
 from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
 from warren.admin_web.services import ApiServices
-from warren.scheduler.alarms import target_rules
+from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.commands.tokens.scopes import Scope
@@ -302,8 +302,8 @@ def rules_of_app(app: AppSpec, added_routes: Sequence[str]) -> list[Problem]:
         *found(lambda: rules.check_title(app.title or "")),
         *found(lambda: rules.check_addresses(app.addresses)),
         *found(lambda: rules.check_app_route(app.route, added_routes)),
-        *target_rules.problems(app.alarm),
-        *target_rules.webhook_problems(app.webhook),
+        *target_problems(app.alarm),
+        *webhook_problems(app.webhook),
     ]
 
 

@@ -1,4 +1,7 @@
-"""Commands on alarms: test targets; send undelivered alarms again, or dismiss them."""
+"""Commands on alarms and incidents.
+
+Test targets; send undelivered alarms again, or dismiss them; acknowledge incidents.
+"""
 
 import secrets
 import time
@@ -8,7 +11,6 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms import target_rules
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import (
     NO_WEBHOOK,
@@ -19,16 +21,23 @@ from warren.scheduler.alarms.events import (
     to_text,
 )
 from warren.scheduler.alarms.rate_limiter import run_ids_of
-from warren.scheduler.alarms.targets import channels_of, job_targets
+from warren.scheduler.alarms.targets import (
+    channels_of,
+    job_targets,
+    target_problems,
+    webhook_problems,
+)
+from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.sql.alarms import alarm_listing, alarms
+from warren.sql.alarms import alarm_listing, alarms, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import MAIL, RUN_END, TEST, AlarmStatus, NewAlarm, RunAlarm
-from warren.sql.instants import MINUTE_MS
+from warren.sql.alarms.incidents import ListedIncident
+from warren.sql.instants import LATEST_MS, MINUTE_MS, iso
 from warren.sql.models import Alarm, App
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
@@ -231,7 +240,7 @@ class AlarmCommands:
 
 
 def _check(targets: AlarmTargets, webhook: RunWebhook) -> None:
-    problems = [*target_rules.problems(targets), *target_rules.webhook_problems(webhook)]
+    problems = [*target_problems(targets), *webhook_problems(webhook)]
     if problems:
         raise Refused(problems)
 
@@ -243,3 +252,60 @@ def _run_ids(session: Session, undelivered: Sequence[Alarm]) -> list[int]:
         if alarm.channel != RUN_END
         for run in run_ids_of(session, alarm)
     ]
+
+
+#: The most characters of a note.
+LONGEST_NOTE = 200
+
+
+class IncidentCommands:
+    """Reads and acknowledges incidents on behalf of one actor."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def read(self, session: Session, incident_id: int) -> ListedIncident:
+        """Return an incident.
+
+        Raises:
+            Problem: there is none, or the actor may not see it.
+
+        """
+        listed = incidents.find(session, incident_id)
+        if listed is None or not self._context.actor.knows_job(listed.app_id, listed.job_id):
+            raise Problem(Code.NO_INCIDENT, id=incident_id)
+        return listed
+
+    def acknowledge(self, incident_id: int, *, note: str = "", until_ms: int | None = None) -> None:
+        """Record that the actor acknowledges an open incident; it stays silent until an instant.
+
+        `until_ms` None = until it closes. Acknowledging it again replaces note and end.
+
+        Raises:
+            Problem: there is no such incident, it is closed, or note or end are invalid.
+
+        """
+        if not is_line(note, LONGEST_NOTE):
+            raise Problem(Code.INCIDENT_NOTE, "note", most=LONGEST_NOTE, got=note[:100])
+
+        def unit(session: Session) -> None:
+            now_ms = self._context.now_ms()
+            if until_ms is not None and not now_ms < until_ms < LATEST_MS:
+                raise Problem(Code.INCIDENT_END, "until", got=iso(until_ms) or until_ms)
+            incident = self.read(session, incident_id)
+            who = self._context.actor.who
+            if not incidents.acknowledge(
+                session, incident_id, by=who, note=note, until_ms=until_ms, now_ms=now_ms
+            ):
+                raise Problem(Code.INCIDENT_CLOSED, id=incident_id)
+            after = {"rule": incident.rule, "note": note, "until": iso(until_ms) or ""}
+            self._context.note(
+                session,
+                Action.INCIDENT_ACK,
+                f"{incident.app}/{incident.job or incident.job_id}",
+                incident_id,
+                now_ms,
+                after={name: value for name, value in after.items() if value},
+            )
+
+        self._context.write(Right.OPERATE, unit)

@@ -15,7 +15,7 @@ from warren.broker.keys import ClusterKeys, webhook_secret
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.alarms.events import NO_WEBHOOK, RunWebhook, TickNews, from_text, to_text
-from warren.scheduler.alarms.target_rules import webhook_problems
+from warren.scheduler.alarms.targets import webhook_problems
 from warren.sql.run_status import RunStatus
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -21,8 +21,7 @@ from warren.sql.accounts.idempotency import FormKey
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.models import IdempotencyKey
-from warren.wiring.console import make_console
-from warren.wiring.web import WebParts, make_api
+from warren.wiring.web import WebParts, make_api, make_console
 
 
 @pytest.fixture
