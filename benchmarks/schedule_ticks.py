@@ -8,7 +8,8 @@ The calendar has ten years of China's holidays and a version in the middle of th
 import random
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 import holidays
@@ -53,8 +54,16 @@ def calendar() -> Calendar:
     return Calendar("cn", versions)
 
 
-def main() -> None:
-    """Print the median and the slowest tenth of each kind, in microseconds."""
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Microseconds: the median, and what nine of ten are below."""
+
+    median: float
+    p90: float
+
+
+def measure() -> Iterator[tuple[str, str, Taken]]:
+    """Yield kind and value of each schedule, and how long its next tick takes."""
     chance, known = random.Random(7), {"cn": calendar()}
     start = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000)
     for kind, value, more in SCHEDULES:
@@ -66,8 +75,13 @@ def main() -> None:
             began = time.perf_counter()
             ticks.next_after(after, start)
             taken.append((time.perf_counter() - began) * 1e6)
-        slow = sorted(taken)[ASKED * 9 // 10]
-        print(f"{kind:10} {value:16} median {statistics.median(taken):6.1f} µs, p90 {slow:6.1f} µs")
+        yield kind, value, Taken(statistics.median(taken), sorted(taken)[ASKED * 9 // 10])
+
+
+def main() -> None:
+    """Print the median and the slowest tenth of each kind, in microseconds."""
+    for kind, value, found in measure():
+        print(f"{kind:10} {value:16} median {found.median:6.1f} µs, p90 {found.p90:6.1f} µs")
 
 
 if __name__ == "__main__":

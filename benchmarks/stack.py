@@ -125,6 +125,10 @@ class Stack:
         ids = self.database.read(lambda s: dict(s.execute(known).all()))
         return [ids[name] for name in names]
 
+    def limit(self, name: str, at_once: int) -> None:
+        """Make or change a limit."""
+        self._commands.limit(name, at_once=at_once)
+
     def begin(self, names: Sequence[str]) -> None:
         """Start jobs' schedules."""
         for name in names:
@@ -156,6 +160,7 @@ class Stack:
     ) -> None:
         """Plan runs, spread over the jobs, all due at the same time."""
         first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
+        versions = self._script_versions(job_ids)
         planned = [
             planning.NewRun(
                 app_id=first.app_id,
@@ -168,10 +173,15 @@ class Stack:
                 retries_left=0,
                 origin_id=None,
                 shard_total=planned_shards(first.route),
+                script_version=versions[job_ids[number % len(job_ids)]],
             )
             for number in range(count)
         ]
         self.database.write(lambda session: planning.plan(session, planned, self._ids))
+
+    def _script_versions(self, job_ids: Sequence[int]) -> dict[int, int | None]:
+        known = select(Job.id, Job.script_version).where(Job.id.in_(job_ids))
+        return self.database.read(lambda s: dict(s.execute(known).all()))
 
     def wait(
         self, is_so: Callable[[Session], bool], seconds: float = 120.0, *, every: float = 0.01

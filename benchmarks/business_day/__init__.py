@@ -1,0 +1,1 @@
+"""`make bench-business-day`: calendars, backfills, flows and limits, in figures."""
