@@ -57,8 +57,8 @@ def _audited(session: Session, runs: Sequence[FlowRow]) -> Iterator[tuple[FlowRo
         for state in nodes.get(run.id, ())
         if state.begun_at is not None and state.outcome not in (None, KEPT)
     }
-    of_nodes = ticks.attempts(session, begun)
-    purged = {job_id: tick_rows.purged_until(session, job_id) for job_id, _, _ in begun}
+    of_nodes = ticks.own_attempts(session, begun)
+    purged = tick_rows.purged_until_by_job(session, {tick.job_id for tick in begun})
     for run in runs:
         try:
             graph = stored_graph(sources.get(run.script_version or 0, ("", ""))[1])
@@ -68,9 +68,8 @@ def _audited(session: Session, runs: Sequence[FlowRow]) -> Iterator[tuple[FlowRo
         faults = [*_of_rows(graph, states), *_of_judge(run, graph, states)]
         for state in states.values():
             tick = Tick(state.job_id, run.scheduled_at, state.id)
-            if tick in begun and run.scheduled_at > purged[state.job_id]:
-                own = [row for row in of_nodes.get(tick, ()) if row.origin_id == state.id]
-                faults += _of_runs(state, own)
+            if tick in begun and run.scheduled_at > purged.get(state.job_id, 0):
+                faults += _of_runs(state, of_nodes.get(tick, ()))
         yield run, faults
 
 

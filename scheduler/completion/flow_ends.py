@@ -40,7 +40,7 @@ def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:
     if others:
         sharded = {tick_of(won.row) for won in ended if won.row.shard_total > 1}
         if sharded:
-            transitions.lock(session, ticks.first_run_ids(session, sharded))
+            transitions.lock(session, ticks.first_run_ids(session, sharded, own=True))
         ends |= ends_of_ticks(session, others)
     return ends
 
@@ -48,13 +48,11 @@ def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:
 def ends_of_ticks(session: Session, of_nodes: Iterable[Tick]) -> dict[int, NodeEnd]:
     """Return the nodes among these of which no run is open, by id, by what is stored."""
     ends = {}
-    for tick, runs in ticks.attempts(session, of_nodes).items():
-        own = [run for run in runs if run.origin_id == tick.origin_id]
-        end = tick_end(tick, own) if own else None
+    for tick, runs in ticks.own_attempts(session, of_nodes).items():
+        end = tick_end(tick, runs)
         if end is not None:
-            ends[tick.origin_id] = _stored_end(
-                session, end, {run.shard_index: run.id for run in own}
-            )
+            last_ids = {run.shard_index: run.id for run in runs}
+            ends[tick.origin_id] = _stored_end(session, end, last_ids)
     return ends
 
 

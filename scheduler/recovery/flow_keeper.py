@@ -113,6 +113,6 @@ def _ends_of(session: Session, left: Sequence[NodeState]) -> dict[int, NodeEnd]:
         node_id: Tick(*tick) for node_id, tick in flow_nodes.ticks_of(session, left).items()
     }
     ends = ends_of_ticks(session, of_nodes.values())
-    known = ticks.attempts(session, of_nodes.values())
+    known = ticks.own_attempts(session, of_nodes.values())
     gone = NodeEnd(Outcome.FAILED, explanation(Why.NODE_RUNS_GONE()))
     return ends | {node_id: gone for node_id, tick in of_nodes.items() if tick not in known}

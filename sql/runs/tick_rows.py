@@ -276,6 +276,16 @@ def purged_until(session: Session, job_id: int) -> int:
     return last.scalar_one() or 0
 
 
+def purged_until_by_job(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
+    """Return the last tick whose runs were deleted, for those of the jobs that have one."""
+    last = select(Purge.job_id, func.max(Purge.to_at)).group_by(Purge.job_id)
+    return {
+        job_id: tick
+        for chunk in chunks(sorted(job_ids))
+        for job_id, tick in session.execute(last.where(Purge.job_id.in_(chunk)))
+    }
+
+
 def doubled(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
 ) -> list[DoubledAttempt]:

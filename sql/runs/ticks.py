@@ -118,13 +118,17 @@ def parts(ticks: Iterable[Tick]) -> Iterator[list[Tick]]:
     return chunks(sorted(set(ticks)), _CHUNK)
 
 
-def first_run_ids(session: Session, ticks: Iterable[Tick]) -> list[int]:
-    """Return the ids of the first runs (shard 0, attempt 0) of ticks and of their re-runs."""
+def first_run_ids(session: Session, ticks: Iterable[Tick], *, own: bool = False) -> list[int]:
+    """Return the ids of the first runs (shard 0, attempt 0) of ticks and, unless `own`, of re-runs.
+
+    Flows that are due together may share jobs, so their nodes ask for their own runs alone.
+    """
+    wanted = in_ticks if own else _is_due_with
     return [
         run_id
         for part in parts(ticks)
         for run_id in session.execute(
-            select(Run.id).where(_is_due_with(part), Run.shard_index == 0, Run.attempt == 0)
+            select(Run.id).where(wanted(part), Run.shard_index == 0, Run.attempt == 0)
         ).scalars()
     ]
 
@@ -137,15 +141,26 @@ def attempts(
     A tick includes the re-runs of its due time; one that is in `reruns`, all runs of its due time.
     """
     by_tick: dict[Tick, list[TickRun]] = {}
-    in_order = query(TickRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
     for part in parts(ticks):
         by_time: dict[tuple[int, int], list[TickRun]] = defaultdict(list)
-        for run in fetch(session, TickRun, in_order.where(_is_due_with(part))):
+        for run in fetch(session, TickRun, _IN_ORDER.where(_is_due_with(part))):
             by_time[run.job_id, run.scheduled_at].append(run)
         for tick in part:
             runs = by_time[tick.job_id, tick.scheduled_at]
             by_tick[tick] = runs if tick in reruns else own_runs(tick, runs)
     return {tick: runs for tick, runs in by_tick.items() if runs}
+
+
+def own_attempts(session: Session, ticks: Iterable[Tick]) -> dict[Tick, list[TickRun]]:
+    """Return the runs of each tick by shard and attempt, without re-runs."""
+    by_tick: dict[Tick, list[TickRun]] = defaultdict(list)
+    for part in parts(ticks):
+        for run in fetch(session, TickRun, _IN_ORDER.where(in_ticks(part))):
+            by_tick[tick_of(run)].append(run)
+    return dict(by_tick)
+
+
+_IN_ORDER = query(TickRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
 
 
 def own_runs(tick: Tick, runs: Iterable[TickRun]) -> list[TickRun]:

@@ -296,6 +296,8 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("parked", lambda s: due_jobs.lock(s, MINE), "PRIMARY", 500),
     ("heads", lambda s: ticks.first_run_ids(s, TICKS), "i_tick", 500),
     ("attempts", lambda s: ticks.attempts(s, TICKS), "i_tick", 500),
+    ("own_heads", lambda s: ticks.first_run_ids(s, TICKS, own=True), "i_tick", 500),
+    ("own_attempts", lambda s: ticks.own_attempts(s, TICKS), "i_tick", 500),
     ("failures_before", lambda s: ticks.failures_before(s, RETRIES), "i_tick", 500),
     ("count", lambda s: day_reports.count(s, *FOUR_SECONDS), "i_trigger_time", 10_000),
     (

@@ -18,6 +18,7 @@ from tests.integration.scheduler.flow_play import (
 )
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
+from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 
 pytestmark = on_memory
@@ -57,6 +58,28 @@ def test_the_ends_of_many_nodes_in_one_transaction_take_few_statements(
     assert len(cluster.runs(kind="NODE")) == 2 * width
     assert len(opening) <= 16, opening
     assert len(ending) <= 16, ending
+
+
+def test_a_node_of_many_runs_reads_those_of_no_other_flow_that_is_due_with_its_own(
+    cluster: Cluster,
+) -> None:
+    each = {"job": "a", "after": "list", "each": "{{ list.result }}"}
+    cluster.apply(job("a"), flow("nightly", {"list": {"job": "a"}, "parts": each}))
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "list", result="[1, 2]")
+    run_ids = [run.id for run in runs_of(cluster, run_id, "parts")]
+    put(cluster.database, run_ids, status="SENT", routed_at=1, address="a")
+    one = completion(cluster)
+
+    with statements() as sent:
+        cluster.database.write(lambda session: one.end(session, ends(*run_ids)))
+        audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
+
+    of_due_times = [
+        words for words in sent if "scheduled_at = ?" in words and "shard_index" in words
+    ]
+    assert of_due_times
+    assert [words for words in of_due_times if "origin_id = ?" not in words] == []
 
 
 def test_the_end_of_a_run_of_no_flow_asks_nothing_about_flows(cluster: Cluster) -> None:
