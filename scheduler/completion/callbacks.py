@@ -52,6 +52,8 @@ REPORTS = 5_000
 #: Shortest time between two rounds: a transaction costs as much as thirty reports in it. A callback
 #: after an idle time is stored at once.
 GATHER_SECONDS = 0.05
+#: The same while runs wait for a limit of which much is free: as often as an executor reports.
+SHORT_GATHER_SECONDS = 0.02
 #: How long an answer to `WhichOpen` is valid.
 ANSWER_SECONDS = 30.0
 
@@ -122,7 +124,9 @@ class Callbacks:
         self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: if the database is down, the same deliveries are tried again next round.
         self._held, self._items = [], []
-        return max(0.0, began_at + GATHER_SECONDS - time.monotonic())
+        is_pressing = self._context.limits_lie_idle.is_set()
+        gather_seconds = SHORT_GATHER_SECONDS if is_pressing else GATHER_SECONDS
+        return max(0.0, began_at + gather_seconds - time.monotonic())
 
     def wake(self) -> None:
         """End a waiting round at once."""

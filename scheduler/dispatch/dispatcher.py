@@ -83,6 +83,7 @@ class Dispatcher:
         self._limits = LimitWaits(
             context.database,
             has_room=context.has_limits_room,
+            lie_idle=context.limits_lie_idle,
             now_ms=context.now_ms,
             clock=context.monotonic,
         )
@@ -163,22 +164,33 @@ class Dispatcher:
         claims = self._send(peeked, app_id, app, live, peek_limit=room)
         # Jobs that just found a limit full are left out now, so the next peek finds others.
         has_found = any(claim.full_limits for claim in claims)
-        claims += waited
         if has_found or any(claim.has_moved or claim.undecided for claim in claims):
             return 0
-        if any(claim.full_jobs for claim in claims):
+        if any(claim.undecided for claim in waited) or (waited and self._limits.ready(app_id)):
+            return 0
+        if any(claim.full_jobs for claim in (*claims, *waited)):
             return FULL_SECONDS
         if peeked:
             return self._random.uniform(*CONTENDED_SECONDS)
-        return self._idle_seconds(is_live=bool(live), has_room=room > 0)
+        return self._idle_seconds(app_id, is_live=bool(live), has_room=room > 0)
 
-    def _idle_seconds(self, *, is_live: bool, has_room: bool) -> float:
+    def _idle_seconds(self, app_id: int, *, is_live: bool, has_room: bool) -> float:
         """Return the seconds until the next try after a peek that found nothing."""
         if is_live and (not has_room or self._held_back()):
             return FULL_SECONDS
-        if not is_live or self._limits.job_ids:
+        if not is_live:
             return IDLE_SECONDS
+        if self._limits.job_ids:
+            return self._seconds_until_next(app_id)
         return self._random.uniform(*CONTENDED_SECONDS)
+
+    def _seconds_until_next(self, app_id: int) -> float:
+        """Return how long no run of an app is due, apart from those that wait."""
+        left_out, now_ms = self._left_out(), self._context.now_ms()
+        due_at = self._context.database.read(
+            lambda session: due_runs.next_due_after(session, app_id, now_ms, without_jobs=left_out)
+        )
+        return IDLE_SECONDS if due_at is None else min(IDLE_SECONDS, (due_at - now_ms) / 1000)
 
     def _send_waiting(
         self, app_id: int, app: str, live: dict[str, str], until_ms: int, room: int

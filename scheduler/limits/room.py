@@ -81,6 +81,11 @@ class LimitState:
             room.append(int(self.tokens))
         return max(0, min(room)) if room else None
 
+    @property
+    def is_half_free(self) -> bool:
+        """Whether half of what may be held at once is free."""
+        return self.at_once is not None and 2 * self.held <= self.at_once
+
     def has_room(self, weight: int) -> bool:
         """Whether so much can be taken now."""
         return self.room is None or weight <= self.room

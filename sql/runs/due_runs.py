@@ -65,6 +65,21 @@ def next_due_of_apps(since_ms: int) -> Select[int, int]:
     )
 
 
+def next_due_after(
+    session: Session, app_id: int, after_ms: int, *, without_jobs: Collection[int]
+) -> int | None:
+    """Return when the next PLANNED run of an app is due after an instant; None if there is none.
+
+    Those of `without_jobs` are left out.
+    """
+    earliest = select(func.min(Run.due_at)).where(
+        Run.status == RunStatus.PLANNED, Run.app_id == app_id, Run.due_at > after_ms
+    )
+    if without_jobs:
+        earliest = earliest.where(Run.job_id.not_in(list(without_jobs)))
+    return session.execute(earliest).scalar_one()
+
+
 def peek_due(
     session: Session,
     app_id: int,

@@ -1,5 +1,6 @@
 """Reports move rows: once, whoever repeats them, whatever came first, and only from whom it may."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,6 +69,26 @@ def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: Fak
     assert (run.status, run.message, run.log_tail) == ("SUCCEEDED", "héllo", "the end")
     assert (run.started_at, run.finished_at) == (now_ms - 333, now_ms - 111)
     assert (run.trigger_code, run.handle_code) == (200, 200)
+
+
+@on_memory
+def test_reports_gather_for_less_time_while_much_of_a_limit_lies_idle(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    desk = FakeExecutor(cluster, boot_id=seat_at(cluster, still)())
+    desk.is_beating = False
+
+    def round_after_a_report() -> tuple[float, float]:
+        """Return how long the round says to wait, and the time from its begin until then."""
+        desk.report(desk.finished(999_999_999))
+        began = time.monotonic()
+        wait_seconds = still.callbacks.run_round(cluster.now_ms())
+        return wait_seconds, time.monotonic() - began + wait_seconds
+
+    still.context.limits_lie_idle.set()
+    assert round_after_a_report()[0] <= 0.02
+    still.context.limits_lie_idle.clear()
+    assert round_after_a_report()[1] >= 0.05
 
 
 @pytest.mark.parametrize(

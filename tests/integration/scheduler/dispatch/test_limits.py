@@ -175,6 +175,67 @@ def test_jobs_without_limits_are_not_held_up(
     assert sent(cluster) == [loads[0], free]
 
 
+def test_a_run_that_waits_for_a_limit_delays_none_that_is_due_soon(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.commands().limit("warehouse", at_once=1)
+    limited(cluster, "load")
+    cluster.job("free", route="FIRST")
+    [free] = cluster.jobs(name="free")
+    cluster.trigger("load")
+    cluster.trigger("load")
+    soon = cluster.now_ms() + 250
+    plan(cluster.database, new_run(app_id=free.app_id, job_id=free.id, due_at=soon))
+
+    assert dispatch(cluster, still) <= 0.25
+
+
+def test_a_limit_that_is_taken_again_costs_one_round(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.commands().limit("warehouse", at_once=1)
+    limited(cluster, "load")
+    first, second, _ = (cluster.trigger("load") for _ in range(3))
+    dispatch(cluster, still)
+    end(cluster, still, first)
+
+    wait_seconds = still.dispatcher.run_round(cluster.now_ms())
+
+    still.confirmations.drain()
+    assert sent(cluster) == [second]
+    assert wait_seconds > 0.1
+
+
+def test_ends_are_stored_sooner_while_much_of_a_limit_lies_idle(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.commands().limit("warehouse", at_once=4)
+    limited(cluster, "load")
+    runs = [cluster.trigger("load") for _ in range(9)]
+    is_pressing = still.context.limits_lie_idle.is_set
+    dispatch(cluster, still)
+    assert sent(cluster) == runs[:4]
+
+    end(cluster, still, runs[0])
+    dispatch(cluster, still)
+    assert not is_pressing()
+    for run_id in runs[1:3]:
+        end(cluster, still, run_id)
+    dispatch(cluster, still)
+    assert is_pressing()
+
+    for run_id in runs[3:]:
+        end(cluster, still, run_id)
+        dispatch(cluster, still)
+    cluster.pass_time(still, RECHECK_SECONDS)
+    seat()
+    dispatch(cluster, still)
+    assert not is_pressing()
+
+
 @roomy
 def test_a_job_takes_as_much_as_it_says(cluster: Cluster, still: SchedulerNode, seat: Seat) -> None:
     seat()
