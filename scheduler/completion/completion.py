@@ -84,7 +84,7 @@ class Completion:
         self._alarm_defaults = alarm_defaults
         self._chance = chance
         self._follow_ups = FollowUps(ids, now_ms)
-        self.flows = FlowRuns(ids, now_ms)
+        self.flows = FlowRuns(ids, now_ms, alarm_defaults)
         self.calls = CallPlanner(ids, now_ms, alarm_defaults)
 
     def end(self, session: Session, ends: Sequence[End]) -> Tally:

@@ -21,11 +21,15 @@ _NOTHING = Explanation()
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """What became of a node; `reason` says why it did not succeed, or why it has no result."""
+    """What became of a node; `reason` says why it did not succeed, or why it has no result.
+
+    `is_told`: if it failed, the end of its run has raised the alarm.
+    """
 
     outcome: Outcome
     reason: Explanation = _NOTHING
     result: str | None = None
+    is_told: bool = True
 
 
 def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:

@@ -34,6 +34,7 @@ class JudgedFlow:
         run: the flow's run; it is locked.
         fired: the nodes that begin, by id, and their runs.
         over: the rows of the nodes that are over now.
+        untold: of those, the ones whose failure no run tells: id, name and reason.
         end: how the flow ended; None = a node is open.
 
     Args:
@@ -59,6 +60,7 @@ class JudgedFlow:
         self.run = run
         self.fired: list[tuple[int, list[NewRun]]] = []
         self.over: list[dict[str, Any]] = []
+        self.untold: list[tuple[int, str, str]] = []
         self._graph = graph
         self._nodes = {state.node: state for state in nodes}
         self._planner = planner
@@ -92,7 +94,8 @@ class JudgedFlow:
         state = self._nodes[node.name]
         job = self._planner.job(state.job_id)
         if job is None:
-            return self._note(node.name, NodeEnd(Outcome.FAILED, explanation(Why.JOB_DELETED())))
+            gone = NodeEnd(Outcome.FAILED, explanation(Why.JOB_DELETED()), is_told=False)
+            return self._note(node.name, gone)
         try:
             # Read only for nodes that name something.
             names = self._names(job) if _has_expressions(node) else {}
@@ -169,6 +172,8 @@ class JudgedFlow:
     def _note(self, name: str, end: NodeEnd) -> Outcome:
         """Note that a node is over."""
         self._ended[name] = end
+        if end.outcome is Outcome.FAILED and not end.is_told:
+            self.untold.append((self._nodes[name].id, name, end.reason.text))
         if self._values is not None:
             self._values[name] = _value(end)
         self.over.append(

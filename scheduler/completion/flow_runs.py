@@ -11,9 +11,11 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why, Words
+from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_ends import NodeEnd, node_ends
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodePlanner
+from warren.scheduler.completion.node_alarms import store_node_alarms
 from warren.scheduler.completion.transition import Won
 from warren.scheduler.flows.graph import NO_RETRY, Graph, NodeRetry
 from warren.scheduler.flows.graph_parser import stored_graph
@@ -54,9 +56,12 @@ class FlowWork:
 class FlowRuns:
     """Opens, advances, and repeats the runs of flows, in the caller's transaction."""
 
-    def __init__(self, ids: RunIds, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets = NOBODY
+    ) -> None:
         self._ids = ids
         self._now_ms = now_ms
+        self._alarm_defaults = alarm_defaults
         #: Graphs by version; a version never changes.
         self._read: dict[int, Graph] = {}
 
@@ -240,6 +245,7 @@ class FlowRuns:
         )
         over = [row for flow in judged for row in flow.over]
         flow_nodes.end(session, sorted(over, key=lambda row: int(row["id"])))
+        store_node_alarms(session, judged, self._alarm_defaults, now_ms=now_ms)
         for flow in judged:
             if flow.end is not None and flow.run.status not in FINAL:
                 work.ends.append(self._end_of(session, flow, now_ms))

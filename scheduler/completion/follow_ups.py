@@ -36,7 +36,7 @@ from warren.sql.jobs import child_links, due_jobs
 from warren.sql.jobs.child_links import Followed
 from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
-from warren.sql.runs import planning, queries, ticks, transitions
+from warren.sql.runs import flow_nodes, planning, queries, ticks, transitions
 from warren.sql.runs.run_rows import FailedRun, LockedRun
 from warren.sql.runs.successes import Success
 from warren.sql.runs.ticks import tick_of
@@ -55,7 +55,8 @@ def store_alarms(
     """Store an alarm for each target of each failed tick, one for all shards of a tick.
 
     `last` are runs that are not retried; `failures` are the failed attempts before them. A run
-    without targets is marked as such. A run that somebody asked to kill raises no alarm.
+    without targets is marked as such. A run that somebody asked to kill raises no alarm; that of a
+    node whose job is gone raises one of its flow.
     """
     failed = [
         (run, end)
@@ -65,10 +66,11 @@ def store_alarms(
     if not failed:
         return
     jobs = alarms.job_targets(session, {run.job_id for run, _ in failed})
+    flows = _flows_instead(session, [run for run, _ in failed if run.job_id not in jobs])
     kept: list[NewAlarm] = []
     unheard: list[int] = []
     for run, end in failed:
-        job = jobs.get(run.job_id)
+        job = jobs.get(run.job_id) or flows.get(run.flow_run_id or 0)
         targets = NOBODY if job is None else job_targets(job, defaults)
         if job is None or not targets:
             unheard.append(run.id)
@@ -84,6 +86,16 @@ def store_alarms(
             )
     alarms.add(session, kept)
     alarms.mark_runs(session, unheard, RunAlarm.NOBODY_TO_TELL)
+
+
+def _flows_instead(session: Session, runs: Sequence[LockedRun]) -> dict[int, JobRecipients]:
+    """Return whom to tell of runs of nodes whose job is gone: the flows, by the flow's run."""
+    flow_run_ids = {run.flow_run_id for run in runs if run.flow_run_id is not None}
+    if not flow_run_ids:
+        return {}
+    job_ids = flow_nodes.flow_jobs(session, flow_run_ids)
+    found = alarms.job_targets(session, set(job_ids.values()))
+    return {run_id: found[job_id] for run_id, job_id in job_ids.items() if job_id in found}
 
 
 def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipients) -> Failure:

@@ -5,6 +5,7 @@ so that the locks keep their order: runs of nodes, then the flow's run, then its
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 from sqlalchemy.orm import Session
@@ -108,11 +109,15 @@ def _mark_late(session: Session, run_id: int) -> None:
 
 
 def _ends_of(session: Session, left: Sequence[NodeState]) -> dict[int, NodeEnd]:
-    """Return how nodes ended whose runs are all over; FAILED if they are gone."""
+    """Return how nodes ended whose runs are all over; FAILED if they are gone.
+
+    Without completion nobody has told those failures.
+    """
     of_nodes = {
         node_id: Tick(*tick) for node_id, tick in flow_nodes.ticks_of(session, left).items()
     }
     ends = ends_of_ticks(session, of_nodes.values())
     known = ticks.own_attempts(session, of_nodes.values())
     gone = NodeEnd(Outcome.FAILED, explanation(Why.NODE_RUNS_GONE()))
-    return ends | {node_id: gone for node_id, tick in of_nodes.items() if tick not in known}
+    ends |= {node_id: gone for node_id, tick in of_nodes.items() if tick not in known}
+    return {node_id: replace(end, is_told=False) for node_id, end in ends.items()}

@@ -155,6 +155,15 @@ def graph_versions(session: Session, flow_run_ids: Iterable[int]) -> dict[int, i
     }
 
 
+def flow_jobs(session: Session, flow_run_ids: Iterable[int]) -> dict[int, int]:
+    """Return the jobs of runs of flows, by run id."""
+    return {
+        run_id: job_id
+        for chunk in chunks(sorted(set(flow_run_ids)))
+        for run_id, job_id in session.execute(select(Run.id, Run.job_id).where(Run.id.in_(chunk)))
+    }
+
+
 def begin(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
     """Note that nodes have begun, each with `id`, `begun_at` and `shards`."""
     return update_each(session, FlowNode, rows, guard=Guard(_IS_WAITING)) if rows else 0

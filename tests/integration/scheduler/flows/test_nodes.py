@@ -19,6 +19,7 @@ from tests.integration.scheduler.flow_play import (
     runs_of,
 )
 from tests.support.cluster import Cluster, on_memory
+from tests.support.sql_rows import put
 from warren.sql.models import Alarm
 
 pytestmark = on_memory
@@ -198,7 +199,56 @@ def test_a_node_that_cannot_begin_raises_the_alarm_of_its_job(cluster: Cluster) 
 
     run_id = opened(cluster, "nightly")
 
-    wanted = select(Alarm.run_id, Alarm.target)
-    alarms = cluster.database.read(lambda session: dict(session.execute(wanted).all()))
     [of_node] = runs_of(cluster, run_id, "first")
-    assert alarms == {of_node.id: "owner@example.com", run_id: "night@example.com"}
+    assert alarms(cluster) == {of_node.id: "owner@example.com", run_id: "night@example.com"}
+
+
+def alarms(cluster: Cluster) -> dict[int, str]:
+    """Return the targets of alarms by run."""
+    wanted = select(Alarm.run_id, Alarm.target)
+    return cluster.database.read(lambda session: dict(session.execute(wanted).all()))
+
+
+def handled(cluster: Cluster) -> int:
+    """Open a flow whose second node may fail, as another one mends what it leaves."""
+    nodes = {
+        "first": {"job": "a"},
+        "second": {"job": "b", "after": "first"},
+        "mend": {"job": "a", "after": {"second": "failure"}},
+    }
+    owner = {"alarm_emails": ("night@example.com",)}
+    cluster.apply(job("a"), job("b"), flow("nightly", nodes, **owner))
+    run_id = opened(cluster, "nightly")
+    cluster.apply(flow("nightly", {"first": {"job": "a"}}, **owner))
+    return run_id
+
+
+def test_a_handled_node_whose_job_was_deleted_raises_the_alarm_of_its_flow(
+    cluster: Cluster,
+) -> None:
+    run_id = handled(cluster)
+    cluster.commands().delete("b")
+
+    end_node(cluster, run_id, "first")
+    end_node(cluster, run_id, "mend")
+
+    assert cluster.run(run_id).status == "SUCCEEDED"
+    assert alarms(cluster) == {run_id: "night@example.com"}
+    [content] = cluster.database.read(lambda session: session.execute(select(Alarm.content)).all())
+    assert "node second failed: its job was deleted" in content[0]
+
+
+def test_a_handled_node_that_fails_after_its_job_was_deleted_raises_the_alarm_of_its_flow(
+    cluster: Cluster,
+) -> None:
+    run_id = handled(cluster)
+    end_node(cluster, run_id, "first")
+    [second] = runs_of(cluster, run_id, "second")
+    put(cluster.database, [second.id], status="RUNNING", routed_at=cluster.now_ms(), address="a")
+    cluster.commands().delete("b")
+
+    end_node(cluster, run_id, "second", status=FAILED)
+    end_node(cluster, run_id, "mend")
+
+    assert cluster.run(run_id).status == "SUCCEEDED"
+    assert alarms(cluster) == {second.id: "night@example.com"}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from tests.integration.scheduler.family import completion
 from tests.integration.scheduler.flow_play import (
@@ -21,7 +21,7 @@ from tests.integration.scheduler.flow_play import (
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
 from warren.scheduler.node import SchedulerNode
-from warren.sql.models import FlowNode
+from warren.sql.models import Alarm, FlowNode
 from warren.sql.run_status import RunStatus
 
 pytestmark = on_memory
@@ -115,8 +115,10 @@ def test_a_node_that_runs_for_long_is_not_taken_for_one_that_was_left_behind(
     assert begun(cluster, run_id) == ["first"]
 
 
-def test_a_node_whose_run_was_cancelled_with_its_job_is_ended(cluster: Cluster, keep: Keep) -> None:
-    run_id = night(cluster)
+def test_a_node_whose_run_was_cancelled_with_its_job_is_ended_with_an_alarm(
+    cluster: Cluster, keep: Keep
+) -> None:
+    run_id = night(cluster, alarm_emails=("night@example.com",))
     [of_node] = runs_of(cluster, run_id, "first")
     put(cluster.database, [of_node.id], status="CANCELLED", message="job deleted", finished_at=9)
     began = cluster.now_ms() - 60_000
@@ -131,6 +133,13 @@ def test_a_node_whose_run_was_cancelled_with_its_job_is_ended(cluster: Cluster, 
     assert outcomes(cluster, run_id) == {"first": "FAILED", "second": "BYPASSED"}
     assert nodes_of(cluster, run_id)["first"].reason == "job deleted"
     assert cluster.run(run_id).status == "FAILED"
+    told = cluster.database.read(
+        lambda session: session.execute(select(Alarm.subject_key)).scalars().all()
+    )
+    node_id = nodes_of(cluster, run_id)["first"].id
+    flow_run = cluster.run(run_id)
+    of_flow = f"tick:{flow_run.job_id}:{flow_run.scheduled_at}:{flow_run.origin_id}"
+    assert sorted(told) == [f"node:{node_id}", of_flow]
 
 
 def test_the_nodes_of_a_repetition_that_is_cancelled_do_not_stay_open(
