@@ -26,6 +26,7 @@ from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, run_of
 from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import Problem, explanation, fault_of
 from warren.scheduler.schedules.calendar_rows import calendars_for
@@ -50,10 +51,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Refilled:
-    """How many runs a transaction has planned, and if more may be planned at once."""
+    """How many runs a transaction has planned, and if more may be planned at once.
+
+    `ended` are those that have failed, as they have no param.
+    """
 
     planned: int = 0
     has_more: bool = False
+    ended: Sequence[Ended] = ()
 
 
 class Refill:
@@ -81,7 +86,7 @@ class Refill:
     def _refill_safely(self, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
         """Refill a backfill; one at fault is paused, with the reason, and holds up no other."""
         try:
-            return self._context.write_runs(
+            refilled = self._context.write_runs(
                 lambda session: self._refill(session, active, now_ms),
                 has_planned=lambda refilled: refilled.planned,
             )
@@ -92,6 +97,8 @@ class Refill:
             why = Why.NOT_PLANNABLE(fault=fault_of(error))
             self._context.database.write(lambda session: _pause(session, active.id, why))
             return Refilled()
+        self._context.metrics.add(refilled.ended)
+        return refilled
 
     def _refill(self, session: Session, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
         if active.instead:
@@ -135,13 +142,14 @@ class Refill:
         backfill.left_out = ranks_to_text(sorted(left_out))
         backfill.open_ticks = json.dumps(open_ticks + chosen)
         backfill.moved_at = work.now_ms
+        ended: Sequence[Ended] = ()
         if chosen:
             apps = app_names_for(session, [job])
             run_ids = self._context.ids.take(session, len(chosen))
             runs = work.runs(job, chosen, run_ids, apps.get(job.app_id, ""))
             planning.plan_asked(session, runs, self._context.ids)
-            self._completion.end_faulty(session, runs, run_ids)
-        return Refilled(len(chosen), has_more=len(chosen) < room)
+            ended = self._completion.end_faulty(session, runs, run_ids)
+        return Refilled(len(chosen), has_more=len(chosen) < room, ended=ended)
 
     def _end_if_over(self, session: Session, backfill: Backfill, now_ms: int) -> None:
         if backfill.open_ticks != "[]":

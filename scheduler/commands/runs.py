@@ -324,7 +324,7 @@ class RunCommands:
             quiet = set(map(due_time_of, runs)) if options.children is False else ()
             for run, new in zip(runs, planned, strict=True):
                 reruns.keep_nodes(session, self._completion.flows, run, new, options)
-            planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
+            planning.plan_asked(session, reruns.with_origins(session, planned, quiet), self._ids)
             new_ids = list(range(first, first + len(runs)))
             after: dict[str, Any] = {"runs": [run.id for run in runs], "planned": new_ids}
             after |= dict(sorted(asdict(options).items() - asdict(_AS_THEY_WERE).items()))
@@ -360,7 +360,7 @@ class RunCommands:
             run = rows.get(run_id)
             if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
                 raise Problem(Code.NO_RUN, id=run_id)
-        runs = list(reruns.newest_chosen(rows.values()).values())
+        runs = list(reruns.newest_chosen(session, rows.values()).values())
         known = reruns.Known.read(session, runs)
         for run in runs:
             reruns.check(run, known, options)

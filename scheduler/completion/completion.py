@@ -135,9 +135,12 @@ class Completion:
 
     def end_faulty(
         self, session: Session, runs: Sequence[planning.NewRun], run_ids: Sequence[int]
-    ) -> None:
-        """Let runs that were just planned and have no param fail, in their transaction."""
-        self.end(session, self._faulty(runs, run_ids))
+    ) -> list[Ended]:
+        """Let runs that were just planned and have no param fail, in their transaction.
+
+        Returns those, and what failed with them, to be counted after the commit.
+        """
+        return self.end(session, self._faulty(runs, run_ids)).ended
 
     def _faulty(self, runs: Sequence[planning.NewRun], run_ids: Sequence[int]) -> list[End]:
         now_ms = self._now_ms()
@@ -273,7 +276,7 @@ class RunEnder:
             tally = self._completion.end(session, ends) if ends else Tally()
             if plans is not None:
                 run_ids = [run.run_id for run in plans.runs if run.run_id is not None]
-                self._completion.end_faulty(session, plans.runs, run_ids)
+                tally.ended += self._completion.end_faulty(session, plans.runs, run_ids)
                 tally.planned += run_ids
                 tally.unknown |= plans.unknown
                 tally.not_theirs |= plans.not_theirs

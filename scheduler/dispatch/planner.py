@@ -23,6 +23,7 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.jobs.zone_change import ZoneChange
+from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
 from warren.scheduler.schedules.calendar_rows import calendars_for
@@ -85,13 +86,15 @@ class _Round:
 class _Counts(NamedTuple):
     """How many jobs a transaction has claimed, and how many runs it has planned, late ones too.
 
-    `skipped` is how many due times it has skipped, by app id.
+    `skipped` is how many due times it has skipped, by app id; `ended` are runs that have failed, as
+    they have no param.
     """
 
     jobs: int
     runs: int
     late: int
     skipped: Mapping[int, int]
+    ended: Sequence[Ended]
 
 
 @dataclass(slots=True)
@@ -170,6 +173,7 @@ class Planner:
             has_planned=lambda counts: counts.runs,
         )
         self._context.metrics.skip(counts.skipped)
+        self._context.metrics.add(counts.ended)
         if counts.late:
             self._context.wake_for_old_runs()
         return counts.jobs
@@ -223,11 +227,16 @@ class Planner:
         if batch.advanced:
             due_jobs.advance(session, batch.advanced)
         # After a fixed delay is parked, as the end of its run sets the next tick.
-        self._completion.end_faulty(session, batch.planned, run_ids)
+        ended = self._completion.end_faulty(session, batch.planned, run_ids)
         self._write_stops(session, batch.stops, now_ms)
         late = sum(run.released_at is not None for run in batch.planned)
-        runs = len(batch.planned)
-        return _Counts(jobs=len(claimed), runs=runs, late=late, skipped=_skipped(claimed, batch))
+        return _Counts(
+            jobs=len(claimed),
+            runs=len(batch.planned),
+            late=late,
+            skipped=_skipped(claimed, batch),
+            ended=ended,
+        )
 
     def _decide(self, job: JobToPlan, schedule: Ticks, now_ms: int) -> Plan:
         return decide(

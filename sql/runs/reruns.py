@@ -2,6 +2,9 @@
 
 Of a shard's runs, those of a higher origin are newer, and of one origin those of a higher attempt:
 the origin of a re-run is a run id that was reserved after all that it repeats.
+
+Nodes of flows that have the same job share its due times; each node's runs, and what repeats them,
+are due times of their own.
 """
 
 from collections import defaultdict
@@ -12,7 +15,7 @@ from sqlalchemy import ColumnElement, and_, or_, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
-from warren.sql.models import Run, ScriptVersion
+from warren.sql.models import FlowNode, Run, ScriptVersion
 from warren.sql.run_status import LEAVES_FAILED, RunStatus
 
 #: Conditions on due times in one statement.
@@ -36,6 +39,13 @@ class DueTime(NamedTuple):
     scheduled_at: int
 
 
+class NodeKey(NamedTuple):
+    """A node of a flow, in all runs of that flow; `job_id` is the flow."""
+
+    job_id: int
+    node: str
+
+
 class HasDueTime(Protocol):
     """A row that has a job and a due time."""
 
@@ -56,7 +66,19 @@ _SAME_SHARD = and_(
     Run.scheduled_at == _Asked.scheduled_at,
     Run.shard_index == _Asked.shard_index,
 )
-_LATER = select(_Asked.id, Run.id, Run.status, Run.origin_id, Run.attempt)
+_LATER = select(
+    _Asked.id,
+    Run.id,
+    Run.status,
+    Run.origin_id,
+    Run.attempt,
+    or_(
+        _Asked.flow_run_id.is_not(None),
+        _Asked.rerun_of.is_not(None),
+        Run.flow_run_id.is_not(None),
+        Run.rerun_of.is_not(None),
+    ),
+)
 # Two statements, so that each is a short range of the index of ticks.
 _NEXT_ATTEMPTS = _LATER.join(
     Run, and_(_SAME_SHARD, Run.origin_id == _Asked.origin_id, Run.attempt > _Asked.attempt)
@@ -66,17 +88,64 @@ _NEXT_ORIGINS = _LATER.join(Run, and_(_SAME_SHARD, Run.origin_id > _Asked.origin
 
 def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]:
     """Return the later runs of each run, newest last; runs without any are left out."""
-    by_run: dict[int, list[LaterRun]] = defaultdict(list)
+    found: list[LaterRun] = []
+    maybe_of_nodes: set[int] = set()
     for chunk in chunks(run_ids):
         reads = (
             statement.where(_Asked.id.in_(chunk)) for statement in (_NEXT_ATTEMPTS, _NEXT_ORIGINS)
         )
-        for after_id, run_id, status, origin_id, attempt in session.execute(union_all(*reads)):
-            later_run = LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt)
-            by_run[after_id].append(later_run)
-    for runs in by_run.values():
-        runs.sort(key=lambda run: (run.origin_id, run.attempt))
+        for after_id, run_id, status, origin_id, attempt, is_maybe in session.execute(
+            union_all(*reads)
+        ):
+            found.append(LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt))
+            if is_maybe:
+                maybe_of_nodes |= {after_id, run_id}
+    nodes = nodes_of(session, maybe_of_nodes)
+    by_run: dict[int, list[LaterRun]] = defaultdict(list)
+    for run in sorted(found, key=lambda run: (run.origin_id, run.attempt)):
+        if nodes.get(run.after_id) == nodes.get(run.id):
+            by_run[run.after_id].append(run)
     return dict(by_run)
+
+
+def nodes_of(session: Session, run_ids: Collection[int]) -> dict[int, NodeKey]:
+    """Return the nodes whose runs these are or repeat, by run id; other runs are left out."""
+    at = {run_id: run_id for run_id in run_ids}  # each run, or what it repeats
+    of_nodes: dict[int, tuple[int, int]] = {}
+    while at:
+        columns = select(Run.id, Run.rerun_of, Run.flow_run_id, Run.origin_id)
+        rows = {
+            run_id: rest
+            for chunk in chunks(sorted(set(at.values())))
+            for run_id, *rest in session.execute(columns.where(Run.id.in_(chunk)))
+        }
+        before: dict[int, int] = {}
+        for run_id, at_id in at.items():
+            rerun_of, flow_run_id, origin_id = rows.get(at_id, (None, None, 0))
+            if flow_run_id is not None:
+                of_nodes[run_id] = (flow_run_id, origin_id)
+            elif rerun_of is not None:
+                before[run_id] = rerun_of
+        at = before
+    keys = _node_keys(session, set(of_nodes.values()))
+    return {run_id: keys[node] for run_id, node in of_nodes.items()}
+
+
+def _node_keys(
+    session: Session, nodes: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], NodeKey]:
+    """Return the keys of nodes, given as the run of the flow and the id of the node.
+
+    Those whose rows are gone differ from all others.
+    """
+    keys = {(flow_id, node_id): NodeKey(0, str(node_id)) for flow_id, node_id in nodes}
+    flows = select(FlowNode.flow_run_id, FlowNode.id, Run.job_id, FlowNode.node).join(
+        Run, Run.id == FlowNode.flow_run_id
+    )
+    for chunk in chunks(sorted({node_id for _, node_id in nodes})):
+        for flow_id, node_id, job_id, node in session.execute(flows.where(FlowNode.id.in_(chunk))):
+            keys[flow_id, node_id] = NodeKey(job_id, node)
+    return keys
 
 
 def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:

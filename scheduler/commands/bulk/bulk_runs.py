@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from itertools import count, groupby
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns
-from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part, Shard, outcome_of, shard_of
+from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part, Shard, outcome_of
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
@@ -77,11 +78,11 @@ class BulkRunCommands:
         for part in self._parts(session, run_ids):
             runs = self._known_runs(session, part)
             known = reruns.Known.read(session, runs)
-            chosen = reruns.newest_chosen(runs)
+            chosen = {run.id for run in reruns.newest_chosen(session, runs).values()}
             for run in runs:
                 job_preview = jobs_of.setdefault(run.job_id, JobPreview(run.job_id))
-                is_chosen = chosen[shard_of(run)] is run
-                job_preview.counts[outcome_of(run, known) if is_chosen else Outcome.REPEATED] += 1
+                outcome = outcome_of(run, known) if run.id in chosen else Outcome.REPEATED
+                job_preview.counts[outcome] += 1
         for chunk in chunks(jobs_of):
             for job_id, name in job_search.names(session, chunk, None).items():
                 jobs_of[job_id].name = name
@@ -135,7 +136,7 @@ class BulkRunCommands:
             if self._context.actor.knows_job(run.app_id, run.job_id)
         ]
         known = reruns.Known.read(session, runs)
-        chosen = reruns.newest_chosen(runs)
+        chosen = reruns.newest_chosen(session, runs)
         done = idempotency.items_done(session, once, [_key(shard) for shard in chosen])
         outcomes = {
             shard: Outcome.REPEATED if _key(shard) in done else outcome_of(run, known)
@@ -152,7 +153,7 @@ class BulkRunCommands:
             for shard, run_id in new_ids.items()
         ]
         quiet = reruns.children_that_ran(session, [chosen[shard] for shard in wanted])
-        planning.plan_asked(session, reruns.with_origins(planned, quiet), self._ids)
+        planning.plan_asked(session, reruns.with_origins(session, planned, quiet), self._ids)
         counts: Counts = Counter(outcomes.values())
         counts[Outcome.UNKNOWN] += len(run_ids) - len(runs)
         counts[Outcome.REPEATED] += len(runs) - len(chosen)
@@ -200,4 +201,7 @@ class BulkRunCommands:
 
 def _key(shard: Shard) -> str:
     """Return the key of a shard in a form."""
-    return "/".join(map(str, shard))
+    parts = [str(part) for part in shard[:3]]
+    if shard.node is not None:
+        parts.append(sha256(repr(tuple(shard.node)).encode()).hexdigest()[:16])
+    return "/".join(parts)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
@@ -24,7 +23,7 @@ from warren.sql.models import Job
 from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
 from warren.sql.runs import flow_nodes, reruns, transitions
 from warren.sql.runs.planning import NewRun
-from warren.sql.runs.reruns import DueTime, LaterRun, due_time_of
+from warren.sql.runs.reruns import DueTime, LaterRun, NodeKey, due_time_of
 from warren.sql.runs.run_rows import LockedRun
 
 
@@ -125,11 +124,12 @@ class RerunOptions:
 
 
 class Shard(NamedTuple):
-    """A shard of a due time, of which at most one run is repeated."""
+    """A shard of a due time, or of one of a flow's node; at most one run of it is repeated."""
 
     job_id: int
     scheduled_at: int
     shard_index: int
+    node: NodeKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +163,10 @@ class Known:
         )
 
 
-def shard_of(run: Repeatable) -> Shard:
-    """Return the shard and due time of a run."""
-    return Shard(run.job_id, run.scheduled_at, run.shard_index)
-
-
-def newest_chosen(runs: Iterable[R]) -> dict[Shard, R]:
+def newest_chosen(session: Session, runs: Collection[R]) -> dict[Shard, R]:
     """Return the newest of the runs for each shard of each due time, the earliest times first."""
     chosen: dict[Shard, R] = {}
+    nodes = reruns.nodes_of(session, [run.id for run in runs])
     in_order = sorted(
         runs,
         key=lambda run: (
@@ -182,7 +178,8 @@ def newest_chosen(runs: Iterable[R]) -> dict[Shard, R]:
         ),
     )
     for run in in_order:
-        chosen[shard_of(run)] = run
+        shard = Shard(run.job_id, run.scheduled_at, run.shard_index, nodes.get(run.id))
+        chosen[shard] = run
     return chosen
 
 
@@ -344,14 +341,21 @@ def children_that_ran(
     return reruns.children_that_ran(session, times, children) if children else {}
 
 
-def with_origins(runs: Iterable[NewRun], quiet: Collection[DueTime]) -> list[NewRun]:
-    """Return re-runs, in the order of their due times, with one origin for each due time.
+def with_origins(
+    session: Session, runs: Collection[NewRun], quiet: Collection[DueTime]
+) -> list[NewRun]:
+    """Return re-runs, in the order of their due times, with one origin for the shards of each.
 
     Re-runs for due times in `quiet` start no children.
     """
+    nodes = reruns.nodes_of(session, [run.rerun_of for run in runs if run.rerun_of is not None])
+    origins: dict[tuple[DueTime, NodeKey | None], int | None] = {}
     return [
-        replace(run, origin_id=same_time[0].run_id, without_children=time in quiet)
-        for time, group in groupby(runs, due_time_of)
-        for same_time in [list(group)]
-        for run in same_time
+        replace(
+            run,
+            origin_id=origins.setdefault((time, nodes.get(run.rerun_of or 0)), run.run_id),
+            without_children=time in quiet,
+        )
+        for run in runs
+        for time in [due_time_of(run)]
     ]

@@ -249,6 +249,19 @@ def test_a_run_whose_param_cannot_be_made_fails_with_the_reason_and_no_other_doe
     assert RunStatus.FAILED not in {run.status for run in good}
 
 
+@on_memory
+def test_a_run_that_fails_while_it_is_planned_is_counted(cluster: Cluster) -> None:
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    cluster.apply(spec("bad", param_template=TEMPLATE, **every))
+    put_template(cluster, "bad", "{{ run_date + job }}")
+    node = cluster.new_scheduler()
+
+    eventually(lambda: node.planner.run_round(cluster.now_ms()) or cluster.runs())
+
+    [(key, number)] = node.context.metrics.take().numbers().items()
+    assert (key.label, number) == (RunStatus.FAILED, len(cluster.runs()))
+
+
 def test_a_fixed_delay_goes_on_after_a_run_whose_param_cannot_be_made(cluster: Cluster) -> None:
     every = {"schedule_kind": "FIX_DELAY", "schedule_value": "1", "enabled": True}
     cluster.apply(spec("bad", param_template=TEMPLATE, **every))

@@ -21,7 +21,7 @@ from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.triggers.messages import routed_trigger
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.jobs import backfills, jobs
-from warren.sql.models import Backfill, Run
+from warren.sql.models import Backfill, Job, Run
 from warren.sql.run_status import OPEN, Kind, RunStatus
 from warren.sql.runs import transitions
 
@@ -242,6 +242,20 @@ def test_a_param_and_silent_children_are_those_of_the_backfill(
     [child] = cluster.runs(kind=Kind.PARENT)
     assert (child.origin_id, child.run_date) == (first.id, first.run_date)
     assert faults(cluster) == []
+
+
+def test_runs_whose_param_cannot_be_made_fail_and_are_counted(
+    cluster: Cluster, commands: Commands, node: OpenNode
+) -> None:
+    job_id = nightly(cluster, param_template="{{ run_date }}")
+    change(cluster, update(Job).where(Job.id == job_id).values(param_template="{{ job.rows }}"))
+
+    commands.backfills.make(job_id, of_days(cluster, 3, at_once=3))
+    refill(node)
+
+    assert [run.status for run in cluster.runs()] == [FAILED] * 3
+    [(key, number)] = node.context.metrics.take().numbers().items()
+    assert (key.label, number) == (FAILED, 3)
 
 
 def test_an_edit_changes_none_of_its_due_times(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.scheduler.family import end
 from tests.integration.scheduler.flow_play import (
     FAILED,
     begun,
@@ -18,8 +19,10 @@ from tests.integration.scheduler.flow_play import (
 )
 from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
+from tests.support.sql_rows import put
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.problems import Code, Problem
+from warren.sql.runs import reruns
 
 pytestmark = on_memory
 
@@ -154,3 +157,54 @@ def test_nothing_is_repeated_where_nothing_failed_or_is_no_flow(cluster: Cluster
 
     assert refused.value.code is Code.RERUN_NOTHING_FAILED
     assert no_flow.value.code is Code.RERUN_NO_FLOW
+
+
+# -- nodes with the same job ------------------------------------------------------------------
+
+
+def failed_now(cluster: Cluster) -> set[int]:
+    failed = [run.id for run in cluster.runs(status=FAILED)]
+    superseded = cluster.database.read(lambda session: reruns.superseded(session, failed))
+    return set(failed) - superseded
+
+
+def test_the_success_of_another_node_with_the_same_job_repairs_no_failure(
+    cluster: Cluster,
+) -> None:
+    both = {"load": {"job": "a"}, "check": {"job": "a", "after": {"load": "always"}}}
+    cluster.apply(job("a"), flow("nightly", both))
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "load", status=FAILED)
+    [load] = runs_of(cluster, run_id, "load")
+
+    end_node(cluster, run_id, "check")
+
+    assert failed_now(cluster) == {load.id, run_id}
+
+
+def test_a_later_run_of_its_flow_repairs_the_failure_of_a_node(cluster: Cluster) -> None:
+    cluster.apply(job("a"), flow("nightly", {"load": {"job": "a"}}))
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "load", status=FAILED)
+
+    end_node(cluster, again(cluster, run_id), "load")
+
+    assert failed_now(cluster) == set()
+
+
+def test_the_failures_of_two_nodes_with_the_same_job_are_repeated_each_for_itself(
+    cluster: Cluster,
+) -> None:
+    cluster.apply(job("a"), flow("nightly", {"load": {"job": "a"}, "check": {"job": "a"}}))
+    run_id = opened(cluster, "nightly")
+    for node in ("load", "check"):
+        end_node(cluster, run_id, node, status=FAILED)
+    failures = [runs_of(cluster, run_id, node)[0].id for node in ("load", "check")]
+
+    repeated, _ = acting(cluster.database).runs.rerun(failures)
+    put(cluster.database, repeated, status="SENT", routed_at=cluster.now_ms())
+    end(cluster, repeated[0])
+    end(cluster, repeated[1], status=FAILED)
+
+    assert [run.rerun_of for run in cluster.runs() if run.id in repeated] == failures
+    assert failed_now(cluster) == {repeated[1], run_id}
