@@ -115,17 +115,18 @@ def nodes_of(session: Session, run_ids: Collection[int]) -> dict[int, NodeKey]:
     while at:
         columns = select(Run.id, Run.rerun_of, Run.flow_run_id, Run.origin_id)
         rows = {
-            run_id: rest
+            row.id: row
             for chunk in chunks(sorted(set(at.values())))
-            for run_id, *rest in session.execute(columns.where(Run.id.in_(chunk)))
+            for row in session.execute(columns.where(Run.id.in_(chunk)))
         }
         before: dict[int, int] = {}
         for run_id, at_id in at.items():
-            rerun_of, flow_run_id, origin_id = rows.get(at_id, (None, None, 0))
-            if flow_run_id is not None:
-                of_nodes[run_id] = (flow_run_id, origin_id)
-            elif rerun_of is not None:
-                before[run_id] = rerun_of
+            if (row := rows.get(at_id)) is None:
+                continue
+            if row.flow_run_id is not None:
+                of_nodes[run_id] = (row.flow_run_id, row.origin_id)
+            elif row.rerun_of is not None:
+                before[run_id] = row.rerun_of
         at = before
     keys = _node_keys(session, set(of_nodes.values()))
     return {run_id: keys[node] for run_id, node in of_nodes.items()}

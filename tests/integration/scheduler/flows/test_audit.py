@@ -17,6 +17,7 @@ from tests.integration.scheduler.flow_play import (
 )
 from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
+from tests.support.eventually import eventually
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.bulk.reruns import RerunOptions
@@ -162,3 +163,14 @@ def test_a_flow_whose_end_was_changed_by_hand_is_found(cluster: Cluster) -> None
     put(cluster.database, [run_id], status="FAILED")
 
     assert "lost: the flow is FAILED; by its nodes it is SUCCEEDED" in faults(cluster)
+
+
+def test_the_due_times_of_a_flow_are_counted_like_those_of_any_job(cluster: Cluster) -> None:
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    cluster.apply(job("a"), flow("nightly", {"first": {"job": "a"}}, **every))
+    node = cluster.new_scheduler()
+
+    eventually(lambda: node.planner.run_round(cluster.now_ms()) or cluster.runs())
+
+    [row] = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC").jobs
+    assert row.due == row.fired == len(cluster.runs())
