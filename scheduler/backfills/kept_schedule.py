@@ -61,7 +61,7 @@ class Dates(Schedule):
         return last if last > after_ms else None
 
     def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
-        """Count the dates that begin in this span, as far as a backfill may have them."""
+        """Count the dates that begin in this span, up to one more than a backfill may have."""
         return len(self.ticks(after_ms, until_ms, anchor_ms, MAX_TICKS + 1))
 
     def _step(self, from_ms: int, days: int, is_wanted: Callable[[int], bool]) -> int:
@@ -73,9 +73,9 @@ class Dates(Schedule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSchedule:
-    """What decides which due times a backfill has, and their run dates; `anchor_ms` is any tick.
+    """The schedule that decides a backfill's due times and run dates; `anchor_ms` is any tick.
 
-    `calendar` is that of the run dates; `calendars` are read anew with each transaction.
+    `calendar` is that of the run dates; each transaction reads the `calendars` again.
     """
 
     facts: ScheduleFacts
@@ -101,19 +101,19 @@ class KeptSchedule:
 
     @classmethod
     def of_dates(cls, timezone: str) -> Self:
-        """Return what has each date once."""
+        """Return a schedule that has each date once."""
         return cls(facts=ScheduleFacts(Dates.kind, "", timezone))
 
     @classmethod
     def load(cls, session: Session, stored: str) -> Self:
-        """Return what `to_json` has written, with the calendars that it needs."""
+        """Return the schedule that `to_json` wrote, with the calendars that it needs."""
         kept = cls.from_json(stored)
         names = [ScheduleOptions.from_json(kept.facts.options).calendar, kept.calendar]
         return replace(kept, calendars=load_calendars(session, names))
 
     @classmethod
     def from_json(cls, stored: str) -> Self:
-        """Return what `to_json` has written, without the calendars."""
+        """Return the schedule that `to_json` wrote, without the calendars."""
         said = json.loads(stored)
         return cls(**said | {"facts": ScheduleFacts(**said["facts"])})
 
@@ -191,7 +191,7 @@ class DueTimes:
         return ticks
 
     def all(self) -> list[int]:
-        """Return all of them, as far as a backfill may have them."""
+        """Return all of them, up to as many as a backfill may have."""
         return self.after(None, MAX_TICKS)
 
     def _backwards(self, span: Span, cursor_ms: int | None, limit: int) -> list[int]:

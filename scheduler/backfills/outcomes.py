@@ -77,7 +77,7 @@ def states_of_dates(
 
 
 def _last_by_start(runs: Iterable[DueRun]) -> list[DueRun]:
-    """Return the runs of the newest cause; each trigger of a date is one of its own."""
+    """Return the runs of the newest trigger of a date."""
     by_origin = sorted(runs, key=lambda run: (run.origin_id, run.shard_index, run.attempt))
     ran = [run for run in by_origin if run.status != RunStatus.CANCELLED]
     return [run for run in ran if run.origin_id == ran[-1].origin_id]

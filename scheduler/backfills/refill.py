@@ -1,4 +1,4 @@
-"""The role that plans the runs of backfills, so many at once as each allows.
+"""The role that plans the runs of backfills, as many at once as each allows.
 
 One transaction locks a backfill's row, notes which of its open due times are over, plans the next
 ones and moves the cursor. So the limit holds with any number of schedulers, and after a crash the

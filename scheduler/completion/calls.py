@@ -1,4 +1,4 @@
-"""Plans the runs that runs have called, and tells what is refused.
+"""Plans the runs that runs have called, and reports the calls that are refused.
 
 A call is a report of the executor that runs the caller. It may come twice, and a retry of the
 caller makes it again: it is kept under the caller's due time and shard, and its number among the

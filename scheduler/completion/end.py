@@ -177,7 +177,7 @@ def cancelled(run_id: int, why: Words, now_ms: int) -> End:
 
 
 def refused(run_id: int, why: Words, now_ms: int) -> End:
-    """Return the end of a planned run that other runs of its job are in the way of."""
+    """Return the end of a planned run that other runs of its job block."""
     return End(
         run_id=run_id,
         status=RunStatus.REFUSED,

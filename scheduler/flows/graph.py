@@ -165,7 +165,7 @@ def ordered(nodes: Mapping[str, Node]) -> list[str]:
 def circle_in(nodes: Mapping[str, Node]) -> list[str]:
     """Return the path of a circle, its first node again at the end; empty without one."""
     left = set(nodes) - set(ordered(nodes))
-    # Whoever is left has one before it that is left: walk backwards until one comes again.
+    # Each node that is left follows another one: walk backwards until a node repeats.
     path: list[str] = []
     name = next((name for name in nodes if name in left), "")
     while name and name not in path:

@@ -1,4 +1,4 @@
-"""The judge of flows: what follows from what became of their nodes. A pure function.
+"""The judge of flows: what follows from the outcomes of their nodes. A pure function.
 
 An edge becomes true or false once, when the node that it leaves is over, so the order in which
 nodes end does not matter. Engine, previews and audit all call this.
@@ -18,19 +18,19 @@ class Outcome(StrEnum):
     FAILED = "FAILED"
     #: All its runs said that there was nothing to do: neither a success nor a failure.
     SKIPPED = "SKIPPED"
-    #: It cannot run any more, or its condition was not true.
+    #: It can no longer run, or its condition was not true.
     BYPASSED = "BYPASSED"
 
 
-#: What is known of the nodes of a flow that have begun: None = it runs. Those that wait are absent.
+#: The nodes of a flow that have begun, and their outcomes; None = it runs. Others are absent.
 States = Mapping[str, Outcome | None]
 
 
 @dataclass(frozen=True, slots=True)
 class FalseEdge:
-    """Why a node cannot run any more: the node before it, what became of it, and what was needed.
+    """Why a node can no longer run: the node before it, what became of it, and what was needed.
 
-    Of a node with `join: any`, whose edges are all false, it is the first edge.
+    For a node with `join: any`, this is the first of its edges, which are all false.
     """
 
     before: str
@@ -148,7 +148,7 @@ def _runs(join: Join, edges: list[bool | None]) -> bool:
 
 
 def _false_edge(node: Node, edges: list[bool | None], known: States) -> FalseEdge | None:
-    """Return an edge for which a node cannot run any more; None if it still can."""
+    """Return an edge that keeps a node from ever running; None if it still can."""
     if False not in edges or (node.join is Join.ANY and None in edges):
         return None
     before, condition = list(node.after.items())[edges.index(False)]

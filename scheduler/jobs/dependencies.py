@@ -1,7 +1,7 @@
 """Resolves the names of child jobs to ids; refuses unknown names, circles and orphans.
 
-It only reads. Whoever writes what it returns holds `child_links.lock` from before, so that two
-people who save at the same time cannot make a circle together, which would run forever.
+It only reads. A caller that writes the result takes `child_links.lock` first. Otherwise two people
+who save at the same time could together make a circle, which would run forever.
 """
 
 from collections import defaultdict

@@ -121,6 +121,6 @@ def calendars_for_runs(session: Session, jobs: Collection[PlannableJob]) -> Cale
 
 
 def app_names_for(session: Session, jobs: Iterable[PlannableJob]) -> dict[int, str]:
-    """Return the names of the jobs' apps by id, as far as templates of params need them."""
+    """Return the names of the apps of jobs whose param templates need them, by id."""
     app_ids = {job.app_id for job in jobs if job.param_template}
     return apps.names(session, app_ids) if app_ids else {}

@@ -39,7 +39,7 @@ class LimitNeed:
 class LimitState:
     """A limit at an instant: how much of it is held, and how many tokens its bucket has.
 
-    None = it is not limited so.
+    `at_once` and `rate` are None if it has no such limit.
     """
 
     at_once: int | None
@@ -87,11 +87,11 @@ class LimitState:
         return self.at_once is not None and 2 * self.held <= self.at_once
 
     def has_room(self, weight: int) -> bool:
-        """Whether so much can be taken now."""
+        """Whether this much can be taken now."""
         return self.room is None or weight <= self.room
 
     def ready_ms(self, weight: int, now_ms: int) -> int | None:
-        """Return when the bucket has enough, if only the bucket is in the way; else None."""
+        """Return when the bucket has enough, if only the bucket lacks room; else None."""
         if self.at_once is not None and weight > self.at_once - self.held:
             return None
         if self.rate is None:
@@ -99,7 +99,7 @@ class LimitState:
         return now_ms + ceil(max(0.0, weight - self.tokens) * self.per_ms / self.rate)
 
     def take(self, weight: int) -> None:
-        """Record that a run takes so much."""
+        """Record that a run takes this much."""
         if self.at_once is not None:
             self.held += weight
         if self.rate is not None:
@@ -111,8 +111,8 @@ class LimitState:
 class LimitRoom:
     """The limits that a claim has locked, by id, and what each of its jobs takes of them.
 
-    `lanes` are those of the jobs whose scope is the cluster, `waiting` what else waits of jobs of
-    which only so many runs may.
+    `lanes` are those of the jobs whose scope is the cluster. `waiting` has the waiting runs of jobs
+    that limit how many may wait.
     """
 
     now_ms: int = 0
@@ -122,7 +122,7 @@ class LimitRoom:
     waiting: Mapping[int, Waiting] = field(default_factory=dict)
 
     def obstacle(self, job_id: int, runs: int = 1) -> FullLimit | NeverFits | None:
-        """Return why so many runs of a job cannot start together now; None if they can."""
+        """Return why this many runs of a job cannot start together now; None if they can."""
         for need in self.needs.get(job_id, ()):
             if need.limit_id is None:
                 return NeverFits(Why.LIMIT_GONE(name=need.name))

@@ -1,8 +1,8 @@
-"""Which jobs wait for limits, so that peeks leave them out, and when limits have room for them.
+"""The jobs that wait for limits: peeks leave them out until their limits have room.
 
-A job that found a limit full comes back when something was given back, or when the bucket of its
-limit has enough. Then as many of its runs are looked for as the limit has room for: a thousand that
-wait cost a peek no more than one.
+A job whose limit was full is peeked at again once a run has released the limit or its bucket has
+refilled. The peek takes no more runs than the limit has room for, so a thousand waiting runs cost
+no more than one.
 """
 
 import threading
@@ -14,12 +14,12 @@ from warren.scheduler.limits.room import FullLimit, LimitState
 from warren.sql.engine import Database
 from warren.sql.limits import holds
 
-#: How often limits are looked at by themselves: other schedulers do not tell what ends there, and
-#: people change limits.
+#: How often limits are checked without a signal: runs also end on other schedulers, and people
+#: change limits.
 LOOK_SECONDS = 0.5
-#: After how long a job is claimed anew, although its limit is full: it may not take it any more.
+#: After this long a job is claimed although its limit is full: it may no longer need it.
 RECHECK_SECONDS = 10.0
-#: What a limit has room for that limits nothing any more.
+#: The room of a limit that no longer limits anything.
 _ANY_NUMBER = 1_000_000
 
 
@@ -36,7 +36,7 @@ class LimitWaits:
     """The jobs of one scheduler that wait for limits; used by its dispatcher's thread.
 
     Args:
-        has_room: set by others when a run gave something back.
+        has_room: set when a run has released part of a limit.
         lie_idle: set here while half of a limit that jobs wait for is free: they wait for the
             ends of runs to be stored, rather than for the runs.
         now_ms: the database's clock.
@@ -132,11 +132,11 @@ class LimitWaits:
         ]
 
     def take(self, limit_id: int, runs: int) -> None:
-        """Record that so many runs were sent; after none, wait until something changes."""
+        """Record that this many runs were sent; after none, wait until something changes."""
         self._room[limit_id] = max(0, self._room.get(limit_id, 0) - runs) if runs else 0
 
     def seconds_left(self) -> float:
-        """Return how long the dispatcher may sleep, as far as limits are concerned."""
+        """Return how many seconds the dispatcher may sleep without missing room in a limit."""
         if not self._full:
             return float("inf")
         return min(LOOK_SECONDS, self._seconds_until_ready(self._now_ms()))

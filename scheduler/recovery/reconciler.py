@@ -37,7 +37,7 @@ POLL_SECONDS = 1.0
 #: The wait is at least this for each run looked at: reading one takes some 30 microseconds, and
 #: thousands may wait in executors for long.
 WAIT_SECONDS_A_RUN = 0.000_5
-#: After so many questions, a successor that knows nothing of a run is believed, although triggers
+#: After this many questions, a successor that knows nothing of a run is believed, although triggers
 #: of the boot before it may still wait in its queue.
 SUCCESSOR_QUESTIONS = 2
 

@@ -41,7 +41,7 @@ class RunDateRule:
     def apply(self, day: date, at_ms: int = 0) -> date:
         """Return a day moved by the rule; a month that has no such day ends earlier.
 
-        The first and last days that Python knows are as far as it goes. `at_ms` is the instant
+        It goes no further than the first and last days that Python knows. `at_ms` is the instant
         that decides the version of the calendar.
 
         Raises:

@@ -100,7 +100,7 @@ class Ticks(ABC):
         return []
 
     def check_new(self, _now_ms: int) -> None:  # noqa: B027 - most kinds are never too late
-        """Raise `Problem` if no job should be given this schedule any more."""
+        """Raise `Problem` if this schedule is no longer given to jobs."""
 
 
 class Schedule(Ticks):

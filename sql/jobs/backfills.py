@@ -31,7 +31,7 @@ class ActiveBackfill(NamedTuple):
 
 
 class DueRun(NamedTuple):
-    """A run of a due time, as far as it decides what became of the due time."""
+    """What of a run decides what became of its due time."""
 
     id: int
     scheduled_at: int
@@ -177,6 +177,6 @@ def purged_until(session: Session, backfill: Backfill) -> int:
 
 
 def forget(session: Session, *, before_ms: int) -> None:
-    """Delete the backfills that ended before an instant and have no runs any more."""
+    """Delete the backfills that ended before an instant and whose runs are all deleted."""
     has_runs = exists().where(Run.job_id == Backfill.job_id, Run.backfill_id == Backfill.id)
     modify(session, delete(Backfill).where(Backfill.ended_at < before_ms, ~has_runs))

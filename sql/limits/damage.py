@@ -1,4 +1,4 @@
-"""What the tables of limits and runs say that cannot be: somebody changed them by hand."""
+"""Contradictions between the tables of limits and runs, which somebody changed by hand."""
 
 from typing import NamedTuple
 

@@ -11,7 +11,7 @@ class Limit(Model):
     """How many runs of all jobs that name it may be on their way or running, and how often.
 
     `at_once` units may be held at a time; `rate` units may be taken per `per_ms`, from a bucket
-    that has `tokens` since `refilled_at`. NULL = not limited so. A job whose scope is the cluster
+    that has `tokens` since `refilled_at`. NULL = no such limit. A job whose scope is the cluster
     has a limit of its own, which is without a name; its `concurrency` says how many.
     """
 

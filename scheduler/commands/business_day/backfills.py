@@ -52,7 +52,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewedTick:
-    """A due time of a backfill that is not made: what became of it so far, and if it would run."""
+    """A due time in a preview of a backfill: what became of it so far, and whether it would run."""
 
     scheduled_at: int
     run_date: str

@@ -14,7 +14,8 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import SERVER, PrivateMariaDB
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
-from warren.wiring.web import CONSOLE_POOL, RETRY_SECONDS
+from warren.wiring.console import CONSOLE_POOL
+from warren.wiring.web import RETRY_SECONDS
 
 LIMIT_SECONDS = 1
 #: The server's variable for the limit, how many of its units are a second, and what it says.

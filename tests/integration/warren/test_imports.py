@@ -77,7 +77,7 @@ def test_executor_side_loads_no_library_of_the_server(modules: str) -> None:
 def test_a_stack_for_tests_loads_nothing_of_the_console() -> None:
     loaded = loaded_by("import warren.wiring.stack")
 
-    pages = ("warren.admin_web.app", "warren.admin_web.pages", "warren.wiring.web")
+    pages = ("warren.admin_web.app", "warren.admin_web.pages", "warren.wiring.console")
     assert "warren.admin_web.api.application" in loaded
     assert [name for name in sorted(loaded) if name.startswith(pages)] == []
 

@@ -31,7 +31,7 @@ def trigger_job(
     is_awaited: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Plan a run of a job; if it is awaited, only the output's `run_id` tells it."""
+    """Plan a run of a job; if it is awaited, the output has nothing but its `run_id`."""
     at_ms = None if at is None else read_moment(at, "--at", zone=desk.zone)
     when = When(at_ms=at_ms, after=after, late=late)
     day = parse_date(run_date, "--run-date") if run_date else None

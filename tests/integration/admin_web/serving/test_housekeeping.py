@@ -21,7 +21,8 @@ from warren.sql.accounts.idempotency import FormKey
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.models import IdempotencyKey
-from warren.wiring.web import WebParts, make_api, make_console
+from warren.wiring.console import make_console
+from warren.wiring.web import WebParts, make_api
 
 
 @pytest.fixture
