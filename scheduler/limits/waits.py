@@ -36,7 +36,7 @@ class LimitWaits:
     """The jobs of one scheduler that wait for limits; used by its dispatcher's thread.
 
     Args:
-        has_room: set when a run has released part of a limit.
+        has_room: set by others when a run gave something back.
         lie_idle: set here while half of a limit that jobs wait for is free: they wait for the
             ends of runs to be stored, rather than for the runs.
         now_ms: the database's clock.
