@@ -14,7 +14,7 @@ from flask import Flask, request
 from werkzeug.wrappers import Response
 
 #: Shorter answers gain nothing; longer ones would occupy a thread for too long.
-SHORTEST_BYTES, LONGEST_BYTES = 1_000, 4_000_000
+MIN_BYTES, MAX_BYTES = 1_000, 4_000_000
 LEVEL = 5
 _TEXTS = ("text/", "application/json", "application/javascript", "image/svg+xml")
 #: Encodings of files made at build time, with their suffixes; the smaller one first.
@@ -46,7 +46,7 @@ class Compression:
         is_static = request.endpoint == "static"
         if (is_static or not response.is_streamed) and _accepts("gzip"):
             body = _body(response)
-            if SHORTEST_BYTES <= len(body) <= LONGEST_BYTES:
+            if MIN_BYTES <= len(body) <= MAX_BYTES:
                 _put(response, _compressed_file(body) if is_static else _compressed(body), "gzip")
         return response
 

@@ -10,7 +10,7 @@ from warren.sql.accounts.users import Rights, Role
 #: The origin of commands from the command line, in the audit log.
 CLI = "cli"
 #: The most characters of an actor's name, which are as many as its columns hold.
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 
 
 class Right(StrEnum):
@@ -34,7 +34,7 @@ class Right(StrEnum):
 class Actor:
     """Who acts; by default the command line, with all rights.
 
-    `who` has at most LONGEST_NAME characters; the names of users and tokens are shorter.
+    `who` has at most MAX_NAME_LENGTH characters; the names of users and tokens are shorter.
     `app_ids` are the apps that exist for the actor, None = all; every query filters by them.
     `job_ids` are the only jobs that exist for it, None = all of these apps.
     """

@@ -9,7 +9,7 @@ from wtforms.validators import InputRequired, Length, Optional, Regexp, Validati
 from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, select_choices
 from warren.admin_web.language import job_labels
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
-from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.alarms.channels.webhook_style import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
@@ -99,7 +99,7 @@ class AppForm(ConsoleForm):
                 raise ValidationError(
                     gettext("Not a valid e-mail address: %(text)s", text=email[:100])
                 )
-        if len(",".join(emails)) > LONGEST_EMAIL:
+        if len(",".join(emails)) > MAX_EMAILS_LENGTH:
             raise ValidationError(gettext("Too long."))
 
     def validate_webhook(self, field: Field) -> None:

@@ -12,7 +12,7 @@ from warren.admin_web.url_routes import LARGEST, read_id
 #: The most rows that can be ticked on one page.
 MAX_TICKED = 200
 #: The most characters of a filter.
-LONGEST_FILTER = 4_000
+MAX_FILTER_LENGTH = 4_000
 _UNDO = "-undo"
 _KEY = re.compile(rf"[A-Za-z0-9_-]{{22}}(?:{_UNDO})?", re.ASCII)
 
@@ -61,7 +61,7 @@ def is_about_all() -> bool:
 
 def sent_filter() -> str:
     """Return the filter of the list that the form came from, as a query string."""
-    query = request.values.get("filter", "")[:LONGEST_FILTER]
+    query = request.values.get("filter", "")[:MAX_FILTER_LENGTH]
     return query if query.isprintable() else ""
 
 

@@ -14,7 +14,7 @@ from wtforms.validators import EqualTo, InputRequired, Length, NumberRange, Opti
 from warren.admin_web.forms.console_form import ALL, REQUIRED, ConsoleForm, select_choices
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import PASSWORD_FLAW
-from warren.scheduler.commands.passwords import LONGEST, SHORTEST
+from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH
 from warren.scheduler.commands.tokens import token_commands
 from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS
 from warren.scheduler.commands.users import NAME_PATTERN
@@ -27,9 +27,9 @@ USER_NAME = Regexp(
     message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
 )
 #: The rule for new passwords.
-PASSWORD_LENGTH = Length(SHORTEST, LONGEST, PASSWORD_FLAW[Code.WEAK_LENGTH])
+PASSWORD_LENGTH = Length(MIN_LENGTH, MAX_LENGTH, PASSWORD_FLAW[Code.WEAK_LENGTH])
 #: Longer passwords are not even hashed.
-_TYPED = Length(max=LONGEST, message=lazy_gettext("Too long."))
+_TYPED = Length(max=MAX_LENGTH, message=lazy_gettext("Too long."))
 
 
 class SignInForm(ConsoleForm):

@@ -162,7 +162,7 @@ def _preferences(known: Visitor, *, submitted: bool = False) -> PreferencesForm:
 
 #: The lists whose filters can be saved, by the name of their page.
 PAGES = {"jobs": "jobs.index", "runs": "runs.index"}
-LONGEST_NAME, LONGEST_QUERY = 64, 1_024
+MAX_NAME_LENGTH, MAX_QUERY_LENGTH = 64, 1_024
 
 
 class PreferencePages:
@@ -180,10 +180,10 @@ class PreferencePages:
         name = " ".join(request.form.get("name", "").split())
         if page not in PAGES:
             abort(400)
-        is_query = len(query) <= LONGEST_QUERY and query.isprintable()
+        is_query = len(query) <= MAX_QUERY_LENGTH and query.isprintable()
         back = url_for(PAGES[page]) + (f"?{query}" if query and is_query else "")
-        if not name or len(name) > LONGEST_NAME:
-            flash(gettext("Enter a name of up to %(n)s characters.", n=LONGEST_NAME), "error")
+        if not name or len(name) > MAX_NAME_LENGTH:
+            flash(gettext("Enter a name of up to %(n)s characters.", n=MAX_NAME_LENGTH), "error")
         elif not is_query:
             flash(gettext("This filter is too long to be saved."), "error")
         elif self._services.database.write(

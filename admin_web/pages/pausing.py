@@ -18,7 +18,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.cluster import LONGEST_REASON, NEVER, PauseOutcome, check_reason
+from warren.scheduler.commands.cluster import MAX_REASON_LENGTH, NEVER, PauseOutcome, check_reason
 from warren.sql.instants import MINUTE_MS
 from warren.sql.models import App
 from warren.sql.registry import pauses
@@ -50,7 +50,8 @@ class PauseForm(ConsoleForm):
         [
             InputRequired(REQUIRED),
             Length(
-                max=LONGEST_REASON, message=lazy_gettext("A reason can have up to 200 characters.")
+                max=MAX_REASON_LENGTH,
+                message=lazy_gettext("A reason can have up to 200 characters."),
             ),
         ],
     )
@@ -72,7 +73,7 @@ class PauseForm(ConsoleForm):
     def validate_reason(self, field: Field) -> None:
         """Refuse control characters, line breaks included."""
         try:
-            check_reason((field.data or "")[:LONGEST_REASON])
+            check_reason((field.data or "")[:MAX_REASON_LENGTH])
         except ValueError:
             raise ValidationError(gettext("A reason cannot have control characters.")) from None
 

@@ -79,7 +79,7 @@ def _read(words: list[str]) -> tuple[str, str, str]:
     return app, token, key
 
 
-LONGEST = 255
+MAX_URL_LENGTH = 255
 _PORTS = {"http": 80, "https": 443}
 #: Labels of up to 63 characters: resolvers take no longer ones.
 _NAME = re.compile(r"(?=.{1,253}\Z)(?!.*[^.]{64})[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_-]+)*")
@@ -221,7 +221,7 @@ _MAX_PORT = 65_535
 
 
 def _parse(url: str) -> RemoteUrl:
-    if len(url) > LONGEST or re.search(r"[^!-~]|[\\?#@%]", url):
+    if len(url) > MAX_URL_LENGTH or re.search(r"[^!-~]|[\\?#@%]", url):
         raise _refused(url, "without user name, query and characters that need quoting")
     try:
         parts = urlsplit(url)
@@ -280,6 +280,6 @@ def _carries_ipv4(ip: IPv6Address) -> bool:
 
 def _refused(url: str, kind: str) -> AddressRefused:
     return AddressRefused(
-        f"expected registryValue to be an http(s) URL of up to {LONGEST} characters {kind}, "
-        f"got: {url[:LONGEST]!r}"
+        f"expected registryValue to be an http(s) URL of up to {MAX_URL_LENGTH} characters {kind}, "
+        f"got: {url[:MAX_URL_LENGTH]!r}"
     )

@@ -5,7 +5,7 @@ The rules for targets hold in job files, forms and API alike.
 
 from collections.abc import Iterator
 
-from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.alarms.channels.webhook_style import STYLES, style_of
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import WHENS, AlarmTargets, News, RunWebhook, to_text
@@ -86,8 +86,8 @@ def target_problems(targets: AlarmTargets) -> Iterator[Problem]:
     for email in targets.emails:
         if not is_email(email):
             yield Problem(Code.EMAIL, "alarm/emails", got=email[:100])
-    if len(",".join(targets.emails)) > LONGEST_EMAIL:
-        yield Problem(Code.EMAILS_TOO_LONG, "alarm/emails", most=LONGEST_EMAIL)
+    if len(",".join(targets.emails)) > MAX_EMAILS_LENGTH:
+        yield Problem(Code.EMAILS_TOO_LONG, "alarm/emails", most=MAX_EMAILS_LENGTH)
     if targets.webhook:
         yield from found(lambda: check_webhook(targets.webhook))
     if targets.style and not targets.webhook:

@@ -76,7 +76,7 @@ class LateStartRule:
 
 
 #: The longest time from a transaction's first read to its commit.
-LONGEST_TRANSACTION_MS = 30_000
+MAX_TRANSACTION_MS = 30_000
 #: Children of one parent that are audited together; its ticks are read once for all of them.
 CHILDREN_LIMIT = 100
 
@@ -163,7 +163,7 @@ def _audit_link(
 
 def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, int]) -> _FirstRuns:
     first_runs = _FirstRuns({}, {})
-    since_ms = parent.since_ms + LONGEST_TRANSACTION_MS
+    since_ms = parent.since_ms + MAX_TRANSACTION_MS
     rows = tick_rows.attempts(session, parent.id, after_ms=bounds[0], until_ms=bounds[1])
     for scheduled_at, runs_of_time in groupby(rows, lambda run: run.scheduled_at):
         runs = list(runs_of_time)

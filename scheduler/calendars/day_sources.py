@@ -63,7 +63,7 @@ def _last_year(found: object, today: date) -> int:
 
 
 #: The longest event, in days.
-LONGEST = 366
+MAX_EVENT_DAYS = 366
 #: Which days are off if the calendar does not say so.
 DEFAULT_WEEKEND = ("SAT", "SUN")
 #: How Apple's Chinese calendar marks a weekend day on which people work.
@@ -116,7 +116,7 @@ def _days(event: Any, today: date) -> Iterator[date]:
         return  # an hour of a day is no day off
     ends = event.get("DTEND")
     last = ends.dt - timedelta(days=1) if ends is not None else first
-    length = min((last - first).days, LONGEST)
+    length = min((last - first).days, MAX_EVENT_DAYS)
     for start in _starts(event, first, today):
         for number in range(length + 1):
             yield start + timedelta(days=number)

@@ -20,7 +20,7 @@ from warren.sql.registry.pauses import EVERY_APP
 #: The end of a pause that does not end by itself; times that people enter are never before 0.
 NEVER = -1
 #: The most characters of a pause's reason.
-LONGEST_REASON = 200
+MAX_REASON_LENGTH = 200
 
 
 class PauseOutcome(StrEnum):
@@ -150,8 +150,8 @@ class ClusterCommands:
 
 def check_reason(reason: str) -> None:
     """Raise Problem if a pause's reason is too long or has control characters."""
-    if not is_line(reason, LONGEST_REASON):
-        raise Problem(Code.PAUSE_REASON, "reason", most=LONGEST_REASON, got=reason[:100])
+    if not is_line(reason, MAX_REASON_LENGTH):
+        raise Problem(Code.PAUSE_REASON, "reason", most=MAX_REASON_LENGTH, got=reason[:100])
 
 
 def _right(app_id: int) -> Right:

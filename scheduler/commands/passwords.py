@@ -10,7 +10,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts.users import NO_SIGN_IN
 
-SHORTEST, LONGEST = 8, 200
+MIN_LENGTH, MAX_LENGTH = 8, 200
 
 #: Argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, 2 passes, 1 lane;
 #: about 25 ms. Each hash contains its salt of 16 bytes and these parameters, so they can be raised.
@@ -23,7 +23,7 @@ def password_problem(password: str, user_name: str) -> Code | None:
     All characters are allowed and none is required, but common passwords are refused, as NIST
     SP 800-63B and OWASP's ASVS 6.2 advise.
     """
-    if not SHORTEST <= len(password) <= LONGEST:
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
         return Code.WEAK_LENGTH
     if password.casefold() == user_name.casefold():
         return Code.WEAK_NAME
@@ -40,7 +40,7 @@ def check_password(password: str, user_name: str) -> None:
     """Raise Problem unless a user may have this password; the problem never contains it."""
     flaw = password_problem(password, user_name)
     if flaw is not None:
-        raise Problem(flaw, "password", least=SHORTEST, most=LONGEST, got=len(password))
+        raise Problem(flaw, "password", least=MIN_LENGTH, most=MAX_LENGTH, got=len(password))
 
 
 def hash_password(password: str) -> str:

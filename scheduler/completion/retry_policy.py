@@ -19,7 +19,7 @@ REDELIVERY_SECONDS = (0, 1, 2, 4, 8)
 REFUSED_SECONDS = 1.0
 
 #: The longest wait of an exponential backoff for jobs that name none, and a bound for its exponent.
-LONGEST_WAIT_SECONDS = 86_400
+MAX_WAIT_SECONDS = 86_400
 MAX_DOUBLINGS = 30
 
 #: Ends that are not failures by themselves; after a failed attempt the tick has still failed.
@@ -119,7 +119,7 @@ def wait_seconds(job: JobToRun, starts: int, chance: float) -> float:
     wait = float(job.retry_delay)
     if job.retry_backoff == Backoff.EXPONENTIAL:
         wait *= 2 ** min(max(starts - 1, 0), MAX_DOUBLINGS)
-        wait = min(wait, max(job.retry_most or LONGEST_WAIT_SECONDS, job.retry_delay))
+        wait = min(wait, max(job.retry_most or MAX_WAIT_SECONDS, job.retry_delay))
     return wait * (1 - job.retry_jitter / 100 * chance)
 
 

@@ -73,7 +73,7 @@ def counted(findings: Iterable[Finding]) -> dict[Verdict, int]:
     return {verdict: counts[verdict] for verdict in Verdict}
 
 
-_LONGEST_NAME = 255
+_MAX_NAME_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,4 +203,4 @@ def digest(value: object) -> str:
 def numbered(name: str, number: int) -> str:
     """Return a job's name with its id appended, to make it unique."""
     suffix = f" #{number}"
-    return name[: _LONGEST_NAME - len(suffix)] + suffix
+    return name[: _MAX_NAME_LENGTH - len(suffix)] + suffix

@@ -62,7 +62,7 @@ CHILDREN, DECLARED_IN = _COLUMNS["child_ids"], _COLUMNS["declared_in"]
 #: What stands for a secret.
 HIDDEN = "***"
 #: The most characters that are stored of each value, and the mark of one that was cut.
-LONGEST_VALUE, CUT_MARK = 2_000, "…"
+MAX_VALUE_LENGTH, CUT_MARK = 2_000, "…"
 #: Columns whose values are secret: the audit log notes only that they are set.
 SECRETS = frozenset(_COLUMNS[field.column] for field in FIELDS.values() if field.kind.is_secret)
 
@@ -94,12 +94,12 @@ def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
 
 def cut(text: str) -> str:
     """Return a text as the audit log stores it."""
-    return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + CUT_MARK
+    return text if len(text) <= MAX_VALUE_LENGTH else text[:MAX_VALUE_LENGTH] + CUT_MARK
 
 
 def is_cut(stored: str) -> bool:
     """Whether the audit log has stored only the beginning of this text."""
-    return len(stored) > LONGEST_VALUE and stored.endswith(CUT_MARK)
+    return len(stored) > MAX_VALUE_LENGTH and stored.endswith(CUT_MARK)
 
 
 def _script(session: Session, job: Job) -> dict[str, object]:

@@ -41,7 +41,7 @@ from warren.sql.models.jobs import Backoff, Scope
 LANGUAGES = tuple(ScriptLanguage)
 
 #: The lengths of the columns.
-_LONGEST = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535, "limits": 255}
+_MAX_LENGTHS = {"timezone": 64, "schedule": 128, "title": 64, "addresses": 65_535, "limits": 255}
 #: Words that paths of the API have in the place of apps' names.
 RESERVED_APP_NAMES = frozenset({"by-id"})
 #: The most children of a job.
@@ -122,8 +122,8 @@ def check_new_app_name(name: str) -> None:
 
 def check_title(title: str) -> None:
     """Raise Problem if an app's title is too long or has control characters."""
-    if not is_line(title, _LONGEST["title"]):
-        raise Problem(Code.TITLE, "title", most=_LONGEST["title"], got=title[:100])
+    if not is_line(title, _MAX_LENGTHS["title"]):
+        raise Problem(Code.TITLE, "title", most=_MAX_LENGTHS["title"], got=title[:100])
 
 
 def check_app_route(route: str, added_routes: Sequence[str]) -> None:
@@ -145,8 +145,10 @@ def check_addresses(addresses: Sequence[str]) -> None:
     if count > 1:
         raise Problem(Code.ADDRESS_TWICE, "addresses", got=often[:100])
     length = len(",".join(addresses))
-    if length > _LONGEST["addresses"]:
-        raise Problem(Code.ADDRESSES_TOO_LONG, "addresses", most=_LONGEST["addresses"], got=length)
+    if length > _MAX_LENGTHS["addresses"]:
+        raise Problem(
+            Code.ADDRESSES_TOO_LONG, "addresses", most=_MAX_LENGTHS["addresses"], got=length
+        )
 
 
 def process_of(process: str, fresh_process: bool | None) -> str:
@@ -286,8 +288,8 @@ def _check_run_date(spec: JobSpec) -> None:
 def _limits(spec: JobSpec) -> Iterator[Problem]:
     if spec.scope == Scope.CLUSTER and spec.route == Route.SHARDING_BROADCAST:
         yield Problem(Code.SCOPE_OF_BROADCAST, "scope", route=spec.route)
-    if len(spec.limits) > MAX_LIMITS or len(",".join(spec.limits)) > _LONGEST["limits"]:
-        facts = {"most": MAX_LIMITS, "longest": _LONGEST["limits"]}
+    if len(spec.limits) > MAX_LIMITS or len(",".join(spec.limits)) > _MAX_LENGTHS["limits"]:
+        facts = {"most": MAX_LIMITS, "longest": _MAX_LENGTHS["limits"]}
         yield Problem(Code.LIMITS_TOO_MANY, "limits", **facts)
         return
     seen = set()
@@ -301,16 +303,16 @@ def _limits(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _check_timezone(name: str) -> None:
-    if len(name) > _LONGEST["timezone"]:
+    if len(name) > _MAX_LENGTHS["timezone"]:
         raise Problem(Code.TIMEZONE_TOO_LONG, got=name[:100])
     if name:
         load_zone(name)
 
 
 def _check_schedule(spec: JobSpec, now_ms: int) -> None:
-    if len(spec.schedule_value) > _LONGEST["schedule"]:
+    if len(spec.schedule_value) > _MAX_LENGTHS["schedule"]:
         length = len(spec.schedule_value)
-        raise Problem(Code.SCHEDULE_TOO_LONG, most=_LONGEST["schedule"], got=length)
+        raise Problem(Code.SCHEDULE_TOO_LONG, most=_MAX_LENGTHS["schedule"], got=length)
     # A wrong time zone is reported on its own; the expression can be read in any zone.
     zone = "UTC" if found(lambda: load_zone(spec.timezone or "UTC")) else spec.timezone or "UTC"
     options = spec.schedule_options

@@ -105,7 +105,7 @@ class JobSpec:
         priority: which runs go first when more are due than can be sent or started.
         max_waiting: how many of its runs may wait; a due time beyond that is skipped. 0 = any.
         retry_delay: the wait before each retry; with an exponential backoff, before the first.
-        retry_most: the longest wait of a backoff; 0 = LONGEST_WAIT_SECONDS.
+        retry_most: the longest wait of a backoff; 0 = MAX_WAIT_SECONDS.
         retry_jitter: the share of each wait that is left to chance.
         process: empty = as the handler says, and without that the executor.
         children: NAME of a job in the same app, or APP/NAME.

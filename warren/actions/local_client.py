@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from warren.database_access import now_ms, open_database
-from warren.scheduler.actor import LONGEST_NAME, Actor
+from warren.scheduler.actor import MAX_NAME_LENGTH, Actor
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
@@ -52,4 +52,4 @@ def operator() -> str:
     user = str(os.getuid())
     with suppress(KeyError):
         user = pwd.getpwuid(os.getuid()).pw_name
-    return f"cli:{user}@{socket.gethostname()}"[:LONGEST_NAME]
+    return f"cli:{user}@{socket.gethostname()}"[:MAX_NAME_LENGTH]

@@ -20,7 +20,7 @@ _RETRYABLE = frozenset({429, 503})
 #: repeat everything else that may succeed later.
 REFUSED_TRIES = 3
 RETRY_SECONDS = 60.0
-_LONGEST_PAUSE = 5.0
+_MAX_PAUSE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def _answered(request: Request, retry_for: float | None) -> WireExchange[Respons
         tries += 1
         error, wait = _failure(came)
         if wait is None:
-            wait = min(_LONGEST_PAUSE, 0.1 * 2 ** min(tries, 9)) * random.uniform(1.0, 1.2)  # noqa: S311 - jitter
+            wait = min(_MAX_PAUSE, 0.1 * 2 ** min(tries, 9)) * random.uniform(1.0, 1.2)  # noqa: S311 - jitter
         is_unreachable = isinstance(came, Lost) and came.is_unreachable
         may_pass = error.status == 0 or error.status in _RETRYABLE
         if retry_for is None and is_unreachable:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 #: Longest address that the column holds.
-LONGEST_EMAIL = 255
+MAX_EMAILS_LENGTH = 255
 #: Without what RFC 5322 reserves, apart from dots: such an address may lead elsewhere, or nowhere.
 _EMAIL = re.compile(r"[^\s()<>\[\]:;@\\,\"]+@[^\s()<>\[\]:;@\\,\"]+")
 
@@ -65,7 +65,7 @@ class MailServer:
 
 def is_email(text: str) -> bool:
     """Return whether a text can be an e-mail address."""
-    return len(text) <= LONGEST_EMAIL and bool(_EMAIL.fullmatch(text))
+    return len(text) <= MAX_EMAILS_LENGTH and bool(_EMAIL.fullmatch(text))
 
 
 def _split(url: str) -> tuple[SplitResult, int | None]:

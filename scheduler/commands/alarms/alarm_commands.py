@@ -255,7 +255,7 @@ def _run_ids(session: Session, undelivered: Sequence[Alarm]) -> list[int]:
 
 
 #: The most characters of a note.
-LONGEST_NOTE = 200
+MAX_NOTE_LENGTH = 200
 
 
 class IncidentCommands:
@@ -285,8 +285,8 @@ class IncidentCommands:
             Problem: there is no such incident, it is closed, or note or end are invalid.
 
         """
-        if not is_line(note, LONGEST_NOTE):
-            raise Problem(Code.INCIDENT_NOTE, "note", most=LONGEST_NOTE, got=note[:100])
+        if not is_line(note, MAX_NOTE_LENGTH):
+            raise Problem(Code.INCIDENT_NOTE, "note", most=MAX_NOTE_LENGTH, got=note[:100])
 
         def unit(session: Session) -> None:
             now_ms = self._context.now_ms()

@@ -107,7 +107,7 @@ def _name(child: ImportedJob, parent: ImportedJob) -> str:
 
 
 #: The length of the column for a source's name.
-_LONGEST_SOURCE = 64
+_MAX_SOURCE_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +172,9 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
 
 def _check(options: XxlJobImportOptions) -> None:
     """Raise UsageError for options that do not go together."""
-    if not 0 < len(options.source) <= _LONGEST_SOURCE:
-        words = f"expected --source to be a name of up to {_LONGEST_SOURCE} characters"
-        raise click.UsageError(f"{words}, got: {options.source[: _LONGEST_SOURCE + 1]!r}")
+    if not 0 < len(options.source) <= _MAX_SOURCE_LENGTH:
+        words = f"expected --source to be a name of up to {_MAX_SOURCE_LENGTH} characters"
+        raise click.UsageError(f"{words}, got: {options.source[: _MAX_SOURCE_LENGTH + 1]!r}")
     if options.take_over and (options.as_file or not is_url(options.place)):
         raise click.UsageError("--take-over needs XXL-JOB's database itself, and no --print")
     if options.take_over and options.give_back:

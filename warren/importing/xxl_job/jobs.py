@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.importing.xxl_job.builtin_jobs import builtin_job
 from warren.importing.xxl_job.source_tables import Row
-from warren.scheduler.alarms.channels.mail_server import LONGEST_EMAIL, is_email
+from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict
 from warren.scheduler.jobs.field_kinds import Choice, Line, Number
 from warren.scheduler.jobs.rules import problems
@@ -102,7 +102,7 @@ _CHOICES = {
 _NUMBERS = {"timeout": "executor_timeout", "retries": "executor_fail_retry_count"}
 #: How many seconds late a due time may still run in XXL-JOB.
 _LATE_LIMIT = 5
-_LONGEST_SCHEDULE = 128
+_MAX_SCHEDULE_LENGTH = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +237,8 @@ def _schedule(imported: _JobFindings) -> tuple[str, str]:
     else:
         kind, column = row.text("schedule_type").strip() or NoSchedule.kind, "schedule_conf"
     value = row.line(column)
-    if kind == CronSchedule.kind and len(value) > _LONGEST_SCHEDULE:
-        imported.stop(column, Why.SCHEDULE_TOO_LONG(most=_LONGEST_SCHEDULE))
+    if kind == CronSchedule.kind and len(value) > _MAX_SCHEDULE_LENGTH:
+        imported.stop(column, Why.SCHEDULE_TOO_LONG(most=_MAX_SCHEDULE_LENGTH))
         return NoSchedule.kind, ""
     if kind in (CronSchedule.kind, FixedRate.kind):
         return kind, value
@@ -274,7 +274,7 @@ def _emails(imported: _JobFindings) -> tuple[str, ...]:
     for email in filter(None, (part.strip() for part in imported.row.text(column).split(","))):
         if not is_email(email):
             imported.leave(column, "not an e-mail address", email)
-        elif len(",".join([*kept, email])) > LONGEST_EMAIL:
+        elif len(",".join([*kept, email])) > MAX_EMAILS_LENGTH:
             imported.leave(column, "the list is too long here", email)
         elif email not in kept:
             kept.append(email)

@@ -12,7 +12,7 @@ from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.audit_log import Action, AuditLog
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.flows.graph_parser import parse
-from warren.scheduler.jobs.audit_records import LONGEST_VALUE, is_cut
+from warren.scheduler.jobs.audit_records import MAX_VALUE_LENGTH, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Problem
@@ -213,7 +213,7 @@ def test_a_long_value_is_cut_and_a_webhook_is_hidden(rows: Rows) -> None:
     )
 
     kept = json.loads(entries(rows.database)[0].after or "")
-    assert len(kept["executor_param"]) == LONGEST_VALUE + 1
+    assert len(kept["executor_param"]) == MAX_VALUE_LENGTH + 1
     assert is_cut(kept["executor_param"])
     assert kept["alarm_webhook"] == "***"
 

@@ -2,13 +2,17 @@
 
 import pytest
 
-from warren.scheduler.jobs.audit_records import LONGEST_VALUE, cut
+from warren.scheduler.jobs.audit_records import MAX_VALUE_LENGTH, cut
 from warren.scheduler.jobs.past_spec import past_spec
 
 
 @pytest.mark.parametrize(
     ("param", "missing"),
-    [("x" * LONGEST_VALUE, ()), ("x" * (LONGEST_VALUE - 1) + "…", ()), ("x" * 9_000, ("param",))],
+    [
+        ("x" * MAX_VALUE_LENGTH, ()),
+        ("x" * (MAX_VALUE_LENGTH - 1) + "…", ()),
+        ("x" * 9_000, ("param",)),
+    ],
     ids=["long", "of its own mark", "cut"],
 )
 def test_only_a_value_that_the_audit_log_has_cut_is_missing(

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from warren.actions.local_client import operator
-from warren.scheduler.actor import LONGEST_NAME
+from warren.scheduler.actor import MAX_NAME_LENGTH
 
 
 def test_the_name_of_who_runs_the_program_fits_where_it_is_recorded(
@@ -14,4 +14,4 @@ def test_the_name_of_who_runs_the_program_fits_where_it_is_recorded(
     monkeypatch.setattr(socket, "gethostname", lambda: "h" * 64)
 
     assert operator().startswith("cli:")
-    assert len(operator()) == LONGEST_NAME
+    assert len(operator()) == MAX_NAME_LENGTH
