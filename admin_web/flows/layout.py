@@ -160,9 +160,9 @@ class _Layout:
         for bend in path[1:-1]:
             assert isinstance(bend, tuple)
             self._columns[bend[2]].append(bend)
-        for one, other in pairwise(path):
-            self._behind.setdefault(one, []).append(other)
-            self._before.setdefault(other, []).append(one)
+        for item, other in pairwise(path):
+            self._behind.setdefault(item, []).append(other)
+            self._before.setdefault(other, []).append(item)
 
     def _bends(self, before: str, name: str) -> list[_Place]:
         if not self._has_bends:
@@ -180,8 +180,8 @@ class _Layout:
             place = {name: float(n) for column in self._columns for n, name in enumerate(column)}
             for column in columns[1:]:
                 wish = {
-                    one: _mean([place[other] for other in neighbours.get(one, ())], place[one])
-                    for one in column
+                    item: _mean([place[other] for other in neighbours.get(item, ())], place[item])
+                    for item in column
                 }
                 column.sort(key=wish.__getitem__)
                 place.update((name, float(number)) for number, name in enumerate(column))
@@ -197,11 +197,11 @@ class _Layout:
         ):
             for column in columns:
                 wish = {
-                    one: _mean(
-                        [self._middle[other] for other in neighbours.get(one, ())],
-                        self._middle[one],
+                    item: _mean(
+                        [self._middle[other] for other in neighbours.get(item, ())],
+                        self._middle[item],
                     )
-                    for one in column
+                    for item in column
                 }
                 self._middle.update(_spread(column, wish))
 

@@ -75,7 +75,7 @@ def read_flow(texts: FlowTexts, text: str) -> TypedFlow:
     try:
         return replace(typed, graph=parse(source.values))
     except Refused as refused:
-        problems = sorted(map(typed.at_line, refused.problems), key=lambda one: one.line)
+        problems = sorted(map(typed.at_line, refused.problems), key=lambda problem: problem.line)
         return replace(typed, problems=problems)
 
 

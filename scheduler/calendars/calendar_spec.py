@@ -45,16 +45,16 @@ class CalendarSpec:
 
         """
         self._check()
-        found = self._of_source(today)
-        until = self.until or (found.until if found else None)
+        from_source = self._of_source(today)
+        until = self.until or (from_source.until if from_source else None)
         if until is None:
             until = date(max([today, *self.days]).year, 12, 31)
         if until < today:
             raise Problem(Code.CALENDAR_PAST, "until", calendar=self.name, until=str(until))
         weekend = self.weekend
         if weekend is None:
-            weekend = found.weekend if found else DEFAULT_WEEKEND
-        days = {**(found.days if found else {}), **self.days}
+            weekend = from_source.weekend if from_source else DEFAULT_WEEKEND
+        days = {**(from_source.days if from_source else {}), **self.days}
         kept = {day: said for day, said in days.items() if day <= until}
         resolved = CalendarDays(weekend=weekend, days=kept, until=until, source=self.source)
         if not resolved.version(1, 0).has_working_day(day_of(today)):

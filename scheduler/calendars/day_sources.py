@@ -39,25 +39,25 @@ def read_country(source: str, today: date) -> CalendarDays:
         hint = f"{PREFIX}{near[0]}" if near else f"{PREFIX}CN"
         raise Problem(Code.HOLIDAYS_UNKNOWN, "from", got=source[:100], near=hint)
     first = date(today.year - 1, 1, 1)
-    found = holidays.country_holidays(country, subdiv=part or None)
-    last = date(min(_last_year(found, today), found.end_year), 12, 31)
-    weekend = tuple(name for number, name in enumerate(WEEKDAYS) if number in found.weekend)
+    known_days = holidays.country_holidays(country, subdiv=part or None)
+    last = date(min(_last_year(known_days, today), known_days.end_year), 12, 31)
+    weekend = tuple(name for number, name in enumerate(WEEKDAYS) if number in known_days.weekend)
     days = {}
     at = first
     while at <= last:
-        is_weekend = at.weekday() in found.weekend
-        if at in found and not is_weekend:
-            days[at] = f"{OFF} {found.get(at)}"
-        elif is_weekend and found.is_working_day(at):
+        is_weekend = at.weekday() in known_days.weekend
+        if at in known_days and not is_weekend:
+            days[at] = f"{OFF} {known_days.get(at)}"
+        elif is_weekend and known_days.is_working_day(at):
             days[at] = WORK
         at += timedelta(days=1)
     return CalendarDays(weekend=weekend, days=days, until=last, source=source)
 
 
-def _last_year(found: object, today: date) -> int:
+def _last_year(known_days: object, today: date) -> int:
     """Return the last year whose days are known for good."""
-    named = getattr(found, "special_public_holidays", None)
-    if getattr(found, "has_substituted_holidays", False) and named:
+    named = getattr(known_days, "special_public_holidays", None)
+    if getattr(known_days, "has_substituted_holidays", False) and named:
         return int(max(named))
     return today.year + YEARS_AHEAD
 

@@ -232,9 +232,9 @@ class NodePlanner:
         """Return the job of a node; None if it was deleted."""
         if job_id not in self._jobs:
             wanted = {job_id, *self._near} - self._jobs.keys()
-            found = due_jobs.to_plan(self._session, wanted)
-            self._jobs |= {one: found.get(one) for one in wanted}
-            known = [job for job in found.values() if job is not None]
+            stored = due_jobs.to_plan(self._session, wanted)
+            self._jobs |= {wanted_id: stored.get(wanted_id) for wanted_id in wanted}
+            known = [job for job in stored.values() if job is not None]
             self._apps |= app_names_for(self._session, known)
         return self._jobs[job_id]
 

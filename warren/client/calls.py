@@ -351,12 +351,15 @@ def _job_file_body(
 def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]]:
     from warren.jobfile.sources import decoded, read_sources  # noqa: PLC0415 - few programs need it
 
-    for number, one in enumerate(given, 1):
-        if isinstance(one, Path):
-            yield from ({"name": file.name, "text": file.text} for file in read_sources([one]))
+    for number, source in enumerate(given, 1):
+        if isinstance(source, Path):
+            yield from ({"name": file.name, "text": file.text} for file in read_sources([source]))
         else:
             name = f"job file {number}"
-            yield {"name": name, "text": one if isinstance(one, str) else decoded(one, name)}
+            yield {
+                "name": name,
+                "text": source if isinstance(source, str) else decoded(source, name),
+            }
 
 
 def read(path: str) -> Exchange[Any]:

@@ -109,10 +109,10 @@ def _fates(job: ListedJob, known: Calendars, now: int, count: int, zone: str) ->
 
 
 def _say_why(
-    desk: Desk, job: ListedJob, told: Sequence[Fate], zone: ZoneInfo, *, as_json: bool
+    desk: Desk, job: ListedJob, fates: Sequence[Fate], zone: ZoneInfo, *, as_json: bool
 ) -> None:
     if as_json:
-        for fate in told:
+        for fate in fates:
             why = (
                 {"code": fate.why.code.name.lower(), "message": str(fate.why)} if fate.why else None
             )
@@ -132,7 +132,7 @@ def _say_why(
             local(fate.tick_ms, zone) if fate.tick_ms is not None else "left out",
             str(fate.why).strip() if fate.why else "",
         )
-        for fate in told
+        for fate in fates
     ]
     desk.table(("meant", "fires at", "why"), lines, "it never fires on its own")
 
