@@ -19,9 +19,8 @@ from warren.admin_web.services import ConsoleServices
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.views.job_view import job_json, job_view
 from warren.scheduler.views.to_json import plain
-from warren.sql.accounts import user_accounts
-from warren.sql.accounts.user_accounts import UserFilter
-from warren.sql.accounts.users import rights_of
+from warren.sql.accounts import users
+from warren.sql.accounts.users import UserFilter, rights_of
 from warren.sql.listings import app_listing, job_search, run_search
 from warren.sql.listings.job_search import JobFilter
 from warren.sql.listings.run_search import RunSearch
@@ -211,7 +210,7 @@ class ListFiles:
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place or "", limit=limit)
-            page = user_accounts.listing(session, asked)
+            page = users.filtered(session, asked)
             rows = []
             for user, seen_at in page:
                 rights = rights_of(user)

@@ -19,9 +19,8 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.passwords import password_problem
 from warren.scheduler.commands.users import UserCommands
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import user_accounts
-from warren.sql.accounts.user_accounts import UserFilter
-from warren.sql.accounts.users import Rights, Role, rights_of
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Rights, Role, UserFilter, rights_of
 from warren.sql.models import User
 from warren.sql.registry.apps import ids_by_name
 
@@ -62,7 +61,7 @@ class UserPages:
         if exports.is_asked():
             return ListFiles(self._services).users(wanted)
         read = self._services.database.read
-        rows = read(lambda session: user_accounts.listing(session, wanted))
+        rows = read(lambda session: users.filtered(session, wanted))
         return render_template(
             "pages/users.html",
             form=form,
@@ -195,7 +194,7 @@ class UserPages:
         return Rights(role=role, app_ids=tuple(chosen), may_edit_glue=form.may_edit_glue.data)
 
     def _find(self, user_id: int) -> User:
-        return self._services.database.read(lambda session: user_accounts.by_id(session, user_id))
+        return self._services.database.read(lambda session: users.by_id(session, user_id))
 
     def _apps(self) -> dict[int, str]:
         ids = self._services.database.read(ids_by_name)

@@ -17,7 +17,7 @@ from warren.scheduler.jobs.rules import (
 )
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import user_accounts
+from warren.sql.accounts import users
 from warren.sql.alarms import alarms
 from warren.sql.jobs import child_links
 from warren.sql.listings import app_listing
@@ -104,7 +104,7 @@ class AppCommands:
                 facts = {"app": app.name, "executors": executors, **asdict(usage)}
                 raise Problem(Code.APP_IN_USE, **facts)
             self._note(session, Action.APP_DELETE, app, before=app_record(app))
-            user_accounts.remove_app_from_rights(session, app_id)
+            users.remove_app_from_rights(session, app_id)
             counts.forget_app(session, app_id)
             app_listing.remove(session, app)
 

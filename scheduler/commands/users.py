@@ -11,7 +11,7 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.passwords import check_password, hash_password, no_password
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import preferences, tokens, user_accounts, users
+from warren.sql.accounts import preferences, tokens, users
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.models import App, User
 
@@ -60,7 +60,7 @@ class UserCommands:
             if user_id is None:
                 raise Problem(Code.USER_NAME_TAKEN, "name", name=name)
             if must_change:
-                user_accounts.require_new_password(session, user_id)
+                users.require_new_password(session, user_id)
             self._note(session, Action.USER_ADD, name, user_id, after=rights_record(given))
             return user_id
 
@@ -180,7 +180,7 @@ class UserCommands:
         def unit(session: Session) -> None:
             user = self._lock_other(session, user_id, leaves=True)
             name, before = user.name, rights_record(users.rights_of(user))
-            user_accounts.remove(session, user)
+            users.remove(session, user)
             preferences.forget_user(session, user_id)
             self._note(session, Action.USER_DELETE, name, user_id, before=before)
 
@@ -205,7 +205,7 @@ class UserCommands:
 
     def _lock_other(self, session: Session, user_id: int, *, leaves: bool) -> User:
         # Lock administrators first: if two demote each other at once, the second sees the first.
-        administrators = user_accounts.lock_administrators(session)
+        administrators = users.lock_administrators(session)
         user = _user(session, user_id, lock=True)
         if self._is_own(user.name):
             raise Problem(Code.OWN_USER, name=user.name)

@@ -13,7 +13,7 @@ from warren.scheduler.commands.passwords import hash_password
 from warren.scheduler.commands.users import rights_record
 from warren.scheduler.imports.decisions import decide_change
 from warren.scheduler.imports.items import ImportAction, ImportedUser, Outcome, digest
-from warren.sql.accounts import user_accounts, users
+from warren.sql.accounts import users
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.imports import origins
 from warren.sql.imports.origins import USER, Origin
@@ -109,7 +109,7 @@ class UserImport:
         return self._context.write(Right.ADMINISTER, unit)
 
     def _decide(self, session: Session, items: Sequence[ImportedUser]) -> list[_Step]:
-        administrators = user_accounts.lock_administrators(session)
+        administrators = users.lock_administrators(session)
         known = {user.id: user for user in users.listing(session)}
         names = {user.name.casefold() for user in known.values()}
         imported = origins.read(session, self._source, USER)

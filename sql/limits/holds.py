@@ -18,7 +18,7 @@ from warren.sql.rows import fetch, query
 
 
 class LimitRow(NamedTuple):
-    """A limit as it is stored; see `warren.sql.models.limits.Limit`."""
+    """A limit as it is stored; see `warren.sql.models.business_day.Limit`."""
 
     id: int
     name: str | None

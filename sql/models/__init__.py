@@ -16,9 +16,8 @@ from warren.sql.models.accounts import (
 )
 from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
-from warren.sql.models.backfills import Backfill
 from warren.sql.models.base import Model
-from warren.sql.models.calendars import CalendarRow
+from warren.sql.models.business_day import Backfill, CalendarRow, Hold, Limit
 from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import (
     FlowJob,
@@ -29,7 +28,6 @@ from warren.sql.models.jobs import (
     ScriptVersion,
     SkippedTicks,
 )
-from warren.sql.models.limits import Hold, Limit
 from warren.sql.models.runs import (
     AppDay,
     Call,

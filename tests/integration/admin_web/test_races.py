@@ -17,7 +17,7 @@ from warren.admin_web.access.sign_ins import (
     TooManyAttempts,
 )
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import user_accounts
+from warren.sql.accounts import users
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
@@ -113,7 +113,7 @@ def test_of_two_administrators_that_unmake_each_other_one_stays(
             ]
         )
 
-        left = databases[0].write(user_accounts.lock_administrators)
+        left = databases[0].write(users.lock_administrators)
         assert {getattr(answer, "code", None) for answer in answers} == {
             Code.LAST_ADMINISTRATOR,
             None,

@@ -9,9 +9,8 @@ import pytest
 from tests.support.acting import NamedUsers, acting
 from tests.support.stored_rows import Rows
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import user_accounts, users
-from warren.sql.accounts.user_accounts import UserFilter
-from warren.sql.accounts.users import Role
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Role, UserFilter
 from warren.sql.errors import NotFound
 from warren.sql.jobs import jobs, script_versions
 from warren.sql.listings import app_listing
@@ -54,7 +53,7 @@ def test_two_administrators_who_delete_each_other_leave_one(rows: Rows) -> None:
 
     assert found == ["LAST_ADMINISTRATOR", "done"]
     assert len(rows.database.read(users.listing)) == 1
-    listed = rows.database.read(lambda session: user_accounts.listing(session, UserFilter()))
+    listed = rows.database.read(lambda session: users.filtered(session, UserFilter()))
     assert listed[0].user.role == Role.ADMINISTRATOR
 
 

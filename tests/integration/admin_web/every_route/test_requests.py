@@ -15,7 +15,7 @@ from tests.integration.admin_web.every_route.test_access import TABLE
 from tests.support.console import PASSWORD, Clock, Visit, add_user, signed_in, snapshot
 from tests.support.sample_app import SampleApp, add_sample_app
 from tests.support.stored_rows import Rows
-from warren.sql.accounts import user_accounts, users
+from warren.sql.accounts import users
 from warren.sql.engine import Database
 from warren.sql.models import User
 
@@ -341,7 +341,7 @@ def test_whoever_must_choose_a_password_can_do_nothing_else(
     add_user(database, "newcomer", users.Role.ADMINISTRATOR)
     found = database.read(lambda session: users.by_name(session, "newcomer"))
     assert found is not None
-    database.write(lambda session: user_accounts.require_new_password(session, found.id))
+    database.write(lambda session: users.require_new_password(session, found.id))
     visit = signed_in(app, "newcomer")
     before = snapshot(database)
 

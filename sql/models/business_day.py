@@ -1,12 +1,21 @@
-"""The table of backfills: due times of a job that are run again, or for the first time."""
+"""The tables of the business day: calendars of working days, limits that jobs share, backfills."""
 
 from datetime import date
 
-from sqlalchemy import BigInteger, Date, Index, Integer, SmallInteger, String, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Date,
+    Double,
+    Index,
+    Integer,
+    SmallInteger,
+    String,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from warren.sql.backfill_status import BackfillState, Selection
-from warren.sql.dialects.supported import LONG_TEXT, TABLE_OPTIONS
+from warren.sql.dialects.supported import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
 
@@ -63,3 +72,65 @@ class Backfill(Model):
     moved_at: Mapped[int] = mapped_column(BigInteger)
     #: When no run of it was left that may still come or go on.
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class CalendarRow(Model):
+    """One version of a calendar, which counts from `effective_at` on.
+
+    `days` are those that are not as their weekday says, as JSON; `source` says where they are from.
+    `digest` is the SHA-256 of weekend, days and `until`.
+    """
+
+    __tablename__ = "warren_calendar"
+    __table_args__ = (UniqueConstraint("name", "number", name="i_calendar"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    name: Mapped[str] = mapped_column(String(32))
+    number: Mapped[int] = mapped_column(Integer)
+    #: Three letters each, separated by commas.
+    weekend: Mapped[str] = mapped_column(String(32))
+    days: Mapped[str] = mapped_column(LONG_TEXT)
+    #: The last day that it knows.
+    until: Mapped[date] = mapped_column("until_date", Date)
+    source: Mapped[str] = mapped_column(String(255))
+    digest: Mapped[str] = mapped_column(String(64))
+    effective_at: Mapped[int] = mapped_column(BigInteger)
+    made_by: Mapped[str] = mapped_column(String(64))
+
+
+class Limit(Model):
+    """How many runs of all jobs that name it may be on their way or running, and how often.
+
+    `at_once` units may be held at a time; `rate` units may be taken per `per_ms`, from a bucket
+    that has `tokens` since `refilled_at`. NULL = no such limit. A job whose scope is the cluster
+    has a limit of its own, which is without a name; its `concurrency` says how many.
+    """
+
+    __tablename__ = "warren_limit"
+    __table_args__ = (
+        UniqueConstraint("name", name="i_limit_name"),
+        UniqueConstraint("job_id", name="i_limit_job"),
+        # Claims remember ids by name; a new limit of that name must not have the old one's.
+        {**TABLE_OPTIONS, **LASTING_ID_OPTIONS},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str | None] = mapped_column(String(64))
+    job_id: Mapped[int | None] = mapped_column(Integer)
+    at_once: Mapped[int | None] = mapped_column(Integer)
+    rate: Mapped[int | None] = mapped_column(Integer)
+    per_ms: Mapped[int | None] = mapped_column(BigInteger)
+    tokens: Mapped[float | None] = mapped_column(Double)
+    refilled_at: Mapped[int | None] = mapped_column(BigInteger)
+    changed_at: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class Hold(Model):
+    """What a run takes of a limit, from the claim that routes it until it has ended."""
+
+    __tablename__ = "warren_hold"
+    __table_args__ = (Index("i_hold_run", "run_id"), TABLE_OPTIONS)
+
+    limit_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    run_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    weight: Mapped[int] = mapped_column(Integer)
