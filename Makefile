@@ -29,7 +29,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test tests test-fast release-check check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-gateway bench-console bench-growth bench-peers soak matrix services clean made-elsewhere
+.PHONY: help up install console test tests test-fast release-check check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-business-day bench-gateway bench-console bench-growth bench-peers soak matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,9 @@ bench: $(TEST_INSTALLED) services ## Measure throughput and lateness, on private
 
 bench-api: $(TEST_INSTALLED) services ## Measure the HTTP API beside a scheduler, and clients that wait
 	@$(BIN)/python -m benchmarks.api $(BENCH_ARGS)
+
+bench-business-day: $(TEST_INSTALLED) services ## Measure calendars, backfills, flows and limits
+	@$(BIN)/python -m benchmarks.business_day $(BENCH_ARGS)
 
 bench-gateway: $(TEST_INSTALLED) services ## Measure runs through the gateway, in turn with Warren's own executor
 	@$(BIN)/python -m benchmarks.gateway $(BENCH_ARGS)

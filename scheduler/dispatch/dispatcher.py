@@ -188,7 +188,13 @@ class Dispatcher:
         """Return how long no run of an app is due, apart from those that wait."""
         left_out, now_ms = self._left_out(), self._context.now_ms()
         due_at = self._context.database.read(
-            lambda session: due_runs.next_due_after(session, app_id, now_ms, without_jobs=left_out)
+            lambda session: due_runs.next_due_of(
+                session,
+                app_id,
+                after_ms=now_ms,
+                until_ms=now_ms + round(IDLE_SECONDS * 1000),
+                without_jobs=left_out,
+            )
         )
         return IDLE_SECONDS if due_at is None else min(IDLE_SECONDS, (due_at - now_ms) / 1000)
 

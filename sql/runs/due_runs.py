@@ -65,19 +65,26 @@ def next_due_of_apps(since_ms: int) -> Select[int, int]:
     )
 
 
-def next_due_after(
-    session: Session, app_id: int, after_ms: int, *, without_jobs: Collection[int]
+def next_due_of(
+    session: Session,
+    app_id: int,
+    *,
+    after_ms: int,
+    until_ms: int,
+    without_jobs: Collection[int],
 ) -> int | None:
-    """Return when the next PLANNED run of an app is due after an instant; None if there is none.
+    """Return when the next PLANNED run of an app is due in (after, until]; None if there is none.
 
-    Those of `without_jobs` are left out.
+    Runs of `without_jobs` are left out.
     """
-    earliest = select(func.min(Run.due_at)).where(
-        Run.status == RunStatus.PLANNED, Run.app_id == app_id, Run.due_at > after_ms
+    statement = select(Run.due_at).where(
+        Run.status == RunStatus.PLANNED,
+        Run.app_id == app_id,
+        Run.due_at > after_ms,
+        Run.due_at <= until_ms,
+        Run.job_id.not_in(list(without_jobs)),
     )
-    if without_jobs:
-        earliest = earliest.where(Run.job_id.not_in(list(without_jobs)))
-    return session.execute(earliest).scalar_one()
+    return session.execute(statement.order_by(Run.due_at).limit(1)).scalar_one_or_none()
 
 
 def peek_due(

@@ -146,6 +146,22 @@ def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: 
 
 @pytest.mark.release
 @needs_services
+def test_the_benchmark_of_the_business_day_has_a_figure_for_each_goal(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program, arguments = Path(sys.executable), ("-m", "benchmarks.business_day", "--quick")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    kept = json.loads((tmp_path / "build" / "bench-business-day.json").read_text())
+    goals = {row["goal"] for row in kept["rows"][1:] if row["goal"]}
+    assert goals == {"<= 50 us", "<= 1 s", "<= 50 ms", "<= 1.0 s", "<= 1.5 s", "<= 8 s", ">= 500"}
+
+
+@pytest.mark.release
+@needs_services
 def test_the_benchmark_of_the_gateway_measures_runs_in_turn_with_warrens_own(
     tmp_path: Path,
 ) -> None:

@@ -222,6 +222,14 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ),
     ("next_due", lambda s: due_runs.next_due(s, since_ms=NOW_MS), "i_status_due", 10),
     (
+        "next_due_of",
+        lambda s: due_runs.next_due_of(
+            s, 1, after_ms=NOW_MS, until_ms=NOW_MS + 500, without_jobs=[7]
+        ),
+        "i_status_due",
+        10,
+    ),
+    (
         "overdue_counts",
         lambda s: due_runs.overdue_counts(s, before_ms=NOW_MS + 43_000),
         "i_status_due",
