@@ -22,7 +22,7 @@ def rows(stack: Stack, *, flows: int, width: int, times: int) -> Iterator[Row]:
     measure(stack, one, 1)  # warm up
     yield from _best(stack, one, times).rows("a flow of 10 nodes in a row: done after", "<= 1.0 s")
     wide = _flows(stack, "fan", fan, 1)
-    what = f"a flow of {width:,} nodes, the last after all others: done after"
+    what = f"a flow of {width:,} nodes, one after all others: done after"
     yield from _best(stack, wide, times).rows(what, "<= 1.5 s")
     for name, nodes in (("in-row", line), ("mixed", mixed())):
         many = _flows(stack, name, nodes, flows)

@@ -45,7 +45,7 @@ class _Cost:
 def tick_rows() -> Iterator[Row]:
     """Measure the next tick with all options; yield the lines of the table."""
     for kind, value, found in schedule_ticks.measure():
-        what = f"next tick with all options, {kind} {value}: median"
+        what = f"next tick, all options, {kind} {value}: median"
         yield Row(what, f"{found.median:.0f} us", f"p90 {found.p90:.0f} us", "<= 50 us")
 
 
