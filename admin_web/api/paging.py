@@ -22,6 +22,8 @@ DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 _MARK_LENGTH = 12
 #: Ids are below this everywhere.
 LARGEST_ID = 2**53
+#: The id of what a list belongs to.
+Id = Annotated[int, msgspec.Meta(ge=1, lt=LARGEST_ID)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT, description="Items of a page.")]
 Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the previous page.")]
 Word = Annotated[str, msgspec.Meta(max_length=255)]

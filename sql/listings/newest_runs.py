@@ -51,6 +51,7 @@ class ScannedRun(NamedTuple):
     due_at: int
     run_date: date | None
     flow_run_id: int | None
+    backfill_id: int | None
     app_id: int
 
 

@@ -15,6 +15,7 @@ from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import job_names
 from warren.sql.listings import run_search
+from warren.sql.listings.run_scope import along_jobs
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.registry import apps
@@ -89,7 +90,7 @@ class RunFilter:
     `app` is an app's name, `app_ids` are the only apps that exist, `job` is NAME or APP/NAME.
     `tick_of` is any run of a tick; it does not go with `unresolved`: failures whose shard of the
     due time is failed now. Due times are from `since_ms` on and before `until_ms`; `run_date` is
-    the date that runs are about.
+    the date that runs are about. `outside_flows`: without runs of flows' nodes.
     """
 
     app: str | None = None
@@ -101,6 +102,9 @@ class RunFilter:
     run_date: date | None = None
     tick_of: int | None = None
     unresolved: bool = False
+    outside_flows: bool = False
+    flow_run_id: int | None = None
+    backfill_id: int | None = None
     limit: int = 50
 
 
@@ -122,7 +126,11 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
         run_date=wanted.run_date,
+        outside_flows=wanted.outside_flows,
+        flow_run_id=wanted.flow_run_id,
+        backfill_id=wanted.backfill_id,
     )
+    search = along_jobs(session, search, app_ids=wanted.app_ids)
     if wanted.tick_of is not None:
         shown = tick(session, wanted.tick_of, wanted.app_ids)
         matching = [run for run in shown if _is_wanted(run, wanted, search)]

@@ -58,6 +58,9 @@ class RunSearch:
         job_ids: a few jobs.
         run_date: the date that the runs are about.
         outside_flows: without the runs of flows' nodes.
+        flow_run_id: only runs of the nodes of this run of a flow; see `run_scope`.
+        backfill_id: only runs of this backfill; see `run_scope`.
+        tick_at: only one tick of each of the jobs.
         text: a part of the message.
         since_ms: the earliest due time.
         unresolved: only failures whose shard of the due time is failed now.
@@ -77,6 +80,9 @@ class RunSearch:
     address: str | None = None
     run_date: date | None = None
     outside_flows: bool = False
+    flow_run_id: int | None = None
+    backfill_id: int | None = None
+    tick_at: int | None = None
     unresolved: bool = False
     since_ms: int | None = None
     until_ms: int | None = None
@@ -211,7 +217,13 @@ def has_rest(wanted: RunSearch) -> bool:
 
 def _is_wide(wanted: RunSearch) -> bool:
     """Whether the search needs columns of runs that no index has."""
-    columns = (wanted.kind, wanted.address, wanted.run_date)
+    columns = (
+        wanted.kind,
+        wanted.address,
+        wanted.run_date,
+        wanted.flow_run_id,
+        wanted.backfill_id,
+    )
     return wanted.outside_flows or any(value is not None for value in columns)
 
 
@@ -285,6 +297,8 @@ def _criteria(wanted: RunSearch) -> Iterator[_Criterion]:
         ("address", eq, wanted.address),
         ("run_date", eq, wanted.run_date),
         ("flow_run_id", _is_none, wanted.outside_flows or None),
+        ("flow_run_id", eq, wanted.flow_run_id),
+        ("backfill_id", eq, wanted.backfill_id),
         ("due_at", ge, wanted.since_ms),
         ("due_at", lt, wanted.until_ms),
     )
@@ -330,7 +344,13 @@ def _along_ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) ->
 
 
 def _ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> TickOrder:
-    return TickOrder(session, job_ids, since_ms=wanted.since_ms, until_ms=wanted.until_ms)
+    return TickOrder(
+        session,
+        job_ids,
+        since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
+        tick_at=wanted.tick_at,
+    )
 
 
 def _along_time(

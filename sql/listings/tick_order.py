@@ -20,7 +20,7 @@ _NEWEST_FIRST = tuple(column.desc() for column in _TICK)
 
 
 class TickOrder:
-    """Queries of jobs' runs by tick, between two due times.
+    """Queries of jobs' runs by tick, between two due times, or of one tick.
 
     The constructor looks up where each job's query begins.
     """
@@ -32,7 +32,9 @@ class TickOrder:
         *,
         since_ms: int | None,
         until_ms: int | None,
+        tick_at: int | None = None,
     ) -> None:
+        self._tick_at = tick_at
         self._since_ms = since_ms
         self._until_ms = until_ms
         self._first_ticks = {} if since_ms is None else _first_ticks(session, job_ids, since_ms)
@@ -44,6 +46,8 @@ class TickOrder:
             .where(Run.job_id == job_id, *_before(before, job_id))
             .order_by(*_NEWEST_FIRST)
         )
+        if self._tick_at is not None:
+            statement = statement.where(Run.scheduled_at == self._tick_at)
         if self._since_ms is not None:
             first_tick = self._first_ticks.get(job_id, 0)
             statement = statement.where(

@@ -195,11 +195,15 @@ def runs(
     since: Instant | None = None,
     until: Instant | None = None,
     unresolved: bool = False,
+    outside_flows: bool = False,
+    flow_run_id: int | None = None,
+    backfill_id: int | None = None,
     limit: int = 50,
 ) -> Exchange[list[Run]]:
     """Return up to `limit` runs, the latest due time first.
 
-    Without `status` and `until`, those due over an hour from now are left out.
+    `outside_flows`: all but runs of flows' nodes; `flow_run_id`: only those of one run of a flow.
+    Without `status`, `until` and these ids, those due over an hour from now are left out.
     """
     wanted = {
         "app": app,
@@ -210,6 +214,9 @@ def runs(
         "since": wire.instant_text(since),
         "until": wire.instant_text(until),
         "unresolved": "true" if unresolved else None,
+        "outside_flows": "true" if outside_flows else None,
+        "flow_run_id": None if flow_run_id is None else str(flow_run_id),
+        "backfill_id": None if backfill_id is None else str(backfill_id),
     }
     return (yield from wire.items_of("/runs", wanted, limit, Run))
 

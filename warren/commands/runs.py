@@ -1,6 +1,7 @@
 """`warren runs …`: show, read, repeat, move, cancel, kill and clear runs."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -13,6 +14,8 @@ from warren.views.output import print_output
 from warren.views.terminal import visible
 
 _LARGEST_ID = 2**53 - 1
+#: Options of a list of runs that say what caused them.
+_WHOSE = ("outside_flows", "flow_run", "backfill")
 #: The most runs that one command repeats or cancels.
 MAX_RUNS = 500
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
@@ -33,6 +36,7 @@ def runs() -> None:
         "warren runs list --status FAILED --json",
         "warren runs list --unresolved --since 1d",
         "warren runs list --run-date 2026-12-01 --job nightly-report",
+        "warren runs list --backfill 71 --status FAILED",
         "warren runs list --skips --since 1d",
     ),
 )
@@ -56,6 +60,19 @@ def runs() -> None:
     is_flag=True,
     help="Only failures whose due time is failed now: nothing later succeeded or is open.",
 )
+@click.option("--outside-flows", is_flag=True, help="All but runs of flows' nodes.")
+@click.option(
+    "--flow-run",
+    type=click.IntRange(1, _LARGEST_ID),
+    metavar="ID",
+    help="Only runs of the nodes of run ID, which is a flow's.",
+)
+@click.option(
+    "--backfill",
+    type=click.IntRange(1, _LARGEST_ID),
+    metavar="ID",
+    help="Only runs of backfill ID.",
+)
 @click.option("--skips", is_flag=True, help="List due times that were skipped instead, and why.")
 @click.option(
     "--limit",
@@ -69,11 +86,13 @@ def runs() -> None:
 def list_runs(settings: Settings, *, skips: bool, **wanted: Any) -> int:
     """List runs, the latest due time first.
 
-    Those due over an hour from now are listed with --status PLANNED or --run-date.
+    Those due over an hour from now are listed with --status PLANNED, --run-date, --flow-run or
+    --backfill.
     """
     status, tick, unresolved = wanted["status"], wanted["tick"], wanted["unresolved"]
-    if skips and (status or tick or wanted["app"] or wanted["run_date"]):
-        raise click.UsageError("expected --skips without --status, --run-date, --tick and --app")
+    _refuse_together("--skips", skips, wanted, "status", "run_date", "tick", "app", *_WHOSE)
+    _refuse_together("--tick", tick, wanted, *_WHOSE)
+    _refuse_together("--outside-flows", wanted["outside_flows"], wanted, "flow_run")
     if unresolved and (skips or tick or (status and status.upper() not in FAILURES)):
         words = "expected --unresolved without --skips and --tick, and only with --status"
         raise click.UsageError(f"{words} {', '.join(sorted(FAILURES))}")
@@ -203,6 +222,21 @@ def clear(settings: Settings, *, everything: bool, **wanted: Any) -> None:
             count, is_over = count + facts["count"], facts["is_over"]
     verb = "would be cleared" if wanted["dry_run"] else "cleared"
     print(f"{count:,} {'run' if count == 1 else 'runs'} {verb}")
+
+
+def _refuse_together(
+    option: str, is_given: object, wanted: Mapping[str, Any], *others: str
+) -> None:
+    """Refuse an option together with any of others.
+
+    Raises:
+        UsageError: another one is given.
+
+    """
+    if is_given and any(wanted[other] for other in others):
+        *most, last = [f"--{other.replace('_', '-')}" for other in others]
+        names = f"{', '.join(most)} and {last}" if most else last
+        raise click.UsageError(f"expected {option} without {names}")
 
 
 def _distinct(run_ids: tuple[int, ...]) -> list[int]:

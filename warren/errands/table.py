@@ -40,6 +40,7 @@ ERRANDS = {
     "runs.cancel": Errand(TRIGGER, "job_runs:cancel_runs"),
     "runs.clear": Errand(OPERATE, "runs:clear_runs"),
     "backfill": Errand(TRIGGER, "backfills:make_backfill"),
+    "backfills.outcome": Errand(READ, "backfills:show_outcome"),
     "backfills.list": Errand(READ, "backfills:list_backfills"),
     "backfills.show": Errand(READ, "backfills:show_backfill"),
     "backfills.pause": Errand(OPERATE, "backfills:pause_backfill"),

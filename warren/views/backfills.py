@@ -63,6 +63,15 @@ def backfill_facts(view: BackfillView, *, now_ms: int, zone: ZoneInfo) -> dict[s
     }
 
 
+def outcome_line(view: BackfillView) -> str:
+    """Return how a backfill has ended, or why it waits, as one line."""
+    counts = {"succeeded": view.succeeded, "failed": view.failed, "skipped": view.skipped}
+    counts |= {"left out": view.left_out, "to come": view.to_come}
+    listed = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    reason = f": {view.reason}" if view.reason else ""
+    return f"backfill {view.id} {view.state}{reason}; {listed or 'no due times'}"
+
+
 def tick_lines(ticks: Sequence[FilledTick], zone: ZoneInfo) -> list[tuple[str, ...]]:
     """Return due times as rows of a table with `TICK_HEADERS`."""
     return [

@@ -13,6 +13,7 @@ from warren.admin_web.api.paging import (
     DEFAULT_LIMIT,
     Cursor,
     Day,
+    Id,
     Instant,
     Limit,
     Word,
@@ -53,6 +54,7 @@ from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
 from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import DetailedRun
+from warren.sql.listings.run_scope import along_jobs
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.run_status import FAILURES, FINAL, Kind, RunStatus
 
@@ -89,8 +91,9 @@ class RunsQuery(msgspec.Struct, kw_only=True):
     """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME.
 
     `unresolved`: only failures whose due time is failed now: nothing later succeeded or is open.
-    Without `status` and `until`, runs that are due over an hour from now are left out; with
-    `status=PLANNED` they are listed too.
+    `outside_flows`: all but runs of flows' nodes; `flow_run_id`: only those of the nodes of one run
+    of a flow; `backfill_id`: only those of a backfill. Without `status`, `until` and such an id,
+    runs that are due over an hour from now are left out; with `status=PLANNED` they are listed too.
     """
 
     app: Word | None = None
@@ -98,6 +101,9 @@ class RunsQuery(msgspec.Struct, kw_only=True):
     status: list[Statuses] = []  # type: ignore[valid-type]
     kind: Kinds | None = None  # type: ignore[valid-type]
     unresolved: bool = False
+    outside_flows: bool = False
+    flow_run_id: Id | None = None
+    backfill_id: Id | None = None
     since: Instant | None = None
     until: Instant | None = None
     address: Word | None = None
@@ -164,11 +170,16 @@ class RunEndpoints:
     def index(self, call: Call) -> Any:
         """List runs, latest due time first."""
         query = call.query
+        if query.outside_flows and query.flow_run_id:
+            raise at_parameter("outside_flows", "expected outside_flows without flow_run_id")
         wanted = RunSearch(
             app_ids=asked_app_ids(self._services, call, call.query.app),
             job_id=self._job_id(call),
             statuses=_statuses(query),
             unresolved=query.unresolved,
+            outside_flows=query.outside_flows,
+            flow_run_id=query.flow_run_id,
+            backfill_id=query.backfill_id,
             kind=query.kind,
             address=query.address,
             run_date=query_day("run_date", query.run_date),
@@ -181,7 +192,10 @@ class RunEndpoints:
         now_ms = self._services.now_ms()
 
         def read(session: Session) -> tuple[run_search.RunPage, list[Any]]:
-            run_page = run_search.page(session, wanted)
+            scope = along_jobs(
+                session, wanted, app_ids=call.actor.app_ids, job_ids=call.actor.job_ids
+            )
+            run_page = run_search.page(session, scope)
             rows = recent.by_ids(session, [line.id for line in run_page.runs])
             why = waits_for(session, rows, call.actor, now_ms=now_ms)
             return run_page, [run_answer(row, in_words(why, row.id)) for row in rows]
@@ -292,7 +306,8 @@ class RunEndpoints:
         return run, self._logs.read(run, place, query.from_line, query.limit)
 
     def _until_ms(self, query: RunsQuery) -> int | None:
-        if query.until is None and not query.status:
+        is_of_few = query.flow_run_id or query.backfill_id
+        if query.until is None and not query.status and not is_of_few:
             return self._services.now_ms() + run_search.AHEAD_MS
         return instant_ms("until", query.until)
 

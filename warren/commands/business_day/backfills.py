@@ -1,15 +1,19 @@
 """`warren backfill` and `warren backfills`: run a job for a range of dates."""
 
+import time
 from typing import Any
 
 import click
 
 from warren.command_options import as_json, examples, takes_settings
-from warren.errands.sending import send
+from warren.errands.sending import open_sender, send
 from warren.settings.settings import Settings
 from warren.sql.backfill_status import Selection
+from warren.views.output import print_output
 
 _LARGEST_ID = 2**53 - 1
+#: Time between two looks whether a backfill is over.
+POLL_SECONDS = 1.0
 _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
 
 
@@ -17,6 +21,7 @@ _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1
     epilog=examples(
         "warren backfill daily --from 2026-11-01 --to 2026-11-30 --at-once 3",
         "warren backfill daily --from 2026-11-01 --to 2026-11-30 --only failed --dry-run",
+        "warren backfill daily --from 2026-11-30 --to 2026-11-30 --only all --wait",
         "warren backfill load-day --from 2026-11-01 --to 2026-11-07 --dates",
     )
 )
@@ -45,14 +50,28 @@ _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1
 @click.option("--param", help="The param of all runs, instead of the job's own.")
 @click.option("--key", help="A name; the same key of the same job makes no second backfill.")
 @click.option("--dry-run", is_flag=True, help="Show which due times would run.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until it is over or paused; exit with 0 if none has failed."
+)
 @as_json
 @takes_settings("database_url", "timezone")
-def backfill(settings: Settings, **wanted: Any) -> int:
+def backfill(settings: Settings, *, wait: bool, **wanted: Any) -> int:
     """Run a job for the due times whose run dates are in a range.
 
     The schedulers plan a limited number of them at once. The job's own schedule goes on beside it.
     """
-    return send(settings, "backfill", **wanted)
+    if not wait:
+        return send(settings, "backfill", **wanted)
+    if wanted["dry_run"]:
+        raise click.UsageError("expected --wait or --dry-run, got both")
+    with open_sender(settings) as sender:
+        made = sender.send("backfill", is_awaited=True, **wanted)
+        print_output(made)
+        asked = {"backfill_id": made.facts["backfill_id"], "as_json": wanted["as_json"]}
+        while not (over := sender.send("backfills.outcome", **asked)).facts["is_over"]:
+            time.sleep(POLL_SECONDS)
+    print_output(over)
+    return over.status
 
 
 @click.group()

@@ -3,19 +3,21 @@
 from dataclasses import asdict
 
 from warren.errands.desk import Desk
+from warren.errands.doing.job_runs import DID_NOT_SUCCEED
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.backfill_view import backfill_view, filled_ticks
 from warren.scheduler.views.to_json import plain, to_json
-from warren.sql.backfill_status import Selection
+from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.listings import backfills
-from warren.sql.listings.backfills import BackfillFilter
+from warren.sql.listings.backfills import BackfillFilter, ListedBackfill
 from warren.views.backfills import (
     HEADERS,
     PREVIEW_HEADERS,
     TICK_HEADERS,
     backfill_facts,
     backfill_line,
+    outcome_line,
     preview_lines,
     tick_lines,
 )
@@ -37,9 +39,10 @@ def make_backfill(
     param: str | None = None,
     key: str | None = None,
     dry_run: bool = False,
+    is_awaited: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Make a backfill of a job, or show what it would do."""
+    """Make a backfill of a job, or show what it would do; the output's `backfill_id` tells it."""
     request = BackfillRequest(
         from_date=parse_date(from_date, "--from"),
         to_date=parse_date(to_date, "--to"),
@@ -60,12 +63,34 @@ def make_backfill(
     made = desk.commands.backfills.make(job_id, request, once=desk.once)
     for notice in made.notices:
         desk.warn(str(notice))
+    desk.output.facts["backfill_id"] = made.id
     if as_json:
-        desk.record({"id": made.id, "due_times": made.ticks, "is_new": made.is_new})
+        if not is_awaited:
+            desk.record({"id": made.id, "due_times": made.ticks, "is_new": made.is_new})
         return
     word = "planned" if made.is_new else "exists already"
     times = f"{made.ticks:,} due time{'' if made.ticks == 1 else 's'}"
     desk.line(f"backfill {made.id} of {times} {word}; to see it: warren backfills show {made.id}")
+
+
+def show_outcome(desk: Desk, *, backfill_id: int, as_json: bool = False) -> None:
+    """Show how a backfill ended; the output's `is_over` is whether it has, or waits for a person.
+
+    The latter is one that is paused, with no open run.
+    """
+    view = backfill_view(_listed(desk, backfill_id), now_ms=desk.now_ms())
+    is_over = view.ended_at is not None
+    if view.state == BackfillState.PAUSED:
+        is_over = not view.open
+    desk.output.facts["is_over"] = is_over
+    if not is_over:
+        return
+    is_fine = view.state == BackfillState.DONE and not view.failed
+    desk.output.status = 0 if is_fine else DID_NOT_SUCCEED
+    if as_json:
+        desk.record(to_json(view))
+        return
+    desk.line(outcome_line(view))
 
 
 def list_backfills(
@@ -96,12 +121,8 @@ def list_backfills(
 
 def show_backfill(desk: Desk, *, backfill_id: int, as_json: bool = False) -> None:
     """Show a backfill and its due times."""
-    now, actor = desk.now_ms(), desk.actor
-    listed = desk.database.read(
-        lambda session: backfills.show(
-            session, backfill_id, app_ids=actor.app_ids, job_ids=actor.job_ids
-        )
-    )
+    now = desk.now_ms()
+    listed = _listed(desk, backfill_id)
     ticks = desk.database.read(lambda session: filled_ticks(session, listed.backfill))
     view = backfill_view(listed, now_ms=now, ticks=ticks)
     if as_json:
@@ -109,6 +130,15 @@ def show_backfill(desk: Desk, *, backfill_id: int, as_json: bool = False) -> Non
         return
     desk.facts(backfill_facts(view, now_ms=now, zone=desk.zone))
     desk.table(TICK_HEADERS, tick_lines(ticks, desk.zone), "no due times")
+
+
+def _listed(desk: Desk, backfill_id: int) -> ListedBackfill:
+    actor = desk.actor
+    return desk.database.read(
+        lambda session: backfills.show(
+            session, backfill_id, app_ids=actor.app_ids, job_ids=actor.job_ids
+        )
+    )
 
 
 def pause_backfill(desk: Desk, *, backfill_id: int) -> None:

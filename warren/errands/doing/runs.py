@@ -27,12 +27,15 @@ def list_runs(
     run_date: str | None = None,
     tick: int | None = None,
     unresolved: bool = False,
+    outside_flows: bool = False,
+    flow_run: int | None = None,
+    backfill: int | None = None,
     limit: int = 50,
     as_json: bool = False,
 ) -> None:
     """List runs, the latest due time first; those far ahead only if asked for.
 
-    They are with `status`, `run_date` or `tick`.
+    They are with `status`, `run_date`, `tick`, `flow_run` or `backfill`.
     """
     now = desk.now_ms()
     wanted = recent.RunFilter(
@@ -41,10 +44,13 @@ def list_runs(
         job=job,
         status=status.upper() if status else None,
         since_ms=_since_ms(desk, since, now),
-        until_ms=None if status or tick or run_date else now + AHEAD_MS,
+        until_ms=None if status or tick or run_date or flow_run or backfill else now + AHEAD_MS,
         run_date=parse_date(run_date, "--run-date") if run_date else None,
         tick_of=tick,
         unresolved=unresolved,
+        outside_flows=outside_flows,
+        flow_run_id=flow_run,
+        backfill_id=backfill,
         limit=limit,
     )
     rows = desk.database.read(lambda session: recent.runs(session, wanted))

@@ -124,6 +124,10 @@ COMMANDS = [
     "backfills show {backfill_id}",
     "backfills show {backfill_id} --json",
     "backfills show 999999",
+    "runs list --backfill {backfill_id}",
+    "runs list --backfill 999999",
+    "runs list --outside-flows",
+    "runs list --flow-run 999999",
     "backfills resume {backfill_id}",
     "backfills pause {backfill_id}",
     "backfills cancel {backfill_id} --kill",
@@ -171,7 +175,7 @@ def test_every_command_prints_the_same_on_a_database_and_by_an_api(desk: Desk) -
 def test_every_errand_is_among_the_compared_commands() -> None:
     asked = {".".join(command.split()[:2]) for command in COMMANDS}
     by_other_names = {
-        *("runs.skips", "runs.outcome", "alarms.tested", "report", "backfill"),
+        *("runs.skips", "runs.outcome", "alarms.tested", "report", "backfill", "backfills.outcome"),
         *("apps.pause", "apps.resume", "cluster.pause", "cluster.resume"),
     }
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import update
 
 from tests.support.stored_rows import Rows
 from warren.cli import root
+from warren.sql.models import Backfill
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timezone": "UTC"}
 WEEK = ("--from", "2026-03-01", "--to", "2026-03-07")
@@ -24,7 +26,9 @@ def rows(sqlite_schema_url: str) -> Iterator[Rows]:
 @pytest.fixture
 def warren(rows: Rows, sqlite_schema_url: str) -> Callable[..., Result]:
     url = "--database-url", sqlite_schema_url
-    return lambda *arguments: CliRunner().invoke(root, [*map(str, arguments), *url])
+    return lambda *arguments, **options: CliRunner().invoke(
+        root, [*map(str, arguments), *url], **options
+    )
 
 
 def lines(result: Result) -> list[dict[str, Any]]:
@@ -84,6 +88,32 @@ def test_a_dry_run_tells_what_would_run_and_makes_nothing(
 
 
 @pytest.mark.parametrize(
+    ("ended", "status", "words"),
+    [
+        ({"state": "DONE", "succeeded": 6, "skipped": 1}, 0, "DONE; 6 succeeded, 1 skipped"),
+        ({"state": "DONE", "succeeded": 6, "failed": 1}, 1, "DONE; 6 succeeded, 1 failed"),
+        ({"state": "CANCELLED", "state_reason": "by me"}, 1, "CANCELLED: by me; 7 left out"),
+        ({"state": "PAUSED", "ended_at": None}, 1, "PAUSED; 7 to come"),
+    ],
+)
+def test_whoever_waits_for_a_backfill_is_told_by_the_exit_status_how_it_ended(
+    warren: Callable[..., Result], rows: Rows, ended: dict[str, Any], status: int, words: str
+) -> None:
+    rows.job("daily", **NIGHTLY)
+    asked = ("backfill", "daily", *WEEK, "--key", "march")
+    [made] = lines(warren(*asked, "--json"))
+    values = {"ended_at": 9, "decided": 7 if ended["state"] == "DONE" else 0} | ended
+    rows.database.write(lambda session: session.execute(update(Backfill).values(**values)))
+
+    told = warren(*asked, "--wait", standalone_mode=False)
+    record = warren(*asked, "--wait", "--json", standalone_mode=False)
+
+    assert f"backfill {made['id']} {words}" in told.output
+    assert (told.return_value, record.return_value) == (status, status)
+    assert json.loads(record.stdout)["state"] == ended["state"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("daily", "--from", "2026-03-02", "--to", "2026-03-01"), "begins before it ends"),
@@ -93,6 +123,7 @@ def test_a_dry_run_tells_what_would_run_and_makes_nothing(
         (("demand", *WEEK), "job demand has no schedule"),
         (("daily", *WEEK, "--at-once", "101"), "expected at-once to be 1 to 100, got: 101"),
         (("nobody", *WEEK), "nobody"),
+        (("daily", *WEEK, "--wait", "--dry-run"), "expected --wait or --dry-run, got both"),
     ],
 )
 def test_what_cannot_be_filled_is_told_in_one_line(
