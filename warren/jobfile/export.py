@@ -14,6 +14,7 @@ import yaml
 
 from warren.jobfile.escapes import escape_places, escape_unseen, is_unseen
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import FIELDS, SHORT_RETRY, AppSpec, Field, JobSpec, in_group
 from warren.scheduler.limits.specs import LimitSpec
@@ -115,11 +116,15 @@ def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
 
 
 def job_file(
-    app_specs: Sequence[AppSpec], specs: Sequence[JobSpec], limits: Sequence[LimitSpec] = ()
+    app_specs: Sequence[AppSpec],
+    specs: Sequence[JobSpec],
+    limits: Sequence[LimitSpec] = (),
+    calendars: Sequence[CalendarSpec] = (),
 ) -> Iterator[str]:
     """Yield the lines of a job file; defaults are left out."""
     for title, parts in (
         ("apps", [_app_lines(app) for app in app_specs]),
+        ("calendars", [_calendar_lines(calendar) for calendar in calendars]),
         ("limits", [_limit_lines(limit) for limit in limits]),
         ("jobs", [_job_lines(spec) for spec in specs]),
     ):
@@ -127,7 +132,7 @@ def job_file(
             yield f"{title}:"
         for part in parts:
             yield from _as_item(part)
-    if not app_specs and not specs and not limits:
+    if not any((app_specs, specs, limits, calendars)):
         yield "jobs: []"
 
 
@@ -148,6 +153,21 @@ def _app_lines(app: AppSpec) -> Iterator[str]:
         yield from _field("route", app.route)
     yield from _target_lines("alarm", app.alarm)
     yield from _target_lines("webhook", app.webhook)
+
+
+def _calendar_lines(calendar: CalendarSpec) -> Iterator[str]:
+    yield from _field("name", calendar.name)
+    if calendar.source:
+        yield from _field("from", calendar.source)
+    if calendar.weekend is not None:
+        yield from _field("weekend", calendar.weekend)
+    if calendar.until is not None:
+        yield _at(f"until: {calendar.until}")
+    if calendar.days:
+        yield _at("days:")
+        margin = " " * 3 * INDENT
+        for day in sorted(calendar.days):
+            yield f"{margin}{day}: {scalar(calendar.days[day])}"
 
 
 def _limit_lines(limit: LimitSpec) -> Iterator[str]:

@@ -236,3 +236,29 @@ def test_what_an_export_says_is_read_back(schedule: str) -> None:
 
     [again] = read_job_files([Source("b.yaml", exported)], now_ms=1_790_000_000_000).specs
     assert again == spec
+
+
+@pytest.mark.parametrize(
+    "calendar",
+    [
+        '{name: work, from: "holidays:CN"}',
+        '{name: work, from: "holidays:CN", days: {2099-10-10: off}, until: 2099-12-31}',
+        "{name: work, weekend: [FRI], days: {2099-10-09: work, 2099-10-10: off A, the day}}",
+    ],
+)
+def test_a_calendar_is_exported_with_its_jobs_and_found_unchanged(
+    warren: Callable[..., Result], tmp_path: Path, calendar: str
+) -> None:
+    job = "{name: daily, app: reports, handler: x, schedule: {cron: 0 0 2 * * ?, calendar: work}}"
+    text = f"apps: [{{name: reports}}]\ncalendars:\n  - {calendar}\njobs:\n  - {job}\n"
+    (tmp_path / "jobs.yaml").write_text(text.replace("off A, the day", '"off A, the day"'))
+    assert warren("jobs", "apply", str(tmp_path / "jobs.yaml")).exit_code == 0
+
+    exported = warren("jobs", "export").stdout
+
+    (tmp_path / "again.yaml").write_text(exported)
+    again = warren("jobs", "apply", str(tmp_path / "again.yaml"))
+    assert "calendars:" in exported
+    assert again.exit_code == 0, again.output
+    assert "created" not in again.output
+    assert "updated" not in again.output
