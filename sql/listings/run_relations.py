@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from warren.sql.jobs import child_links
+from warren.sql.jobs import child_links, flow_links
 from warren.sql.listings import job_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_messages import RunLine, lines
@@ -19,7 +19,7 @@ MAX_GENERATIONS, MAX_JOBS = 6, 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Jobs by id as APP/NAME, and pairs of parent and child among them.
+    """Jobs by id as APP/NAME, and pairs of parent and child, or flow and node, among them.
 
     `is_cut`: there are more jobs than the limits allow.
     """
@@ -36,12 +36,19 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
     """
     copied = child_links.copied(session)
 
+    def below(job_ids: Collection[int]) -> dict[int, set[int]]:
+        found = {job_id: set(ids) for job_id, ids in child_links.children(session, job_ids).items()}
+        for flow_id, node_ids in flow_links.nodes_of(session, job_ids).items():
+            found[flow_id] = found.get(flow_id, set()) | node_ids
+        return found
+
     def children(job_ids: Collection[int]) -> set[int]:
-        by_parent = child_links.children(session, job_ids)
-        return {child for child_ids in by_parent.values() for child in child_ids}
+        return {child for child_ids in below(job_ids).values() for child in child_ids}
 
     def parents(job_ids: Collection[int]) -> set[int]:
-        return child_links.parent_ids(session, job_ids, copied)
+        flows = flow_links.flows_with(session, job_ids)
+        of_flows = {flow_id for flow_ids in flows.values() for flow_id in flow_ids}
+        return child_links.parent_ids(session, job_ids, copied) | of_flows
 
     def visible(job_ids: Collection[int]) -> dict[int, str]:
         return job_search.names(session, job_ids, app_ids)
@@ -50,8 +57,8 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
     cuts = [_walk(family, job_id, step, visible) for step in (children, parents)]
     links = [
         (parent, child)
-        for parent, child_ids in child_links.children(session, family).items()
-        for child in child_ids
+        for parent, child_ids in below(family).items()
+        for child in sorted(child_ids)
         if child in family
     ]
     return Family(names=family, links=links, is_cut=any(cuts))

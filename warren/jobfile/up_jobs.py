@@ -109,8 +109,11 @@ class UpJobs:
         """Apply the file and the declared jobs, and print the changes."""
         if not self._parts:
             return
+        # Apps, calendars and limits of the file were applied before; they are not told twice.
+        told = {(change.what, change.name) for change in self._changes}
         for file, origin in self._parts:
-            self._changes += _apply(settings, database, file, origin)
+            applied = _apply(settings, database, file, origin)
+            self._changes += [each for each in applied if (each.what, each.name) not in told]
         warnings = [
             warning
             for file, _origin in self._parts

@@ -46,6 +46,21 @@ def test_a_node_whose_run_is_open_is_not_left_behind(rows: Rows, clock: Clock) -
     assert rows.database.read(left) == ["parts"]
 
 
+def test_a_job_that_is_a_node_is_drawn_behind_its_flow(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    flow = night(rows, clock.now)
+
+    of_node = admin.get(f"/jobs/{flow.jobs['load']}").text
+    of_flow = admin.get(f"/jobs/{flow.job_id}").text
+
+    family = r'<svg class="family.*?</svg>'
+    [drawn] = re.findall(family, of_node, re.DOTALL)
+    assert f'href="/jobs/{flow.job_id}"' in drawn
+    [drawn] = re.findall(family, of_flow, re.DOTALL)
+    assert all(f'href="/jobs/{node}"' in drawn for node in flow.jobs.values())
+
+
 class TestRun:
     def test_the_graph_tells_the_state_of_each_node_and_leads_to_its_run(
         self, admin: Visit, rows: Rows, clock: Clock
