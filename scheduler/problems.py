@@ -214,10 +214,8 @@ class Code(Enum):
     )
     LIMIT_HELD = "cannot delete limit %(name)r: it is held by %(runs)s", ProblemKind.CONFLICT
     NO_LIMIT_NAMED = "no limit named %(name)r", ProblemKind.UNKNOWN
-    NO_LIMIT_NAMED_NEAR = (
-        "no limit named %(name)r, did you mean %(near)r?",
-        ProblemKind.UNKNOWN,
-    )
+    LIMIT_UNKNOWN = "unknown limit %(got)r"
+    LIMIT_UNKNOWN_NEAR = "unknown limit %(got)r, did you mean %(near)r?"
     TOO_MANY_WAITING = (
         "job %(job)s already has %(n)s runs that wait, and no more may",
         ProblemKind.CONFLICT,

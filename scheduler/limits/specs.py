@@ -107,5 +107,5 @@ class KnownLimits:
 
     def _unknown(self, name: str) -> Problem:
         if near := difflib.get_close_matches(name, sorted(self._known), 1):
-            return Problem(Code.NO_LIMIT_NAMED_NEAR, "limits", name=name, near=near[0])
-        return Problem(Code.NO_LIMIT_NAMED, "limits", name=name)
+            return Problem(Code.LIMIT_UNKNOWN_NEAR, "limits", got=name, near=near[0])
+        return Problem(Code.LIMIT_UNKNOWN, "limits", got=name)

@@ -54,3 +54,16 @@ def test_a_trigger_is_told_to_come_back_while_as_many_wait_as_may(
     assert answer.status_code == 429
     assert int(answer.headers["Retry-After"]) > 0
     assert answer.get_json()["type"] == "urn:warren:problem:too_many_waiting"
+
+
+def test_a_job_that_names_an_unknown_limit_is_refused_at_its_place(
+    admin: Program, rows: Rows
+) -> None:
+    rows.app()
+    job = {"handler": "load", "limits": ["warehouse"]}
+
+    answer = admin.put("/jobs/reports/load", job, headers={"If-None-Match": "*"})
+
+    [error] = answer.get_json()["errors"]
+    assert answer.status_code == 422
+    assert (error["pointer"], error["detail"]) == ("/limits", "unknown limit 'warehouse'")

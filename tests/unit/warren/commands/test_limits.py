@@ -98,7 +98,7 @@ def test_a_limit_that_is_named_or_held_is_not_deleted(
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("warehous", "7: no limit named 'warehous', did you mean 'warehouse'?"),
+        ("warehous", "7: unknown limit 'warehous', did you mean 'warehouse'?"),
         ("{warehouse: 2}", "7: each run takes 2 of limit 'warehouse', which never has more than 1"),
     ],
 )
