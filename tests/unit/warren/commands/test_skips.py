@@ -64,7 +64,7 @@ def test_skips_are_listed_of_one_job_and_since_a_time(warren: Callable[..., Resu
 def test_skips_have_no_status(warren: Callable[..., Result]) -> None:
     refused = warren("runs", "list", "--skips", "--status", "FAILED")
 
-    assert "expected --skips without --status, --run-date, --tick and --app" in refused.output
+    assert "expected --skips without --status, --run-date, --tick, --app, --" in refused.output
 
 
 def test_a_jobs_skips_are_shown_with_it(warren: Callable[..., Result]) -> None:
