@@ -22,9 +22,8 @@ LOADED = {
     "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "channel confinement fork_server forking frames interpreter "
-    "job_main linux orphans output process_state script_process spares termination zygote",
-    "warren.executor.handlers": "context declarations handler_registry hooks outcomes params "
-    "results",
+    "job_main linux output process_state script_process spares termination zygote",
+    "warren.executor.handlers": "context declarations handler_registry hooks outcomes params",
 }
 
 SOURCE = r"""
