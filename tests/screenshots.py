@@ -128,6 +128,7 @@ def _everything() -> Iterator[tuple[str, str]]:
             password = up.wait_for("admin password: ", 60).rpartition(" ")[2].strip()
             url = up.wait_for("console   ").split()[1]
             _fill_the_warehouse(Path(folder))
+            run_warren("jobs", "trigger", "folder-sizes", "--wait", folder=Path(folder))
             eventually(lambda: up.text().count("  run ") >= RUNS, 300, every=0.5)
             yield url, password
 

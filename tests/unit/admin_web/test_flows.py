@@ -61,6 +61,17 @@ def test_a_job_that_is_a_node_is_drawn_behind_its_flow(
     assert all(f'href="/jobs/{node}"' in drawn for node in flow.jobs.values())
 
 
+def test_a_flow_that_runs_has_no_executor_on_any_page(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    flow = night(rows, clock.now)
+    pages = "/", "/runs", "/timeline", f"/jobs/{flow.job_id}", f"/runs/{flow.run_id}"
+
+    shown = {path: re.findall(r">\s*None\s*<", admin.get(path).text) for path in pages}
+
+    assert shown == dict.fromkeys(pages, [])
+
+
 class TestRun:
     def test_the_graph_tells_the_state_of_each_node_and_leads_to_its_run(
         self, admin: Visit, rows: Rows, clock: Clock
