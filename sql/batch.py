@@ -6,10 +6,11 @@ would bind them. Objects that the session has loaded are not refreshed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import Column, Connection, CursorResult, Delete, Update
+from sqlalchemy import Column, Connection, CursorResult, Delete, Dialect, Update
 from sqlalchemy.orm import DeclarativeBase, Session
 
 from warren.sql.dialects.dialect import Columns, Locking, UpdateRule
@@ -43,6 +44,8 @@ CHUNK = 500
 #: The most characters per statement: up to 4 MB, a quarter of MariaDB's default
 #: `max_allowed_packet`.
 CHUNK_CHARACTERS = 1_000_000
+#: Statements whose binders are kept: more than a process has, for both of its engines.
+_REMEMBERED = 128
 
 
 def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
@@ -173,14 +176,19 @@ def _bound(
     rows: Iterable[Values], columns: Columns, connection: Connection
 ) -> Iterator[Collection[Any]]:
     """Yield the values of each row as the driver takes them for columns of these types."""
-    dialect = connection.dialect
-    of_types = (column.type.dialect_impl(dialect).bind_processor(dialect) for column in columns)
-    binders = [(place, bind) for place, bind in enumerate(of_types) if bind is not None]
+    binders = _binders(tuple(columns), connection.dialect)
     for row in rows:
         values = list(row.values())
         for place, bind in binders:
             values[place] = bind(values[place])
         yield values
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _binders(columns: Columns, dialect: Dialect) -> Sequence[tuple[int, Callable[[Any], Any]]]:
+    """Return what converts values for the driver, with the places of their columns."""
+    of_types = (column.type.dialect_impl(dialect).bind_processor(dialect) for column in columns)
+    return [(place, bind) for place, bind in enumerate(of_types) if bind is not None]
 
 
 def _statements(rows: Iterable[Values]) -> Iterator[Sequence[Values]]:
