@@ -14,7 +14,7 @@ pytest imports this in every session, so it imports nothing of ours by itself.
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,22 +36,27 @@ def warren_stack(
 
     It is a `warren.wiring.stack.Stack`.
     """
-    try:
-        with _garbage_kept():
-            from warren.wiring.stack import Stack  # noqa: PLC0415 - see the module's docstring
-    except ModuleNotFoundError as error:
-        pytest.fail(f"warren_stack needs warren[server]: {error}", pytrace=False)
-
     root = request.config.rootpath
     sources = [_resolved(name, root) for name in request.config.getini("warren_handlers")]
     files = request.config.getini("warren_jobs")
-    with Stack(tmp_path_factory.mktemp("warren"), handlers=sources, jobs=files) as stack:
+    with ExitStack() as held:
+        with _garbage_kept():
+            stack = _stack_type()(tmp_path_factory.mktemp("warren"), handlers=sources, jobs=files)
+            held.enter_context(stack)
         yield stack
+
+
+def _stack_type() -> Any:
+    try:
+        from warren.wiring.stack import Stack  # noqa: PLC0415 - see the module's docstring
+    except ModuleNotFoundError as error:
+        pytest.fail(f"warren_stack needs warren[server]: {error}", pytrace=False)
+    return Stack
 
 
 @contextmanager
 def _garbage_kept() -> Iterator[None]:
-    """Look for no garbage meanwhile: an import leaves little, and the search is a fifth of it."""
+    """Look for no garbage meanwhile: a start leaves little, and the search is a fifth of it."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:

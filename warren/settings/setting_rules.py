@@ -5,7 +5,6 @@ Users see the message of the ValueError, so it never contains a secret or passwo
 
 import os
 import re
-from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -169,12 +168,10 @@ def check_heartbeat_url(url: str) -> str:
 
 def check_timezone(name: str) -> str:
     """Return the name of an existing time zone."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
+    if not _is_timezone(name):
         near = get_close_matches(name, available_timezones(), 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no such time zone{hint}") from error
+        raise ValueError(f"there is no such time zone{hint}")
     return name
 
 
@@ -227,10 +224,17 @@ def check_gateway_peers(text: str) -> str:
 def local_timezone() -> str:
     """Return this machine's IANA time zone; UTC if it is unknown or Etc/UTC."""
     for name in (os.environ.get("TZ", "").lstrip(":"), _linked_zone()):
-        with suppress(ValueError):
-            zone = check_timezone(name)
-            return "UTC" if zone == "Etc/UTC" else zone
+        if _is_timezone(name):
+            return "UTC" if name == "Etc/UTC" else name
     return "UTC"
+
+
+def _is_timezone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
 
 
 def _linked_zone() -> str:
