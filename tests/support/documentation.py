@@ -5,6 +5,7 @@ shown to fail.
 """
 
 import ast
+import pkgutil
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -83,6 +84,30 @@ def part(text: str, title: str) -> str:
 def blocks(text: str, language: str) -> list[str]:
     """Return the code blocks of one language."""
     return re.findall(rf"^```{language}$\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def broken_python(text: str, package: str) -> list[str]:
+    """Return what is wrong with a page's Python: syntax, and names that a package does not have."""
+    problems: list[str] = []
+    for code in blocks(text, "python"):
+        try:
+            nodes = list(ast.walk(ast.parse(code)))
+        except SyntaxError as error:
+            problems.append(f"{error.msg}: {(error.text or '').strip()}")
+            continue
+        paths = [
+            f"{node.module}:{each.name}"
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and node.module
+            for each in node.names
+        ] + [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+        for path in paths:
+            if re.split("[.:]", path)[0] == package:
+                try:
+                    pkgutil.resolve_name(path)
+                except (ImportError, AttributeError):
+                    problems.append(f"there is no {path}")
+    return problems
 
 
 def links(text: str) -> list[str]:

@@ -131,6 +131,10 @@ class TestPages:
 
         assert list(load_handlers([str(tmp_path / "documented_handlers.py")])) == ["report.daily"]
 
+    @pytest.mark.parametrize("name", PAGES)
+    def test_python_is_python_and_imports_what_is_there(self, name: str) -> None:
+        assert documentation.broken_python(PAGES[name], "warren") == []
+
     def test_architecture_is_short_enough_to_be_read(self) -> None:
         assert len(PAGES["ARCHITECTURE.md"].splitlines()) <= 200
 
@@ -322,6 +326,16 @@ class TestTheChecksCanFail:
         text = "```yaml\na: 1\n```\n```sh\nls\n```\n"
 
         assert documentation.blocks(text, "yaml") == ["a: 1\n"]
+
+    def test_python_that_is_wrong_or_imports_what_is_gone_is_found(self) -> None:
+        code = ["from warren import job", "from warren import jop, job\nimport warren.gone", "1 +"]
+        text = "".join(f"```python\n{each}\n```\n" for each in code)
+
+        assert documentation.broken_python(text, "warren") == [
+            "there is no warren:jop",
+            "there is no warren.gone",
+            "invalid syntax: 1 +",
+        ]
 
     def test_part_ends_at_the_next_heading_of_its_rank(self) -> None:
         text = "# t\n## a\none\n### b\ntwo\n## c\nthree\n"
