@@ -17,7 +17,8 @@ from typing import Any
 from flask_babel import gettext
 from werkzeug.datastructures import MultiDict
 
-from warren.scheduler.jobs.param_schema import Schema, resolved
+from warren.scheduler.jobs.param_schema import Schema, resolved, shown
+from warren.scheduler.problems import Code, Problem
 
 #: What the names of the controls begin with.
 PREFIX = "p."
@@ -89,6 +90,13 @@ class ParamField:
         return f"{PREFIX}{self.name}"
 
     @property
+    def options(self) -> list[tuple[str, str]]:
+        """Its choices, and what is chosen though it is none of them, such as a choice of before."""
+        known = [value for value, _ in self.choices]
+        chosen = self.chosen if self.look is Look.BOXES else filter(None, [self.text])
+        return [*self.choices, *((value, value) for value in chosen if value not in known)]
+
+    @property
     def placeholder(self) -> str:
         """Its default, or how to write it; empty if there is nothing to say."""
         if self.default is MISSING or self.default in (None, "", []):
@@ -140,6 +148,15 @@ class ParamField:
         if not self.text.strip():
             return None if self.is_required and self.is_nullable else MISSING
         return self._typed_value()
+
+    @property
+    def fault(self) -> Problem | None:
+        """That its box has broken JSON; what does not look like JSON is a text."""
+        typed = self.text.strip()
+        if self.look is not Look.JSON or not typed.startswith(("{", "[", '"')) or _is_json(typed):
+            return None
+        place = f"param/{self.name.replace('~', '~0').replace('/', '~1')}"
+        return Problem(Code.PARAM_TYPE, place, name=self.name, kind="JSON", got=shown(typed))
 
     def _typed_value(self) -> Any:
         if self.look in (Look.CHOICE, Look.JSON):
@@ -239,10 +256,16 @@ def _scalar(text: str, kind: str) -> Any:
 
 def value_of(text: str) -> Any:
     """Return what a text says as JSON; the text itself if it is none."""
+    return json.loads(text) if _is_json(text) else text
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is JSON, which has no NaN and no infinite numbers."""
     try:
-        return json.loads(text)
+        json.dumps(json.loads(text), allow_nan=False)
     except (ValueError, RecursionError):
-        return text
+        return False
+    return True
 
 
 def as_json(value: Any) -> str:

@@ -22,8 +22,8 @@ from warren.admin_web.forms.param_fields import (
     value_of,
 )
 from warren.admin_web.language.labels import problem_text
-from warren.scheduler.jobs.param_schema import Schema, resolved
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.jobs.param_schema import Schema, param_problems, resolved
+from warren.scheduler.problems import Code, Problem, Refused
 
 #: The name of the hidden field that says what was sent: the fields, or the param's text.
 SENT_AS, AS_FIELDS, AS_TEXT = "param_as", "fields", "text"
@@ -84,6 +84,16 @@ class ParamInput:
         shown.is_switch = asked in (AS_FIELDS, AS_TEXT)
         return shown
 
+    def check(self) -> None:
+        """Refuse what the param could not tell: broken JSON in a box, and fields that are gone.
+
+        Raises:
+            Refused: with what else is wrong with the fields.
+
+        """
+        if self.form and self.as_fields and (problems := self.form.problems()):
+            raise Refused(problems)
+
     def show(self, problems: Iterable[Problem]) -> list[Problem]:
         """Show each problem beside its field; return those that belong to none."""
         return self.form.show(problems) if self.form and self.as_fields else list(problems)
@@ -103,9 +113,11 @@ def _guess(sent: MultiDict[str, str], posted: Iterable[str]) -> str:
 class ParamForm:
     """The fields of a handler's params; `about` is what the type says about itself."""
 
-    def __init__(self, fields: Sequence[ParamField], about: str) -> None:
+    def __init__(self, schema: Schema, fields: Sequence[ParamField], about: str) -> None:
+        self._schema = schema
         self.fields = fields
         self.about = about
+        self._gone: list[str] = []
 
     @classmethod
     def of(cls, schema: Schema) -> Self | None:
@@ -120,7 +132,7 @@ class ParamForm:
             field_of(schema, str(name), part, is_required=name in named)
             for name, part in properties.items()
         ]
-        return cls(fields, text_of(root.get("description")))
+        return cls(schema, fields, text_of(root.get("description")))
 
     def fill(self, param: str) -> bool:
         """Show a param; return whether the form says exactly what it says."""
@@ -148,12 +160,26 @@ class ParamForm:
         """Take what was sent."""
         for each in self.fields:
             each.read(sent)
+        others = {name for name in sent if name.startswith(PREFIX)} - self.ids
+        self._gone = sorted(name for name in others if sent[name].strip())
 
     @property
     def param(self) -> str:
         """The param that the fields say, as JSON; empty if all are left out."""
         values = self._values()
         return json.dumps(values, ensure_ascii=False) if values else ""
+
+    def problems(self) -> list[Problem]:
+        """Return all problems if a box has broken JSON, or a field is gone that was typed into.
+
+        Without those, there are none: what else is wrong is found in the param.
+        """
+        own = [fault for each in self.fields if (fault := each.fault)]
+        names = [name.removeprefix(PREFIX)[:100] for name in self._gone]
+        own += [Problem(Code.PARAM_UNKNOWN, "param", name=name) for name in names]
+        others = param_problems(self._schema, self.param) if own else []
+        found = {problem.field for problem in own}
+        return [*own, *(problem for problem in others if problem.field not in found)]
 
     def show(self, problems: Iterable[Problem]) -> list[Problem]:
         """Show each problem beside its field; return those that belong to none."""

@@ -20,7 +20,8 @@ from warren.admin_web.language.labels import problem_text
 from warren.broker.messages.values import Block
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.param import check_param
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.jobs.typed_params import TypedParams
+from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import first_fires
 from warren.scheduler.schedules.registry import has_schedule, hint
@@ -122,9 +123,13 @@ def read(
 
     Raises:
         Problem: the parameter is too long, or an address is neither registered nor listed.
+        Refused: no executor that is online accepts the parameter.
 
     """
     check_param(param)
+    typed = TypedParams.read(session, [job.app], now_ms)
+    if problems := typed.problems(job.app, job.handler or "", param):
+        raise Refused(problems)
     listed = apps.split(session.get_one(App, job.app_id).address_list)
     lists = {job.app: tuple(listed)} if listed else {}
     views = executor_views(dashboard.executors(session, [job.app_id]), lists, now_ms)

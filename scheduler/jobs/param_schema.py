@@ -88,13 +88,14 @@ class _Check:
         others = schema.get("additionalProperties", True)
         for name in _listed(schema.get("required")):
             if name not in value:
-                yield Problem(Code.PARAM_MISSING, _within(place, name), name=str(name)[:_SHOWN])
+                where = _within(place, name)
+                yield Problem(Code.PARAM_MISSING, where, name=_name(where))
         for name, part in value.items():
             where = _within(place, name)
             if name in known:
                 yield from self._problems(known[name], part, where, depth + 1)
             elif others is False:
-                yield Problem(Code.PARAM_UNKNOWN, where, name=name[:_SHOWN])
+                yield Problem(Code.PARAM_UNKNOWN, where, name=_name(where))
             else:
                 yield from self._problems(others, part, where, depth + 1)
 
@@ -136,14 +137,14 @@ def _own_problem(schema: Schema, value: Any, place: str) -> Problem | None:
     if "enum" in schema or "const" in schema:
         allowed = _listed(schema.get("enum")) if "enum" in schema else [schema["const"]]
         if not any(value == choice and type(value) is type(choice) for choice in allowed):
-            words = ", ".join(map(_shown, allowed[:20]))
+            words = ", ".join(map(shown, allowed[:20]))
             return _problem(Code.PARAM_CHOICE, place, value, choices=words)
     read = _FORMATS.get(str(schema.get("format"))) if isinstance(value, str) else None
     if read is not None and not _reads(read, value):
         return _problem(Code.PARAM_TYPE, place, value, kind=schema["format"])
     for rule, holds in _RULES.items():
         if rule in schema and not _holds(holds, value, schema[rule]):
-            return _problem(Code.PARAM_RULE, place, value, rule=f"{rule} {_shown(schema[rule])}")
+            return _problem(Code.PARAM_RULE, place, value, rule=f"{rule} {shown(schema[rule])}")
     return None
 
 
@@ -153,11 +154,16 @@ def _is_kind(problem: Problem, place: str) -> bool:
 
 
 def _problem(code: Code, place: str, value: Any, **facts: str) -> Problem:
-    name = place.rpartition("/")[2]
-    return Problem(code, place, name=name[:_SHOWN], got=_shown(value), **facts)
+    return Problem(code, place, name=_name(place), got=shown(value), **facts)
 
 
-def _shown(value: Any) -> str:
+def _name(place: str) -> str:
+    """Return the path of a value within the param, as it is shown."""
+    return (place.partition("/")[2] or place)[:_SHOWN]
+
+
+def shown(value: Any) -> str:
+    """Return a value as problems show it: as JSON, cut."""
     return json.dumps(value, ensure_ascii=False)[:_SHOWN]
 
 

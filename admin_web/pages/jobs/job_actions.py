@@ -141,6 +141,7 @@ class JobActions:
             return render_template("pages/jobs_trigger.html", form=form, job=job, params=params)
         wanted = form.addresses.data or ()
         try:
+            params.check()
             shown = self._services.database.read(
                 lambda session: trigger_preview.read(
                     session, job, params.text, wanted, now_ms=now_ms
@@ -163,6 +164,7 @@ class JobActions:
         job = self._job(job_id)
         form, params = self._sent(job)
         try:
+            params.check()
             run_id, _is_new = self._commands.runs.trigger_once(
                 job_id,
                 Trigger(param=params.text, addresses=form.addresses.data or ()),

@@ -120,6 +120,7 @@ class JobFormPages:
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, job_id=job_id), _code()
         try:
+            form.params.check()
             commands = self._services.commands(visitor().actor)
             words = commands.jobs.update(job_id, spec, seen=form.seen.data or "")
         except Refused as refused:
@@ -162,6 +163,7 @@ class JobFormPages:
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, origin=origin), _code()
         try:
+            form.params.check()
             job_id = self._services.commands(visitor().actor).jobs.create(spec)
         except Refused as refused:
             _show(refused, form)

@@ -28,6 +28,9 @@ SCHEMA = {
                 },
                 "source": {"enum": ["feed", "archive"], "default": "feed"},
                 "dry": {"type": "boolean", "default": False},
+                "shops": {"type": "array", "items": {"type": "integer"}, "default": []},
+                "lines": {"type": "array", "items": {"required": ["count"]}, "default": []},
+                "either": {"anyOf": [{"type": "object"}, {"type": "string"}], "default": ""},
             },
             "required": ["day"],
         }
@@ -54,6 +57,17 @@ def quoted(text: str) -> str:
 def run(visit: Visit, job_id: int, **form: Any) -> Any:
     page = visit.get(f"/jobs/{job_id}/trigger").text
     return visit.post(f"/jobs/{job_id}/trigger/run", {"once": once_of(page)} | form)
+
+
+def saved_form(page: str) -> dict[str, str]:
+    """Return what the form of the job says besides its param."""
+    seen = re.search(r'name="seen"[^>]*value="([^"]+)"', page)
+    assert seen is not None
+    basic = {"seen": seen[1], "name": "nightly", "handler": "load", "schedule_kind": "NONE"}
+    numbers = {"late_limit": "60", "concurrency": "1", "timeout": "0", "retries": "0"}
+    basic |= numbers | {"retry_delay": "0", "retry_most": "0", "retry_jitter": "0"}
+    basic |= {"block": "SERIAL_EXECUTION", "misfire": "DO_NOTHING", "delivery": "AT_MOST_ONCE"}
+    return basic | {"retry_backoff": "fixed"}
 
 
 def fields(**texts: str) -> dict[str, str]:
@@ -98,6 +112,53 @@ def test_what_does_not_fit_is_refused_beside_its_field_and_nothing_runs(
         f"expected source to be one of {choices}, got: {quoted('mail')}",
     ]
     assert 'value="none"' in answer.text
+    assert all_runs(database) == []
+
+
+#: What no field can mean: the field, what was typed, and the answer beside it.
+WRONG = [
+    ("day", "2026-02-30", f"expected day to be date, got: {quoted('2026-02-30')}"),
+    ("day", "", "Required."),
+    ("parts", "1.5", "expected parts to be integer, got: 1.5"),
+    ("source", "7", f"expected source to be one of {quoted('feed')}, {quoted('archive')}, got: 7"),
+    ("shops", "1\nx", f"expected shops/1 to be integer, got: {quoted('x')}"),
+    ("lines", "[{1", f"expected lines to be JSON, got: {quoted('[{1')}"),
+    ("lines", "[{}]", "expected param to have &#39;lines/0/count&#39;"),
+    ("either", "{1", f"expected either to be JSON, got: {quoted('{1')}"),
+    ("either", "[NaN]", f"expected either to be JSON, got: {quoted('[NaN]')}"),
+    ("either", "x" * 70_000, "expected param to be up to 65536 bytes, got: 70035 bytes"),
+]
+
+
+def test_neither_form_takes_what_a_field_cannot_mean_and_both_keep_what_was_typed(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    saved = saved_form(admin.get(f"/jobs/{job_id}/edit").text)
+    for path, form in (
+        (f"/jobs/{job_id}/trigger/preview", {}),
+        (
+            f"/jobs/{job_id}/trigger/run",
+            {"once": once_of(admin.get(f"/jobs/{job_id}/trigger").text)},
+        ),
+        (f"/jobs/{job_id}/save", saved),
+    ):
+        for name, text, words in WRONG:
+            answer = admin.post(path, form | fields(**{"day": "2026-12-02", name: text}))
+
+            assert (answer.status_code, errors(answer.text)) == (422, [words])
+            kept = rf'id="p.{name}"[^>]*(value="|>\n|>.*<option value="){re.escape(text)}["<]'
+            assert re.search(kept, answer.text), (path, name)
+
+    assert all_runs(database) == []
+    assert saved_form(admin.get(f"/jobs/{job_id}/edit").text) == saved
+
+
+def test_a_field_that_is_gone_since_the_page_was_opened_is_told(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    answer = run(admin, job_id, **fields(day="2026-12-02", gone="7", empty=""))
+
+    assert (answer.status_code, errors(answer.text)) == (422, ["param has no &#39;gone&#39;"])
     assert all_runs(database) == []
 
 
@@ -152,13 +213,7 @@ def test_the_form_of_a_job_has_the_fields_and_saves_them(
     admin: Visit, job_id: int, rows: Rows, database: Database
 ) -> None:
     page = admin.get(f"/jobs/{job_id}/edit").text
-    seen = re.search(r'name="seen"[^>]*value="([^"]+)"', page)
-    assert seen is not None
-    basic = {"seen": seen[1], "name": "nightly", "handler": "load", "schedule_kind": "NONE"}
-    numbers = {"late_limit": "60", "concurrency": "1", "timeout": "0", "retries": "0"}
-    basic |= numbers | {"retry_delay": "0", "retry_most": "0", "retry_jitter": "0"}
-    basic |= {"block": "SERIAL_EXECUTION", "misfire": "DO_NOTHING", "delivery": "AT_MOST_ONCE"}
-    basic |= {"retry_backoff": "fixed"}
+    basic = saved_form(page)
 
     refused = admin.post(f"/jobs/{job_id}/save", basic | fields(day="soon", parts="2"))
     as_text = admin.post(

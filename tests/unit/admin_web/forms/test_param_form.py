@@ -265,7 +265,7 @@ def test_problems_are_shown_beside_their_fields_and_the_others_returned() -> Non
     assert {each.name: each.errors[0] for each in made.fields if each.errors} == {
         "day": "Required.",
         "parts": 'expected parts to be integer, got: "x"',
-        "lines": "expected param to have 'count'",
+        "lines": "expected param to have 'lines/0/count'",
     }
 
 

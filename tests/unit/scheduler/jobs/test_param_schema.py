@@ -74,20 +74,26 @@ def test_what_the_type_accepts_fits(param: Any) -> None:
             [("param/mode", 'expected mode to be one of "delta", "full", got: "half"')],
         ),
         (DAY | {"style": 1}, [("param/style", 'expected style to be one of "a", "b", got: 1')]),
-        (DAY | {"tags": {"a/b": 1}}, [("param/tags/a~1b", "expected a~1b to be boolean, got: 1")]),
+        (
+            DAY | {"tags": {"a/b": 1}},
+            [("param/tags/a~1b", "expected tags/a~1b to be boolean, got: 1")],
+        ),
         (DAY | {"big": -1}, [("param/big", "expected big to keep minimum 0, got: -1")]),
         (
             DAY | {"pair": ["a", "b"]},
-            [("param/pair/0", 'expected 0 to be integer, got: "a"')],
+            [("param/pair/0", 'expected pair/0 to be integer, got: "a"')],
         ),
         (
             {"parts": [{"name": ""}, {"share": 0, "x": 1}]},
             [
                 ("param/day", "expected param to have 'day'"),
-                ("param/parts/0/name", 'expected name to keep minLength 1, got: ""'),
-                ("param/parts/1/name", "expected param to have 'name'"),
-                ("param/parts/1/share", "expected share to keep exclusiveMinimum 0, got: 0"),
-                ("param/parts/1/x", "param has no 'x'"),
+                ("param/parts/0/name", 'expected parts/0/name to keep minLength 1, got: ""'),
+                ("param/parts/1/name", "expected param to have 'parts/1/name'"),
+                (
+                    "param/parts/1/share",
+                    "expected parts/1/share to keep exclusiveMinimum 0, got: 0",
+                ),
+                ("param/parts/1/x", "param has no 'parts/1/x'"),
             ],
         ),
     ],
