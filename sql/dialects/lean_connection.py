@@ -79,6 +79,12 @@ class LeanConnection(pymysql.connections.Connection):
         self._may_be_open = not self.autocommit_mode
         return super().query(sql, unbuffered)
 
+    def escape(self, obj: Any, mapping: Any = None) -> Any:
+        """Return a value as SQL; most are whole numbers or NULL, which need no encoder."""
+        if obj is None:
+            return "NULL"
+        return str(obj) if type(obj) is int else super().escape(obj, mapping)
+
     def commit(self) -> None:
         """Commit, unless in autocommit mode."""
         if not self.autocommit_mode:

@@ -122,7 +122,7 @@ class MySQL:
         event.listen(engine, "checkin", _restart_age)
         if not how.fail_fast:
             event.listen(engine, "checkout", _ping_if_idle)
-        if how.fail_fast:
+        if how.fail_fast and not how.is_autocommit:
             _limit_idle_time(engine)
         if how.statement_seconds:
             _limit_statements(engine, how.statement_seconds)
