@@ -38,7 +38,7 @@ from warren.sql.accounts.users import Rights, Role
 from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.registry import apps, presence
-from warren.sql.schema import migration
+from warren.sql.schema.fresh import make_schema
 from warren.views.nodes import registrations
 from warren.wiring.executor import make_executor, make_run_logs, make_slots
 from warren.wiring.processes import Signals
@@ -163,7 +163,7 @@ class Stack:
         # the executors: meanwhile this one gets on with the rest.
         with ThreadPoolExecutor(1) as beside:
             declaring = beside.submit(self._declared, _first_app(file))
-            migration.upgrade(database)
+            make_schema(database)
             names = self._apply(database, file, declaring.result())
             scheduler = make_scheduler(
                 self._settings, database, self._broker.transport(), ClusterKeys(self._secret)

@@ -10,6 +10,7 @@ from warren.sql.dialects.supported import (
     TABLE_OPTIONS,
     named,
 )
+from warren.sql.schema.fresh import first_rows
 
 revision = "0001"
 down_revision = None
@@ -18,18 +19,8 @@ down_revision = None
 def upgrade() -> None:
     """Create every table, a run counter at 1, a new cluster id, and an uptime that begins now."""
     _make_tables()
-    op.execute("INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)")
-    dialect = named(op.get_context().dialect.name)
-    # Made by the database, so that a written script gives each database an id of its own.
-    op.execute(
-        "INSERT INTO warren_cluster (id, cluster_id) "  # noqa: S608 - constants of ours
-        f"VALUES (1, {dialect.random_id})"
-    )
-    # What is planned counts as late from now on at the earliest.
-    op.execute(
-        "INSERT INTO warren_uptime (down_since, since_at, until_at, is_settled) "  # noqa: S608 - constants of ours
-        f"VALUES ({dialect.now_ms}, {dialect.now_ms}, {dialect.now_ms}, 1)"
-    )
+    for statement in first_rows(named(op.get_context().dialect.name)):
+        op.execute(statement)
 
 
 def _make_tables() -> None:
@@ -430,8 +421,8 @@ def _make_tables() -> None:
         sa.Column("revoked_at", sa.BigInteger(), nullable=True),
         sa.Column("revoked_by", sa.String(length=64), nullable=True),
         sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("name", name="i_token_name"),
         sa.UniqueConstraint("token_hash", name="i_token_hash"),
+        sa.UniqueConstraint("name", name="i_token_name"),
         **LASTING_ID_OPTIONS,
         **TABLE_OPTIONS,
     )
@@ -617,8 +608,8 @@ def _make_tables() -> None:
         sa.Column("backfill_id", sa.BigInteger(), nullable=True),
         sa.Column("holds", sa.SmallInteger(), nullable=True),
         sa.Column("without_children", sa.SmallInteger(), nullable=True),
-        sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("released_at", sa.BigInteger(), nullable=True),
+        sa.Column("routed_at", sa.BigInteger(), nullable=True),
         sa.Column("first_routed_at", sa.BigInteger(), nullable=True),
         sa.Column("routed_by", sa.String(length=64), nullable=True),
         sa.Column("boot_id", sa.String(length=40), nullable=True),
