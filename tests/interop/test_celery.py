@@ -13,6 +13,7 @@ from warren.jobfile.reader import read_job_file
 Project = Callable[..., "subprocess.CompletedProcess[str]"]
 
 PROJECT = """
+import celery.exceptions
 from datetime import timedelta
 from celery import Celery
 from celery.schedules import crontab
@@ -41,6 +42,10 @@ def insists(self, times, countdown=60):
     if self.request.retries < times:
         raise self.retry(exc=LookupError(f"not {self.request.retries}"), countdown=countdown)
     return f"{self.request.id} done after {self.request.retries}"
+
+@app.task
+def gives_up(how):
+    raise getattr(celery.exceptions, how)("no orders")
 
 @app.task(autoretry_for=(OSError,), max_retries=1, retry_backoff=True)
 def never():
@@ -95,6 +100,25 @@ def test_schedule_and_tasks_of_a_celery_app(warren: Project, tmp_path: Path) -> 
     assert "hello olga" in greeted.stdout, greeted.stdout + greeted.stderr
     assert failed.returncode == 1
     assert "nobody is there" in failed.stdout + failed.stderr
+
+
+@pytest.mark.timeout(600)
+def test_what_celery_counts_neither_way_is_skipped_or_fails(
+    warren: Project, tmp_path: Path
+) -> None:
+    ignored = warren("try", "handlers.py", "proj.gives_up", "--param", '{"args": ["Ignore"]}')
+    rejected = warren("try", "handlers.py", "proj.gives_up", "--param", '{"args": ["Reject"]}')
+    with (tmp_path / "proj.py").open("a") as file:
+        file.write("@app.task(name='odd', autoretry_for=(OSError,), max_retries=-1)\n")
+        file.write("def odd():\n    pass\n")
+    refused = warren("try", "handlers.py", "odd")
+
+    assert (ignored.returncode, "SKIPPED" in ignored.stdout) == (0, True), ignored.stdout
+    assert (rejected.returncode, "FAILED" in rejected.stdout) == (1, True), rejected.stdout
+    assert refused.stderr == (
+        "error: cannot load handlers from 'handlers.py': how is Celery's task 'odd' retried? "
+        "expected times to be 0 to 1000, got: -1\n"
+    )
 
 
 @pytest.mark.timeout(600)

@@ -12,7 +12,8 @@ process, so a timeout or a kill really ends it.
 A task with `autoretry_for` is tried again by Warren: after the wait that `retry_backoff`,
 `retry_backoff_max` and `retry_jitter` give, up to `max_retries` times, if its job has as many
 `retries`. Any other exception of such a task is final. A task that calls `self.retry` by itself
-runs again at once; for a delay, give the job `retries` and `retry_delay`.
+runs again at once; for a delay, give the job `retries` and `retry_delay`. A run whose task raises
+`Ignore` is skipped; one whose task raises `Reject` fails.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ import msgspec
 
 from warren.executor.handlers.context import JobContext, RetryLater
 from warren.executor.handlers.declarations import MAX_TIMES, Retry
-from warren.executor.handlers.handler_registry import job
+from warren.executor.handlers.handler_registry import HandlersError, job
 from warren.executor.handlers.outcomes import headline
 
 _OWN = "celery."
@@ -33,17 +34,26 @@ def declare_tasks(app: Any) -> None:
     """Declare each task of a Celery app as a handler of the same name, except Celery's own.
 
     Raises:
-        HandlersError: a name is taken.
+        HandlersError: a name is taken, or a task has options of retries that nothing can follow.
 
     """
     for name in task_names(app):
         task = app.tasks[name]
-        retry = retry_of(task)
+        try:
+            retry = retry_of(task)
+        except (TypeError, ValueError) as error:
+            raise HandlersError(f"how is Celery's task {name!r} retried? {error}") from error
         job(name, retry=retry)(_handler(task) if retry is None else _retried_handler(task))
 
 
 def retry_of(task: Any) -> Retry | None:
-    """Return how a task with `autoretry_for` is tried again; None for other tasks."""
+    """Return how a task with `autoretry_for` is tried again; None for other tasks.
+
+    Raises:
+        ValueError: an option is out of range.
+        TypeError: an option is not of its type.
+
+    """
     if not getattr(task, "autoretry_for", ()):
         return None
     kwargs = getattr(task, "retry_kwargs", {})
@@ -95,14 +105,22 @@ def _retried_handler(task: Any) -> Callable[[JobContext], Any]:
         args, kwargs = arguments(context.param)
         call = task.signature(args, kwargs)
         try:
-            return call.apply(
-                task_id=str(context.run_id), retries=context.attempt, throw=True
-            ).get()
+            done = call.apply(task_id=str(context.run_id), retries=context.attempt, throw=True)
         except AgainError as again:
             cause = again.exc
             raise RetryLater(_wait(again.when), headline(cause or again)) from cause
+        return _result(context, done)
 
     return run
+
+
+def _result(context: JobContext, done: Any) -> Any:
+    """Return what a task returned; Celery counts `Ignore` and `Reject` neither way."""
+    if done.state == "IGNORED":
+        context.skip("the task raised Ignore")
+    if done.state == "REJECTED":
+        context.fail("the task raised Reject")
+    return done.get()
 
 
 def _wait(when: Any) -> float:
@@ -135,6 +153,6 @@ def _handler(task: Any) -> Callable[[JobContext], Any]:
                     raise
                 call, retries = again.sig, retries + 1
             else:
-                return done.get()
+                return _result(context, done)
 
     return run
