@@ -259,6 +259,7 @@ class JobDetails:
     `asked_for` are the first planned runs that somebody triggered for later.
     """
 
+    now_ms: int
     job: ListedJob
     spec: JobSpec
     zone: str
@@ -345,6 +346,7 @@ def read_details(
     except Problem as problem:
         wrong = problem_text(problem)
     return JobDetails(
+        now_ms=now_ms,
         job=job_search.show(session, job_id, visitor.app_ids, now_ms=now_ms),
         spec=spec,
         zone=spec.timezone or services.timezone,

@@ -49,7 +49,7 @@ class TestList:
         assert shown(admin.get("/runs").text) == [run_id]
         assert shown(admin.get("/runs?status=failures").text) == [run_id]
 
-    def test_running_runs_have_a_bar_in_the_list_and_beside_their_log(
+    def test_running_runs_have_a_bar_in_every_list_and_beside_their_log(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         job_id = rows.job("nightly")
@@ -61,8 +61,8 @@ class TestList:
             progress='{"done":3,"total":10}',
         )
 
-        for page in ("/runs", f"/runs/{run_id}/log"):
-            assert re.search(r'<progress [^>]*value="30"', admin.get(page).text)
+        for page in ("/", f"/jobs/{job_id}", "/runs", f"/runs/{run_id}/log"):
+            assert re.search(r'<progress [^>]*value="30"', admin.get(page).text), page
         state = admin.get(f"/runs/{run_id}/log/lines?from=1").json["state"]
         assert 'value="30"' in state
 
