@@ -9,7 +9,7 @@ from datetime import date
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.expectations.expectations import seconds_of
+from warren.broker.durations import seconds_of
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
@@ -50,15 +50,16 @@ class When:
         if self.at_ms is not None and self.after is not None:
             raise Problem(Code.TRIGGER_AT_AND_IN, "in")
         if self.after is not None:
-            seconds = seconds_of(self.after)
-            if seconds is None:
-                got = self.after[:100]
+            seconds, got = seconds_of(self.after) or 0, self.after[:100]
+            if seconds < 1 or seconds % 1:
                 raise Problem(Code.EXPECT_DURATION, "in", what="in", got=got)
-            return now_ms + seconds * 1_000
+            if seconds * 1_000 > FURTHEST_MS:
+                raise Problem(Code.TRIGGER_TOO_FAR, "in", what="in", got=got)
+            return now_ms + int(seconds) * 1_000
         if self.at_ms is None:
             return now_ms
         if self.at_ms - now_ms > FURTHEST_MS:
-            raise Problem(Code.TRIGGER_TOO_FAR, "at", got=iso(self.at_ms))
+            raise Problem(Code.TRIGGER_TOO_FAR, "at", what="at", got=iso(self.at_ms))
         if self.at_ms > now_ms:
             return self.at_ms
         if not self.late:

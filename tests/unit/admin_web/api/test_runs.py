@@ -167,10 +167,12 @@ class TestTimes:
     def test_a_run_is_planned_for_its_time(self, admin: Program) -> None:
         at = admin.post(RUNS, {"param": "4711", "at": "2027-01-15T10:00:00+01:00"}).get_json()
         later = admin.post(RUNS, {"in": "2d12h"}).get_json()
+        furthest = admin.post(RUNS, {"in": "520w"}).get_json()
 
         assert (at["status"], at["kind"], at["param"]) == ("PLANNED", "API", "4711")
         assert at["scheduled_at"] == at["due_at"] == "2027-01-15T09:00:00.000+00:00"
         assert later["scheduled_at"] == later["due_at"] == "2027-01-17T20:00:00.000+00:00"
+        assert furthest["due_at"] == "2037-01-02T08:00:00.000+00:00"
 
     @pytest.mark.parametrize(
         ("body", "pointer", "words"),
@@ -180,6 +182,10 @@ class TestTimes:
             ({"at": "2027-01-15T09:00:00"}, "/at", "expected an instant with its offset"),
             ({"at": "soon"}, "/at", "expected an ISO 8601 instant, got: 'soon'"),
             ({"in": "soon"}, "/in", "expected in to be a duration such as 90s, 5m, 2h or 1d"),
+            ({"in": "0s"}, "/in", "expected in to be a duration such as 90s, 5m, 2h or 1d"),
+            ({"in": "1.5s"}, "/in", "expected in to be a duration such as 90s, 5m, 2h or 1d"),
+            ({"in": "3654d"}, "/in", "expected in to be within ten years, got: 3654d"),
+            ({"in": "999999999w"}, "/in", "expected in to be within ten years"),
             ({"at": IN_AN_HOUR, "in": "1h"}, "/in", "expected either at or in, got: both"),
         ],
     )
