@@ -27,7 +27,7 @@ def make_schema(database: Database) -> None:
 
     """
     if not database.dialect.is_embedded:
-        raise ValueError(f"expected an embedded database, got: {database.dialect.name}")
+        raise ValueError("expected an embedded database, got that of a server")
 
     def unit(session: Session) -> None:
         connection = session.connection()
