@@ -44,5 +44,5 @@ def test_a_fresh_schema_is_that_of_the_migrations(tmp_path: Path) -> None:
 
 def test_only_an_embedded_database_is_made_so() -> None:
     server = Database("mysql+pymysql://warren:x@127.0.0.1:9/warren")
-    with pytest.raises(ValueError, match="expected an embedded database, got: mysql"):
+    with pytest.raises(ValueError, match="expected an embedded database"):
         make_schema(server)
