@@ -1,7 +1,6 @@
 """All commands, for console, command line and API alike."""
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from functools import cached_property
 
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands, IncidentCommands
 from warren.scheduler.commands.apps import AppCommands
@@ -20,47 +19,31 @@ from warren.scheduler.commands.scripts import ScriptCommands
 from warren.scheduler.commands.tokens.token_commands import TokenCommands
 from warren.scheduler.commands.users import UserCommands
 
-T = TypeVar("T")
-
-
-class _Group(Generic[T]):
-    """An attribute that is made when it is first read: a request needs one group of sixteen."""
-
-    def __init__(self, make: Callable[[CommandContext], T]) -> None:
-        self._make = make
-
-    def __set_name__(self, _owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, commands: Any, _owner: type) -> T:
-        group = self._make(commands.context)
-        vars(commands)[self._name] = group  # found before this descriptor from now on
-        return group
-
 
 class Commands:
     """The commands of one actor, grouped by what they act on.
 
     Each command checks a right, takes ids, refuses with `Problem` or `Refused`, and writes an audit
-    log entry in its own transaction.
+    log entry in its own transaction. A request needs one group of sixteen: each is made once it is
+    read.
     """
 
-    alarms = _Group(AlarmCommands)
-    apps = _Group(AppCommands)
-    backfills = _Group(BackfillCommands)
-    bulk_jobs = _Group(BulkJobCommands)
-    bulk_runs = _Group(BulkRunCommands)
-    calendars = _Group(CalendarCommands)
-    clearing = _Group(ClearingCommands)
-    cluster = _Group(ClusterCommands)
-    incidents = _Group(IncidentCommands)
-    job_files = _Group(JobFileCommands)
-    jobs = _Group(JobCommands)
-    limits = _Group(LimitCommands)
-    runs = _Group(RunCommands)
-    scripts = _Group(ScriptCommands)
-    tokens = _Group(TokenCommands)
-    users = _Group(UserCommands)
+    alarms = cached_property(lambda self: AlarmCommands(self.context))
+    apps = cached_property(lambda self: AppCommands(self.context))
+    backfills = cached_property(lambda self: BackfillCommands(self.context))
+    bulk_jobs = cached_property(lambda self: BulkJobCommands(self.context))
+    bulk_runs = cached_property(lambda self: BulkRunCommands(self.context))
+    calendars = cached_property(lambda self: CalendarCommands(self.context))
+    clearing = cached_property(lambda self: ClearingCommands(self.context))
+    cluster = cached_property(lambda self: ClusterCommands(self.context))
+    incidents = cached_property(lambda self: IncidentCommands(self.context))
+    job_files = cached_property(lambda self: JobFileCommands(self.context))
+    jobs = cached_property(lambda self: JobCommands(self.context))
+    limits = cached_property(lambda self: LimitCommands(self.context))
+    runs = cached_property(lambda self: RunCommands(self.context))
+    scripts = cached_property(lambda self: ScriptCommands(self.context))
+    tokens = cached_property(lambda self: TokenCommands(self.context))
+    users = cached_property(lambda self: UserCommands(self.context))
 
     def __init__(self, context: CommandContext) -> None:
         self.context = context
