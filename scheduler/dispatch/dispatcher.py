@@ -172,31 +172,38 @@ class Dispatcher:
             return FULL_SECONDS
         if peeked:
             return self._random.uniform(*CONTENDED_SECONDS)
-        return self._idle_seconds(app_id, is_live=bool(live), has_room=room > 0)
+        return self._idle_seconds(app_id, until_ms, is_live=bool(live), has_room=room > 0)
 
-    def _idle_seconds(self, app_id: int, *, is_live: bool, has_room: bool) -> float:
+    def _idle_seconds(
+        self, app_id: int, peeked_ms: int, *, is_live: bool, has_room: bool
+    ) -> float:
         """Return the seconds until the next try after a peek that found nothing."""
         if is_live and (not has_room or self._held_back()):
             return FULL_SECONDS
         if not is_live:
             return IDLE_SECONDS
         if self._limits.job_ids:
-            return self._seconds_until_next(app_id)
+            return self._seconds_until_next(app_id, peeked_ms)
         return self._random.uniform(*CONTENDED_SECONDS)
 
-    def _seconds_until_next(self, app_id: int) -> float:
-        """Return how long no run of an app is due, apart from those that wait."""
+    def _seconds_until_next(self, app_id: int, peeked_ms: int) -> float:
+        """Return how long no run of an app is due that no peek has seen, apart from those that wait.
+
+        A run that has become due since the peek makes it 0.
+        """
         left_out, now_ms = self._left_out(), self._context.now_ms()
         due_at = self._context.database.read(
             lambda session: due_runs.next_due_of(
                 session,
                 app_id,
-                after_ms=now_ms,
+                after_ms=peeked_ms,
                 until_ms=now_ms + round(IDLE_SECONDS * 1000),
                 without_jobs=left_out,
             )
         )
-        return IDLE_SECONDS if due_at is None else min(IDLE_SECONDS, (due_at - now_ms) / 1000)
+        if due_at is None:
+            return IDLE_SECONDS
+        return min(IDLE_SECONDS, max(0.0, (due_at - now_ms) / 1000))
 
     def _send_waiting(
         self, app_id: int, app: str, live: dict[str, str], until_ms: int, room: int

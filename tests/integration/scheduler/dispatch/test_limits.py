@@ -7,6 +7,7 @@ from sqlalchemy import delete, select, update
 
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import Cluster, on_memory
+from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put
 from warren.scheduler.completion.end import End
 from warren.scheduler.limits.waits import RECHECK_SECONDS
@@ -189,6 +190,30 @@ def test_a_run_that_waits_for_a_limit_delays_none_that_is_due_soon(
     plan(cluster.database, new_run(app_id=free.app_id, job_id=free.id, due_at=soon))
 
     assert dispatch(cluster, still) <= 0.25
+
+
+def test_a_run_that_is_due_while_a_limit_is_found_full_is_sent_at_once(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seat()
+    cluster.commands().limit("warehouse", at_once=1)
+    limited(cluster, "load")
+    cluster.job("free", route="FIRST")
+    running, _ = cluster.trigger("load"), cluster.trigger("load")
+    peek, late = still.dispatcher._peek_by_priority, list[int]()
+
+    def peek_and_be_late(*args: Any, **options: Any) -> list[int]:
+        found = peek(*args, **options)
+        if not found and not late:
+            late.append(cluster.trigger("free"))
+            due_at = cluster.run(late[0]).due_at
+            assert eventually(lambda: cluster.now_ms() > due_at)
+        return found
+
+    monkeypatch.setattr(still.dispatcher, "_peek_by_priority", peek_and_be_late)
+    dispatch(cluster, still)
+
+    assert sent(cluster) == [running, *late]
 
 
 def test_a_limit_that_is_taken_again_costs_one_round(
