@@ -5,11 +5,10 @@ Every route names a right, so none is open by mistake.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from flask import Blueprint, Flask, request
-from werkzeug.routing import IntegerConverter, Map, Rule
+from werkzeug.routing import IntegerConverter, Map
 
 from warren.scheduler.actor import Right
 
@@ -24,21 +23,6 @@ class IdConverter(IntegerConverter):
 
     def __init__(self, url_map: Map) -> None:
         super().__init__(url_map, max=LARGEST)
-
-
-class LateRule(Rule):
-    """A rule that compiles how to build its URLs when the first is built; the API builds none.
-
-    This is private to Werkzeug: without a call from there, it is compiled at once.
-    """
-
-    def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
-        compiled = cache(partial(super()._compile_builder, append_unknown))
-
-        def build(rule: Rule, **values: Any) -> tuple[str, str]:
-            return compiled()(rule, **values)
-
-        return build
 
 
 def read_id(text: str) -> int | None:

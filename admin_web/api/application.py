@@ -18,7 +18,7 @@ from warren.admin_web.api.rate_limits import ConcurrencyLimits
 from warren.admin_web.api.runs.long_polling import ApiRequest, HeldRequest, LongPolling
 from warren.admin_web.api.runs.run_answers import Wait
 from warren.admin_web.services import ApiServices, Errands, JobFiles
-from warren.admin_web.url_routes import IdConverter, LateRule
+from warren.admin_web.url_routes import IdConverter
 from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
@@ -43,7 +43,6 @@ def create_api(services: ApiServices) -> Flask:
     app = Flask("warren.admin_web", static_folder=None)
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.request_class = ApiRequest
-    app.url_rule_class = LateRule
     app.url_map.converters["id"] = IdConverter
     app.url_map.merge_slashes = False
     views = mounted(groups(services))
