@@ -6,6 +6,7 @@ from typing import Any
 
 from warren.broker.rpc import Requester
 from warren.scheduler.actor import Actor
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_files.job_file import FileParts
@@ -16,8 +17,11 @@ from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
-#: Writes apps, jobs and limits as the lines of a job file.
-JobFileWriter = Callable[[Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec]], Iterable[str]]
+#: Writes apps, jobs, limits and calendars as the lines of a job file.
+JobFileWriter = Callable[
+    [Sequence[AppSpec], Sequence[JobSpec], Sequence[LimitSpec], Sequence[CalendarSpec]],
+    Iterable[str],
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

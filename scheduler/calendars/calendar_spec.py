@@ -1,16 +1,18 @@
-"""A calendar as users describe it, and the days that this comes to."""
+"""A calendar as users describe it, the days that this comes to, and stored ones described."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+
+from sqlalchemy.orm import Session
 
 from warren.scheduler.calendars.day_sources import DEFAULT_WEEKEND, PREFIX, read_country, read_ical
 from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
 from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.working_days import WEEKDAYS, day_of
-from warren.sql.jobs.calendars import SOURCE_LENGTH
+from warren.sql.jobs import calendars
 
 #: The most days that a description adds, and the most characters of a holiday's name.
 MAX_DAYS, NAME_LENGTH = 5_000, 100
@@ -75,7 +77,7 @@ class CalendarSpec:
         if not re.fullmatch(CALENDAR_PATTERN, self.name):
             facts = {"pattern": CALENDAR_PATTERN, "got": self.name[:100]}
             raise Problem(Code.CALENDAR_NAME, "name", **facts)
-        if len(self.source) > SOURCE_LENGTH:
+        if len(self.source) > calendars.SOURCE_LENGTH:
             raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
         for day in self.weekend or ():
             if day not in WEEKDAYS:
@@ -86,3 +88,33 @@ class CalendarSpec:
             word, _, name = said.partition(" ")
             if word not in (WORK, OFF) or len(name) > NAME_LENGTH or not name.isprintable():
                 raise Problem(Code.CALENDAR_DAY, "days", day=str(on), got=said[:100])
+
+
+def stored_specs(
+    session: Session, names: Collection[str], today: date
+) -> tuple[list[CalendarSpec], list[str]]:
+    """Return what the newest versions of calendars say; a job file with it changes nothing.
+
+    Where a country's holidays are all that one has, it names them; else it has all its days. One
+    that ends before today is no valid description any more: a line for each says so.
+    """
+    newest = {row.name: row for row in calendars.versions(session, names)} if names else {}
+    days = calendars.days(session, [row.id for row in newest.values()])
+    specs, left_out = [], []
+    for name, row in sorted(newest.items()):
+        if row.until < today:
+            left_out.append(f"calendar {name} knows no day after {row.until}")
+        else:
+            specs.append(_stored_spec(name, CalendarDays.of(row, days[row.id]), today))
+    return specs, left_out
+
+
+def _stored_spec(name: str, days: CalendarDays, today: date) -> CalendarSpec:
+    if days.source.startswith(PREFIX):
+        country = CalendarSpec(name=name, source=days.source)
+        try:
+            if country.resolved(today) == days:
+                return country
+        except Problem:  # the country is known no more
+            pass
+    return CalendarSpec(name=name, weekend=days.weekend, days=days.days, until=days.until)

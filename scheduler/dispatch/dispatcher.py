@@ -174,9 +174,7 @@ class Dispatcher:
             return self._random.uniform(*CONTENDED_SECONDS)
         return self._idle_seconds(app_id, until_ms, is_live=bool(live), has_room=room > 0)
 
-    def _idle_seconds(
-        self, app_id: int, peeked_ms: int, *, is_live: bool, has_room: bool
-    ) -> float:
+    def _idle_seconds(self, app_id: int, peeked_ms: int, *, is_live: bool, has_room: bool) -> float:
         """Return the seconds until the next try after a peek that found nothing."""
         if is_live and (not has_room or self._held_back()):
             return FULL_SECONDS
@@ -187,9 +185,9 @@ class Dispatcher:
         return self._random.uniform(*CONTENDED_SECONDS)
 
     def _seconds_until_next(self, app_id: int, peeked_ms: int) -> float:
-        """Return how long no run of an app is due that no peek has seen, apart from those that wait.
+        """Return how long no run of an app is due, apart from those that wait.
 
-        A run that has become due since the peek makes it 0.
+        It is 0 if one has become due since the last peek.
         """
         left_out, now_ms = self._left_out(), self._context.now_ms()
         due_at = self._context.database.read(

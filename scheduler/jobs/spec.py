@@ -172,6 +172,11 @@ class JobSpec:
         """Its webhook for the ends of runs."""
         return RunWebhook(url=self.webhook_url, when=self.webhook_when)
 
+    @property
+    def calendars(self) -> set[str]:
+        """The calendars that its schedule and its run dates use."""
+        return {self.schedule_options.calendar, self.run_date_calendar} - {""}
+
 
 @dataclass(frozen=True, slots=True)
 class Field:

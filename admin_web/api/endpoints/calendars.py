@@ -67,6 +67,17 @@ class NamedCalendar(CalendarBody, kw_only=True):
 
     name: str
 
+    @classmethod
+    def of(cls, spec: CalendarSpec) -> "NamedCalendar":
+        """Return what a calendar says."""
+        return cls(
+            name=spec.name,
+            from_=spec.source,
+            weekend=None if spec.weekend is None else list(spec.weekend),
+            days={str(day): said for day, said in sorted(spec.days.items())},
+            until=None if spec.until is None else str(spec.until),
+        )
+
 
 class CalendarApplyQuery(msgspec.Struct, kw_only=True):
     """With `dry_run`, nothing is stored."""

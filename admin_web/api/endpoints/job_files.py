@@ -18,15 +18,16 @@ from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_deta
 from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.commands.job_files.job_file import FileParts
+from warren.scheduler.commands.job_files.job_file import FileParts, stored_parts
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.past_spec import app_spec, job_spec
+from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.places import IN_FILE, JOB_FILE_BYTES, Origin, in_code
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec, limits_of
+from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.views.job_warnings import file_warnings
+from warren.sql.instants import moment
 from warren.sql.jobs import child_links, job_file_rows
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
@@ -107,10 +108,11 @@ class ExportQuery(msgspec.Struct, kw_only=True):
 class JobFileAnswer(msgspec.Struct, kw_only=True):
     """A job file; applied as it is, it changes nothing.
 
-    `left_out` has a line for each job that a job file cannot express, with the reason.
+    `left_out` has a line for each job or calendar that a job file cannot express, with the reason.
     """
 
     apps: list[dict[str, Any]]
+    calendars: list[NamedCalendar]
     limits: list[dict[str, Any]]
     jobs: list[dict[str, Any]]
     left_out: list[str]
@@ -184,24 +186,29 @@ class JobFileEndpoints:
     def export(self, call: Call) -> Reply:
         """Export jobs as a job file, as YAML if that is accepted.
 
-        Apps, with their webhooks, and the limits that the jobs name are included if the token may
-        change them.
+        Apps, with their webhooks, and the limits and calendars that the jobs name are included if
+        the token may change them.
         """
         app_ids = asked_app_ids(self._services, call, call.query.app)
-        apps, limits, stored = self._services.database.read(
+        stored, past = self._services.database.read(
             lambda session: self._read(session, call, app_ids)
         )
         specs, left_out = rules.sound_specs(
-            stored, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
+            stored.specs, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
         )
+        left_out += past
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
             remarks = [f"# {line}" for line in left_out]
-            lines = [*remarks, *self._services.job_files.write(apps, specs, limits)]
-            return Reply(value="".join(f"{line}\n" for line in lines).encode(), media=YAML)
+            file = self._services.job_files.write(
+                stored.apps, specs, stored.limits, stored.calendars
+            )
+            lines = "".join(f"{line}\n" for line in [*remarks, *file])
+            return Reply(value=lines.encode(), media=YAML)
         return Reply(
             value=JobFileAnswer(
-                apps=[_app(app) for app in apps],
-                limits=[limit_value(limit) for limit in limits],
+                apps=[_app(app) for app in stored.apps],
+                calendars=[NamedCalendar.of(calendar) for calendar in stored.calendars],
+                limits=[limit_value(limit) for limit in stored.limits],
                 jobs=[job_answer_body(spec) for spec in specs],
                 left_out=left_out,
             )
@@ -209,7 +216,7 @@ class JobFileEndpoints:
 
     def _read(
         self, session: Session, call: Call, app_ids: Collection[int] | None
-    ) -> tuple[list[AppSpec], list[LimitSpec], list[JobSpec]]:
+    ) -> tuple[FileParts, list[str]]:
         rows = job_file_rows.visible_jobs(session, app_ids, call.actor.job_ids)
         children = child_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
@@ -220,15 +227,11 @@ class JobFileEndpoints:
             )
             for job, app in rows
         ]
-        # Apps contain secrets, and applying them or limits without the scope would be refused.
+        # Apps contain secrets, and applying the others without the scope would be refused.
         if not call.may(Scope.ADMIN):
-            return [], [], specs
-        apps = job_file_rows.apps(session, app_ids)
-        return (
-            [app_spec(app) for app in apps],
-            limits_of(session, (spec.limits for spec in specs)),
-            specs,
-        )
+            return FileParts(specs=specs), []
+        apps, today = job_file_rows.apps(session, app_ids), moment(self._services.now_ms()).date()
+        return stored_parts(session, apps, specs, today)
 
     def _parts(self, call: Call) -> FileParts:
         body: JobFileBody | None = call.body

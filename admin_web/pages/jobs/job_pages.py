@@ -96,7 +96,7 @@ class JobPages:
         """Return the job as a job file, if the visitor may see its webhooks; else nothing."""
         if self._services.job_file is None or not visitor().may(Right.OPERATE):
             return ""
-        lines = self._services.job_file([AppSpec(name=spec.app)], [spec], ())
+        lines = self._services.job_file([AppSpec(name=spec.app)], [spec], (), ())
         return "".join(f"{line}\n" for line in lines)
 
     def _next_fire(self, jobs: Sequence[ListedJob]) -> Callable[[ListedJob], int | None]:

@@ -8,15 +8,16 @@ what others may have changed meanwhile. A job that needs no change is not checke
 changes it now comes later.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from math import inf
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.calendars.calendar_spec import CalendarSpec, stored_specs
 from warren.scheduler.commands.apps import app_record
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.business_day.limits import apply_limits
@@ -45,11 +46,12 @@ from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
+from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, Origin
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
-from warren.scheduler.limits.specs import KnownLimits, LimitSpec
+from warren.scheduler.limits.specs import KnownLimits, LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import child_links, due_jobs, job_file_rows, jobs
 from warren.sql.models import App
@@ -63,6 +65,24 @@ class FileParts(NamedTuple):
     calendars: Sequence[CalendarSpec] = ()
     limits: Sequence[LimitSpec] = ()
     specs: Sequence[JobSpec] = ()
+
+
+def stored_parts(
+    session: Session, stored_apps: Iterable[App], specs: Sequence[JobSpec], today: date
+) -> tuple[FileParts, list[str]]:
+    """Return apps and jobs with the limits and calendars that the jobs name, to be exported.
+
+    Also returns a line for each calendar that is left out since it has ended.
+    """
+    named = {name for spec in specs for name in spec.calendars}
+    calendars, left_out = stored_specs(session, named, today)
+    parts = FileParts(
+        apps=[app_spec(app) for app in stored_apps],
+        calendars=calendars,
+        limits=limits_of(session, (spec.limits for spec in specs)),
+        specs=specs,
+    )
+    return parts, left_out
 
 
 class JobFileCommands:

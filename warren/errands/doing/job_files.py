@@ -13,13 +13,10 @@ from warren.jobfile.export import job_file
 from warren.jobfile.reader import read_job_files
 from warren.jobfile.sources import GivenValues, Source
 from warren.route_plugins import route_names
-from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.calendars.described import described
-from warren.scheduler.jobs.past_spec import app_spec, job_spec
+from warren.scheduler.commands.job_files.job_file import FileParts, stored_parts
+from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.places import IN_FILE, JOB_FILE_BYTES, Origin, in_code
 from warren.scheduler.jobs.rules import sound_specs
-from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec, limits_of
 from warren.scheduler.views.job_warnings import warning_lines
 from warren.sql.instants import moment
 from warren.sql.jobs import job_file_rows
@@ -76,15 +73,11 @@ def check_files(
 
 def export_jobs(desk: Desk, *, names: list[str] = [], app: str | None = None) -> None:  # noqa: B006 - never changed
     """Export jobs as a job file, and warn about what it leaves out."""
-    app_specs, limits, calendars, stored = desk.database.read(
-        lambda session: _read(desk, session, app, names)
-    )
-    specs, left_out = sound_specs(stored, now_ms=desk.now_ms(), added_routes=route_names())
-    today = moment(desk.now_ms()).date()
-    past = [each for each in calendars if each.until is not None and each.until < today]
-    calendars = [each for each in calendars if each not in past]
-    left_out += [f"calendar {each.name} knows no day after {each.until}" for each in past]
-    text = "".join(f"{line}\n" for line in job_file(app_specs, specs, limits, calendars))
+    stored, past = desk.database.read(lambda session: _read(desk, session, app, names))
+    specs, left_out = sound_specs(stored.specs, now_ms=desk.now_ms(), added_routes=route_names())
+    left_out += past
+    lines = job_file(stored.apps, specs, stored.limits, stored.calendars)
+    text = "".join(f"{line}\n" for line in lines)
     desk.document(text)
     if len(text.encode()) > JOB_FILE_BYTES:
         left_out.append(
@@ -96,7 +89,7 @@ def export_jobs(desk: Desk, *, names: list[str] = [], app: str | None = None) ->
 
 def _read(
     desk: Desk, session: Session, app: str | None, names: Sequence[str]
-) -> tuple[list[AppSpec], list[LimitSpec], list[CalendarSpec], list[JobSpec]]:
+) -> tuple[FileParts, list[str]]:
     """Return apps, limits, calendars and jobs to export: all, of one app, or the named ones.
 
     Apps come with their webhooks, so they are left out for who may not change them; so are limits
@@ -110,22 +103,11 @@ def _read(
     children = visible_children(desk, session, [job.id for job, _ in rows])
     specs = [job_spec(job, owner, children.get(job.id, ())) for job, owner in rows]
     if desk.actor.app_ids is not None:
-        return [], [], [], specs
+        return FileParts(specs=specs), []
     wanted = {owner for _, owner in rows} | ({app} if app else set())
     stored_apps = job_file_rows.apps(session)
     shown = [stored for stored in stored_apps if stored.name in wanted or not (app or names)]
-    return (
-        [app_spec(stored) for stored in shown],
-        limits_of(session, (spec.limits for spec in specs)),
-        described(session, _calendars_of(specs), moment(desk.now_ms()).date()),
-        specs,
-    )
-
-
-def _calendars_of(specs: Sequence[JobSpec]) -> set[str]:
-    """Return the calendars that jobs use."""
-    names = {spec.schedule_options.calendar for spec in specs}
-    return (names | {spec.run_date_calendar for spec in specs}) - {""}
+    return stored_parts(session, shown, specs, moment(desk.now_ms()).date())
 
 
 def _now_ms() -> int:

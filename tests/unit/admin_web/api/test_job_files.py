@@ -11,6 +11,7 @@ from tests.support.api import Program
 from tests.support.console import Clock, make_app, signed_in
 from tests.support.stored_rows import Rows
 from warren.sql.engine import Database
+from warren.sql.instants import moment
 from warren.sql.listings.app_listing import EFFECTIVE_ROUTE
 from warren.sql.models import App, Job
 
@@ -95,6 +96,42 @@ def test_an_export_that_is_applied_as_it_is_changes_nothing(admin: Program) -> N
     applied = admin.post("/apply?dry_run=true", told).get_json()
 
     assert applied["changes"] == []
+
+
+def test_an_export_has_the_calendars_of_its_jobs(
+    admin: Program, program: Any, clock: Clock
+) -> None:
+    until = {"until": f"{moment(clock.now_ms()).year}-12-31"}
+    calendars = [
+        {"name": "bank", "from": "holidays:DE"},
+        {"name": "plant", "weekend": ["SUN"], "days": {until["until"]: "off Stocktaking"}, **until},
+        {"name": "unused", **until},
+    ]
+    schedule = {"cron": "0 0 2 * * ?", "calendar": "bank"}
+    jobs = [
+        {"name": "daily", "app": "reports", "handler": "h", "schedule": schedule},
+        {
+            "name": "monthly",
+            "app": "reports",
+            "handler": "h",
+            "schedule": {"cron": "0 0 2 1 * ?"},
+            "run_date": {"workdays": -1, "calendar": "plant"},
+        },
+    ]
+    made = admin.post("/apply", {"calendars": calendars, "jobs": jobs})
+    assert made.status_code == 200, made.text
+
+    as_json = admin.get("/export").get_json()
+    as_yaml = admin.get("/export", headers={"Accept": "application/yaml"}).text
+
+    named = {calendar["name"]: calendar for calendar in as_json["calendars"]}
+    assert [named["bank"]["from"], named["plant"]["days"]] == ["holidays:DE", calendars[1]["days"]]
+    assert [*named] == ["bank", "plant"]
+    sent = {"data": as_yaml, "headers": {"Content-Type": "application/yaml"}}
+    for answer in (admin.post("/apply", as_json), admin.post("/apply", **sent)):
+        assert (answer.status_code, answer.get_json()["changes"]) == (200, []), answer.text
+        assert answer.get_json()["unchanged"] == len(["bank", "plant", "daily", "monthly"])
+    assert program("operator").get("/export").get_json()["calendars"] == []
 
 
 def test_a_job_that_no_file_may_hold_is_left_out_and_named(admin: Program, rows: Rows) -> None:
