@@ -1,11 +1,15 @@
 """Finds due PLANNED rows, app by app, and passes them to `run_sender`, which has the steps.
 
 peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
+
+While nothing is due, what is due next is claimed shortly before, decided about as of its due time,
+and published at that time.
 """
 
 import random
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 
 import structlog
 from sqlalchemy.orm import Session
@@ -17,7 +21,7 @@ from warren.scheduler.dispatch.claim import ClaimOutcome, undelivered
 from warren.scheduler.dispatch.missed_runs import Pauses
 from warren.scheduler.dispatch.priorities import Priorities
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
-from warren.scheduler.dispatch.run_sender import RunSender
+from warren.scheduler.dispatch.run_sender import AHEAD_MS, RunSender
 from warren.scheduler.dispatch.workload import JobsAside
 from warren.scheduler.limits.waits import LimitWaits
 from warren.scheduler.membership.uptime import SendingUptime
@@ -104,11 +108,15 @@ class Dispatcher:
             return IDLE_SECONDS
         self._aside.free(began_at, self._destinations.room_at)
         self._limits.look()
+        # To wait for a due time would hold up what is due already.
+        ahead_ms = AHEAD_MS if min(due.values(), default=0) > now_ms else 0
         waits = [
-            self._dispatch_app(app_id) for app_id, due_at in sorted(due.items()) if due_at <= now_ms
+            self._dispatch_app(app_id, due_at)
+            for app_id, due_at in sorted(due.items(), key=itemgetter(1))
+            if due_at <= now_ms + ahead_ms
         ]
         wait_seconds = min(waits, default=IDLE_SECONDS)
-        later = [due_at for due_at in due.values() if due_at > now_ms]
+        later = [due_at - ahead_ms for due_at in due.values() if due_at > now_ms + ahead_ms]
         if later:
             until_due = (min(later) - now_ms) / 1000 - (self._context.monotonic() - began_at)
             wait_seconds = min(wait_seconds, max(0.0, until_due))
@@ -141,8 +149,8 @@ class Dispatcher:
             self._since_ms = min([now_ms - LOOK_BACK_MS, *due.values()])
         return due
 
-    def _dispatch_app(self, app_id: int) -> float:
-        """Send one batch for an app; return the seconds until the next try."""
+    def _dispatch_app(self, app_id: int, due_at: int) -> float:
+        """Send one batch for an app, not before `due_at`; return the seconds until the next try."""
         app = self._context.app_names.name_of(app_id)
         if app is None:
             return IDLE_SECONDS
@@ -152,7 +160,7 @@ class Dispatcher:
         live = self._destinations.live(app)
         batch = self._batches.get(app_id, INITIAL_BATCH)
         room = min(batch, self._destinations.room(app_id, live)) if live else batch
-        until_ms = self._until_ms(app, live)
+        until_ms = self._until_ms(app, live, due_at)
         may_peek = room > 0 and until_ms > 0
         waited = self._send_waiting(app_id, app, live, until_ms, room) if may_peek else []
         peeked = self._peek_by_priority(app_id, until_ms, room) if may_peek else []
@@ -161,7 +169,7 @@ class Dispatcher:
         self._batches[app_id] = (
             min(2 * batch, self._max_batch) if len(peeked) == batch else INITIAL_BATCH
         )
-        claims = self._send(peeked, app_id, app, live, peek_limit=room)
+        claims = self._send(peeked, app_id, app, live, until_ms, peek_limit=room)
         # Jobs that just found a limit full are left out now, so the next peek finds others.
         has_found = any(claim.full_limits for claim in claims)
         if has_found or any(claim.has_moved or claim.undecided for claim in claims):
@@ -217,7 +225,7 @@ class Dispatcher:
             )
             if len(peeked) < most:
                 self._limits.release(ready.job_ids)  # no more of them wait than these
-            sent = self._send(peeked, app_id, app, live, peek_limit=room)
+            sent = self._send(peeked, app_id, app, live, until_ms, peek_limit=room)
             count = sum(len(claim.triggers) for claim in sent)
             self._limits.take(ready.limit_id, count)
             room -= count
@@ -230,6 +238,7 @@ class Dispatcher:
         app_id: int,
         app: str,
         live: dict[str, str],
+        until_ms: int,
         *,
         peek_limit: int,
     ) -> list[ClaimOutcome]:
@@ -237,7 +246,8 @@ class Dispatcher:
         claims: list[ClaimOutcome] = []
 
         def send(run_ids: Sequence[int]) -> None:
-            facts = self._destinations.facts(app_id, app, live, self._context.now_ms())
+            as_of_ms = max(self._context.now_ms(), until_ms)
+            facts = self._destinations.facts(app_id, app, live, as_of_ms)
             for claim in self._sender.send(run_ids, facts):
                 now = self._context.monotonic()
                 self._aside.put_full(claim.full_jobs, now, peek_limit=peek_limit)
@@ -248,13 +258,13 @@ class Dispatcher:
             bisect(peeked, send, self._put_aside)
         return claims
 
-    def _until_ms(self, app: str, live: Mapping[str, str]) -> int:
+    def _until_ms(self, app: str, live: Mapping[str, str], due_at: int) -> int:
         """Return the latest due time of the runs to claim; 0 = none are.
 
         While no executor is online, it claims those that have waited long enough, to give them up.
         """
         if live:
-            return self._context.now_ms()
+            return max(self._context.now_ms(), due_at)
         if self._destinations.absent_seconds(app) < self._no_executor_seconds:
             return 0
         return self._context.now_ms() - int(self._no_executor_seconds * 1000)

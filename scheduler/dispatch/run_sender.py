@@ -12,6 +12,7 @@ A crash before the commit leaves the rows PLANNED; after it they are ROUTED with
 name, and the rescuer of any scheduler sends them again with the same ids.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,6 +53,8 @@ from warren.sql.run_status import LATE_MS
 from warren.sql.runs import queries, ticks, transitions
 from warren.sql.runs.run_rows import PlannedRun
 
+#: How long before they are due runs are claimed: about as long as it takes until 200 can be sent.
+AHEAD_MS = 40
 UNDERWAY_MS = round(UNDERWAY_SECONDS * 1000)
 
 log = structlog.get_logger()
@@ -86,7 +89,8 @@ class RunSender:
     def send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
         """Send the runs that are still PLANNED and locked by nobody else.
 
-        Added routes are user code, so they choose between a first and a second transaction.
+        The facts may be those of an instant soon to come: nothing is sent before it. Added routes
+        are user code, so they choose between a first and a second transaction.
 
         Raises:
             ValueError: one of the runs or jobs holds a value that no trigger can carry.
@@ -109,6 +113,8 @@ class RunSender:
 
         outcome = self.context.write_runs(unit, has_planned=_may_have_planned)
         committed_at = self.context.monotonic()
+        if outcome.triggers:
+            self._await(facts.now_ms)
         self.context.metrics.add(outcome.ended)
         self.context.metrics.skip(Counter(row.app_id for row in outcome.crowded))
         self._publish(outcome.triggers, facts.app_id, committed_at)
@@ -117,18 +123,23 @@ class RunSender:
             log.warning("runs_undelivered", app=facts.app, count=len(missed), reason=str(missed[0]))
         return outcome
 
+    def _await(self, instant_ms: int) -> None:
+        early_ms = instant_ms - self.context.now_ms()
+        if early_ms > 0:  # more than AHEAD_MS if the clock has been set back
+            time.sleep(min(early_ms, AHEAD_MS) / 1000)
+
     # -- claim ------------------------------------------------------------------------------------
 
     def _claim(self, session: Session, run_ids: Sequence[int], facts: ClaimFacts) -> _Claim:
         """Lock runs, and read their jobs and what else decides where they go."""
         rows = transitions.claim_to_send(
-            session, list(run_ids), app_id=facts.app_id, now_ms=self.context.now_ms()
+            session, list(run_ids), app_id=facts.app_id, now_ms=self._as_of(facts)
         )
         jobs_to_run = {
             job_id: job if job.route else job._replace(route=facts.route)
             for job_id, job in jobs.for_runs(session, {row.job_id for row in rows}).items()
         }
-        facts = replace(facts, now_ms=self.context.now_ms())
+        facts = replace(facts, now_ms=self._as_of(facts))
         rows = _in_time(session, rows, facts)
         facts = replace(
             facts,
@@ -137,6 +148,9 @@ class RunSender:
         )
         room = self.limits.lock(session, jobs_to_run, rows, facts.now_ms)
         return _Claim(rows, jobs_to_run, facts, room)
+
+    def _as_of(self, facts: ClaimFacts) -> int:
+        return max(facts.now_ms, self.context.now_ms())
 
     def _recall(
         self, session: Session, jobs_to_run: Iterable[JobToRun], app: str

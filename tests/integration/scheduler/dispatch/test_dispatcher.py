@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -12,21 +13,24 @@ from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
+from tests.support.sql_rows import new_run, plan
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.topology import run_queue
 from warren.broker.transport import Delivery
 from warren.scheduler.completion.end import End
-from warren.scheduler.dispatch import dispatcher
+from warren.scheduler.dispatch import dispatcher, run_sender
+from warren.scheduler.dispatch.run_sender import AHEAD_MS
 from warren.scheduler.dispatch.workload import FULL_SECONDS
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.node_context import NodeContext
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS
 from warren.scheduler.routing.routes import Choice, Router, RouteRequest
 from warren.scheduler.timeouts import ClaimLimits
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import route_memory
 from warren.sql.models import Run, Uptime
-from warren.sql.run_status import LATE_MS, RunStatus
+from warren.sql.run_status import LATE_MS, Kind, RunStatus
 from warren.sql.runs import transitions
 
 pytestmark = on_memory
@@ -45,6 +49,14 @@ def queued(node: SchedulerNode, address: str = "one", *, app: str = APP) -> list
 
     node.connections.admin.drain(run_queue(app, address).name, 1_000, keep)
     return found
+
+
+def plan_one(cluster: Cluster, app: str = APP, **fields: Any) -> int:
+    """Plan a run of a job of an app; return its id."""
+    cluster.job(f"of-{app}", app=app)
+    [job] = cluster.jobs(name=f"of-{app}")
+    fields = {"app_id": job.app_id, "job_id": job.id, "kind": Kind.API, "origin_id": None, **fields}
+    return plan(cluster.database, new_run(**fields))[0]
 
 
 def dispatch(cluster: Cluster, node: SchedulerNode, *, rounds: int = 5) -> float:
@@ -76,7 +88,7 @@ def test_a_due_run_is_routed_sent_and_confirmed(
     assert "MANUAL, attempt 1" in run.trigger_message
 
 
-def test_a_run_is_not_sent_before_its_time_and_the_pause_ends_exactly_then(
+def test_a_run_is_not_claimed_long_before_its_time_and_the_wait_ends_in_time_for_it(
     cluster: Cluster,
 ) -> None:
     still = new_still(cluster, clock=MovedClock())
@@ -91,8 +103,92 @@ def test_a_run_is_not_sent_before_its_time_and_the_pause_ends_exactly_then(
     wait_seconds = still.dispatcher.run_round(run.due_at - 300)
 
     assert cluster.run(run.id).status == RunStatus.PLANNED
-    assert wait_seconds == pytest.approx(0.3)
+    assert wait_seconds == pytest.approx((300 - AHEAD_MS) / 1000)
     assert still.dispatcher.run_round(run.due_at - 3_000) == 0.5
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> MovedClock:
+    """A scheduler's clock that moves while it waits for the time to send, and only then."""
+    clock = MovedClock()
+    monkeypatch.setattr(run_sender.time, "sleep", clock.advance)
+    return clock
+
+
+def test_a_run_is_claimed_before_its_time_and_sent_at_its_time(
+    cluster: Cluster, slow_clock: MovedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    still = new_still(cluster, clock=slow_clock)
+    seat_at(cluster, still)()
+    now_ms, publisher = still.clock.now_ms(), still.roles.publisher
+    run_id = plan_one(cluster, due_at=now_ms + 30)
+    send, sent = publisher.send, list[tuple[RunStatus, int]]()
+
+    def note(*args: Any, **options: Any) -> Any:
+        sent.append((cluster.run(run_id).status, still.clock.now_ms()))
+        return send(*args, **options)
+
+    monkeypatch.setattr(publisher, "send", note)
+    still.dispatcher.run_round(now_ms)
+
+    assert sent == [(RunStatus.ROUTED, pytest.approx(now_ms + 30, abs=1))]
+    [trigger] = queued(still)
+    assert (trigger.run_id, trigger.routed_at_ms) == (run_id, now_ms + 30)
+
+
+def test_a_scheduler_frozen_while_it_waits_for_the_time_publishes_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = MovedClock()
+    monkeypatch.setattr(run_sender.time, "sleep", lambda _seconds: clock.advance(61))
+    still = new_still(cluster, clock=clock, stale=60.0)
+    seat_at(cluster, still)()
+    now_ms = still.clock.now_ms()
+    run_id = plan_one(cluster, due_at=now_ms + 30)
+
+    still.dispatcher.run_round(now_ms)
+
+    assert queued(still) == []
+    assert cluster.run(run_id).status == RunStatus.ROUTED
+
+
+def test_what_is_due_does_not_wait_for_what_is_due_soon(
+    cluster: Cluster, slow_clock: MovedClock
+) -> None:
+    still = new_still(cluster, clock=slow_clock)
+    for app in (APP, "other"):
+        seat_at(cluster, still)(app=app)
+    now_ms = still.clock.now_ms()
+    due, soon = plan_one(cluster, due_at=now_ms), plan_one(cluster, "other", due_at=now_ms + 30)
+
+    wait_seconds = still.dispatcher.run_round(now_ms)
+
+    assert [cluster.run(run_id).status for run_id in (due, soon)] == [
+        RunStatus.ROUTED,
+        RunStatus.PLANNED,
+    ]
+    assert (still.clock.now_ms(), wait_seconds <= 0.03) == (now_ms, True)
+
+
+def test_a_clock_that_is_set_back_while_a_run_is_claimed_holds_it_up_no_longer(
+    cluster: Cluster, slow_clock: MovedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    still = new_still(cluster, clock=slow_clock)
+    seat_at(cluster, still)()
+    now_ms, began = still.clock.now_ms(), slow_clock.now
+    run_id = plan_one(cluster, due_at=now_ms + 30)
+    write_runs = NodeContext.write_runs
+
+    def set_back(*args: Any, **options: Any) -> Any:
+        written = write_runs(*args, **options)
+        monkeypatch.setattr(still.clock, "_offset_ms", still.clock._offset_ms - 3_600_000)
+        return written
+
+    monkeypatch.setattr(NodeContext, "write_runs", set_back)
+    still.dispatcher.run_round(now_ms)
+
+    assert slow_clock.now - began == pytest.approx(AHEAD_MS / 1000)
+    assert [trigger.run_id for trigger in queued(still)] == [run_id]
 
 
 def test_while_dispatch_is_paused_nothing_leaves(
