@@ -114,6 +114,11 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     stack.wait(none_open)
 
     [later_id] = stack.apply([JobSpec(name=LATER, app=APP, handler="noop")])
+    path = f"/api/v1/jobs/{APP}/{LATER}/runs"
+    clients = _clients(urls[0], token, "POST", path, '{"param": "x", "in": "300d"}')
+    later = _Measured(apis[0], clients, seconds)
+    ratio = f"{later.load.per_second / view.load.per_second:.2f} of a bare view"
+    yield _row("runs planned, one a call", later, ratio, TRIGGERS_GOAL)
     yield _batches(apis[0], AsyncClient(urls[0], token), seconds)
     acting(stack.database, stack.clock.now_ms).jobs.delete([later_id])  # with its planned runs
     per_second = 10 if quick else 50
@@ -209,9 +214,11 @@ def _direct(seconds: float, call: Callable[[], object]) -> float:
     return count / seconds
 
 
-def _clients(url: str, token: str, method: str, path: str) -> list[Callable[[], int]]:
+def _clients(
+    url: str, token: str, method: str, path: str, json: str = ""
+) -> list[Callable[[], int]]:
     made = [Connection(url, token) for _ in range(CLIENTS)]
-    return [lambda one=one: one.ask(method, path)[0] for one in made]  # type: ignore[misc]
+    return [lambda one=one: one.ask(method, path, json=json)[0] for one in made]  # type: ignore[misc]
 
 
 class _Measured:

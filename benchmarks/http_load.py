@@ -39,13 +39,14 @@ class Connection:
             self._head += f"Authorization: Bearer {token}\r\n"
         self._socket: socket.socket | None = None
 
-    def ask(self, method: str, path: str, more: str = "") -> tuple[int, bytes]:
-        """Return status and raw bytes of an answer."""
+    def ask(self, method: str, path: str, more: str = "", json: str = "") -> tuple[int, bytes]:
+        """Return status and raw bytes of an answer; `more` are lines of the request's head."""
         if self._socket is None:
             self._socket = socket.create_connection(self._where, _TIMEOUT_SECONDS)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        length = "Content-Length: 0\r\n" if method == "POST" else ""
-        request = f"{method} {path} HTTP/1.1\r\n{self._head}{length}{more}\r\n"
+        length = f"Content-Length: {len(json)}\r\n" if method == "POST" else ""
+        length += "Content-Type: application/json\r\n" if json else ""
+        request = f"{method} {path} HTTP/1.1\r\n{self._head}{length}{more}\r\n{json}"
         self._socket.sendall(request.encode())
         return self._answer(self._socket)
 
