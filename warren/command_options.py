@@ -59,7 +59,7 @@ def takes_settings(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return decorate
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg] # not generic in older versions
     """A duration within bounds, in seconds or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
 
     name = "duration"
