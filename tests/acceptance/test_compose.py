@@ -58,7 +58,7 @@ class Host:
         self.folder = folder
         self._rabbitmq = rabbitmq
         self._mariadb = mariadb
-        [self.console_port] = free_ports(1)
+        self.console_port, self.api_port = free_ports(2)
         self._running = ExitStack()
         self.services = compose.read_services(ROOT / "docker-compose.yml", SECRETS)
         self.started: dict[str, Command] = {}
@@ -107,6 +107,8 @@ class Host:
         } | service.environment
         if "WARREN_HOST" in inside:
             inside |= {"WARREN_HOST": "127.0.0.1", "WARREN_PORT": str(self.console_port)}
+        if "WARREN_API_HOST" in inside:
+            inside |= {"WARREN_API_HOST": "127.0.0.1", "WARREN_API_PORT": str(self.api_port)}
         return {name: self._outside(service, value) for name, value in inside.items()}
 
     def is_healthy(self, service: Service) -> bool:
