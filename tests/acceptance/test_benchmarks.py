@@ -137,6 +137,7 @@ def test_the_benchmark_of_the_api_measures_calls_lateness_and_waiting(tmp_path: 
         "reads of a run",
         "triggers",
         "triggers of a typed handler",
+        "runs planned, one a call",
         "runs planned by AsyncClient, 100 in a call",
         "lateness without calls",
         "lateness beside reads",
