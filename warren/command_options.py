@@ -95,6 +95,8 @@ def _read_values(
         name, equals, text = assignment.partition("=")
         if not name or not equals:
             raise click.BadParameter(f"expected NAME=VALUE, got: {assignment!r}")
+        if name in values:
+            raise click.BadParameter(f"expected each name once, got: {name!r} twice")
         try:
             values[name] = json.loads(text)
         except ValueError:

@@ -73,6 +73,7 @@ def test_a_param_that_is_missing_is_named(desk: Desk) -> None:
     [
         (["--set", "day"], "expected NAME=VALUE, got: 'day'"),
         (["--set", "=3"], "expected NAME=VALUE, got: '=3'"),
+        (["--set", "day=1", "--set", "day=2"], "expected each name once, got: 'day' twice"),
         (["--set", "day=2026-12-01", "--param", "x"], "give either --param or --set"),
     ],
 )

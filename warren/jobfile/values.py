@@ -40,8 +40,9 @@ class Values:
         self._left = JOB_FILE_BYTES
         for source in given.files:
             self._read(source)
+        names: set[str] = set()
         for text in given.texts:
-            self._set(text)
+            self._set(text, names)
 
     def unused(self) -> Iterator[InvalidEntry]:
         """Give a problem for each value that no job file has a place for."""
@@ -101,12 +102,17 @@ class Values:
             self._texts[entry.name] = entry.node.value
             self._lines[entry.name] = entry.line
 
-    def _set(self, text: str) -> None:
+    def _set(self, text: str, names: set[str]) -> None:
+        """Take the value of an option, and its name, which no other option may have."""
         name, equals, value = text.partition("=")
         line = Line(0, f"{_OPTION} {name}"[:100])
         if not equals or not re.fullmatch(VALUE_NAME, name):
             self.problems.append(InvalidEntry(line, f"expected NAME=VALUE, got: {text[:100]!r}"))
             return
+        if name in names:
+            self.problems.append(InvalidEntry(line, "expected each name once, got: it twice"))
+            return
+        names.add(name)
         self._texts[name] = value
         self._lines[name] = line
 

@@ -178,13 +178,18 @@ jobs:
             ],
         ),
         (
-            {"files": [Source("v.yaml", VALUES + "A-B: 1\nC: [1]\nD:\n")], "texts": ["=", "x"]},
+            {
+                "files": [Source("v.yaml", VALUES + "A-B: 1\nC: [1]\nD:\n")],
+                "texts": ["=", "x", "E=1", "E=2"],
+            },
             [
                 "v.yaml:4: expected a name of letters, digits and _, got: 'A-B'",
                 "v.yaml:5: expected C to be a text or a number, got: a list",
                 "v.yaml:6: expected D to be a text or a number, got: nothing",
                 "--set : expected NAME=VALUE, got: '='",
                 "--set x: expected NAME=VALUE, got: 'x'",
+                "--set E: expected each name once, got: it twice",
+                "--set E: no job file has ${E}",
             ],
         ),
         ({"files": [Source("v.yaml", "[1]")]}, ["v.yaml:1: expected a file of values to be a"]),
