@@ -167,6 +167,11 @@ class Slots(SlotPool):
         """Whether the last zygote has no such handler; scripts need none."""
         return not trigger.script_language and trigger.handler not in self._supervisor.by_name
 
+    def schema_of(self, handler: str) -> str:
+        """Return the JSON Schema of a handler's params; "" = it has none, or is unknown."""
+        facts = self._supervisor.by_name.get(handler)
+        return "" if facts is None else facts.schema
+
     def owner_of(self, trigger: Trigger) -> Owner | None:
         """Return whom the process of a run serves; None if that serves no other run."""
         use = self._use(trigger)

@@ -43,14 +43,16 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     run_date: str = "",
     terminal: str = "",
     is_post_mortem: bool = False,
+    check_param: Callable[[str, str], None] = lambda _schema, _param: None,
 ) -> int:
     """Run a handler so many times, as an executor would; write the output to `out` as it appears.
 
     The runs follow each other in one job process, unless one of them ends it. Ctrl-C stops the run
     and starts no other. `timeout` is in seconds, 0 for none; without `scheduled_at_ms`, the runs
     are due now. `run_date` is YYYY-MM-DD; empty = that day in UTC. `breakpoint()` stops on the
-    `terminal`, if one is named, and a failure too if it `is_post_mortem`. Returns the exit status:
-    0 if all runs succeeded, otherwise 1.
+    `terminal`, if one is named, and a failure too if it `is_post_mortem`. `check_param` gets the
+    JSON Schema of the handler's params, if it has one, and the param; what it raises ends the trial
+    before the first run. Returns the exit status: 0 if all runs succeeded, otherwise 1.
 
     Raises:
         HandlersError: the handlers cannot be loaded.
@@ -77,13 +79,19 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
             terminal=terminal,
             hooks=(_POST_MORTEM,) if is_post_mortem else (),
         )
-        return runner.run(_try(source, trigger, RunLogs(Path(folder)), out, runs, options))
+        trial = _Trial(source, RunLogs(Path(folder)), out, options, runner.get_loop())
+        return runner.run(_try(trial, trigger, runs, check_param))
 
 
-async def _try(  # noqa: PLR0917 - each is another part
-    source: str, trigger: Trigger, logs: RunLogs, out: TextIO, runs: int, options: SlotOptions
+async def _try(
+    trial: "_Trial", trigger: Trigger, runs: int, check_param: Callable[[str, str], None]
 ) -> int:
-    trial = _Trial(source, logs, out, options, asyncio.get_running_loop())
+    if schema := trial.schema_of(trigger.handler):
+        try:
+            check_param(schema, trigger.param)
+        except ValueError:
+            await trial.close()
+            raise
     ends = []
     for number in range(1, runs + 1):
         await trial.wait_for_slot()
@@ -125,6 +133,10 @@ class _Trial:
         self._slots.open()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop, number.name)
+
+    def schema_of(self, handler: str) -> str:
+        """Return the JSON Schema of a handler's params; "" = it has none."""
+        return self._slots.schema_of(handler)
 
     async def wait_for_slot(self) -> None:
         """Wait until the next run can start, or none is to start any more."""

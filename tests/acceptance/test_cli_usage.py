@@ -346,6 +346,41 @@ def wrong(context):
         assert done.returncode == 1
         assert "no handler named 'helo' here; did you mean 'hello'?" in done.stdout
 
+    def test_params_that_do_not_fit_are_refused_with_all_that_is_wrong(
+        self, tmp_path: Path
+    ) -> None:
+        (tmp_path / "handlers.py").write_text(
+            "from dataclasses import dataclass\n"
+            "from datetime import date\n"
+            "from warren import JobContext, job\n"
+            "@dataclass\n"
+            "class Params:\n"
+            "    day: date\n"
+            "    parts: int\n"
+            "@job('load')\n"
+            "def load(context: JobContext, params: Params) -> None: ...\n"
+        )
+        wrong = ("--set", "day=2026-13-01", "--set", "parts=few")
+
+        done = run_warren("try", "handlers.py", "load", *wrong, folder=tmp_path)
+        fits = run_warren(
+            "try",
+            "handlers.py",
+            "load",
+            "--set",
+            "day=2026-12-01",
+            "--set",
+            "parts=3",
+            folder=tmp_path,
+        )
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == (
+            'error: expected day to be date, got: "2026-13-01"; '
+            'expected parts to be integer, got: "few"\n'
+        )
+        assert fits.returncode == 0
+
     def test_timeout_that_is_no_number_is_refused(self, tmp_path: Path) -> None:
         done = run_warren("try", "handlers.py", "hello", "--timeout", "nan", folder=tmp_path)
 

@@ -16,6 +16,8 @@ from warren.command_options import Duration, examples, param_values
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
 from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.param_schema import param_problems
+from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.run_date import RunDateRule, parse_date, run_date_of
 from warren.settings.setting_rules import local_timezone
 from warren.sql.run_status import Kind
@@ -136,7 +138,13 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
         run_date=(run_date or run_date_of(due_ms, local_timezone(), RunDateRule())).isoformat(),
         terminal=terminal,
         is_post_mortem=is_post_mortem,
+        check_param=_check_typed,
     )
+
+
+def _check_typed(schema: str, param: str) -> None:
+    if problems := param_problems(json.loads(schema), param):
+        raise Refused(problems)
 
 
 def _terminal() -> str:
