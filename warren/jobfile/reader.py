@@ -126,6 +126,7 @@ def read_job_files(
         except InvalidEntry as wrong:
             walk.reader.wrong.append(wrong)
         else:
+            walk.reader.wrong = _without_echoes(walk.reader.wrong, values.problems)
             walk.reader.wrong += [*values.problems, *values.unused()]
     _raise(walk.reader.wrong, at, walk.order)
     return JobFile(
@@ -138,6 +139,14 @@ def read_job_files(
         limits=tuple(walk.limits.limits.values()),
         limit_lines=tuple(walk.limits.lines.values()),
     )
+
+
+def _without_echoes(
+    wrong: Sequence[InvalidEntry], values: Sequence[InvalidEntry]
+) -> list[InvalidEntry]:
+    """Leave out what is said about lines whose values are missing: it is about an empty text."""
+    lines = {(problem.line.file, int(problem.line)) for problem in values}
+    return [problem for problem in wrong if (problem.line.file, int(problem.line)) not in lines]
 
 
 @contextmanager

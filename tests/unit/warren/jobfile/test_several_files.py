@@ -206,6 +206,12 @@ def test_values_that_are_missing_unknown_or_none_are_told_with_their_places(
         assert any(said.startswith(line) for said in reported), (line, reported)
 
 
+def test_a_value_that_is_missing_is_told_in_one_line() -> None:
+    [reported] = problems(PLACES, texts=["BUCKET=a", "TAG=b"])
+
+    assert reported == "1.yaml:6: no value for ${TIMEOUT}; give one by --values or --set TIMEOUT=…"
+
+
 def test_a_value_that_does_not_fit_is_told_where_it_is_used() -> None:
     [reported] = problems(PLACES, files=[Source("v.yaml", VALUES.replace("90", "soon"))])
 
