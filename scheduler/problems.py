@@ -363,6 +363,7 @@ class Code(Enum):
         ProblemKind.CONFLICT,
     )
     TRIGGER_PAST = "expected at to be in the future, got: %(got)s; with late it runs now"
+    MOVE_PAST = "expected at to be in the future, got: %(got)s"
     TRIGGER_TOO_FAR = "expected %(what)s to be within ten years, got: %(got)s"
     PARAM_NOT_MADE = "%(why)s"
     PARAM_TEMPLATE = "expected param_template to be a text with expressions in {{ }}: %(why)s"

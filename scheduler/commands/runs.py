@@ -211,7 +211,7 @@ class RunCommands:
         def unit(session: Session) -> int:
             run = self._triggered(session, run_id)
             now_ms = self._context.now_ms()
-            due_ms = when.due_ms(now_ms)
+            due_ms = when.due_ms(now_ms, past=Code.MOVE_PAST)
             if run.status != RunStatus.PLANNED:
                 raise Problem(Code.RUN_OVER, id=run_id, status=run.status)
             day = self._moved_date(session, run, due_ms)

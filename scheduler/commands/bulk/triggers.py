@@ -40,8 +40,8 @@ class When:
     after: str | None = None
     late: bool = False
 
-    def due_ms(self, now_ms: int) -> int:
-        """Return the due time.
+    def due_ms(self, now_ms: int, past: Code = Code.TRIGGER_PAST) -> int:
+        """Return the due time; `past` is what is said of one that has passed.
 
         Raises:
             Problem: it has passed, is over ten years ahead, or `after` is not a duration.
@@ -63,7 +63,7 @@ class When:
         if self.at_ms > now_ms:
             return self.at_ms
         if not self.late:
-            raise Problem(Code.TRIGGER_PAST, "at", got=iso(self.at_ms))
+            raise Problem(past, "at", got=iso(self.at_ms))
         return now_ms
 
 

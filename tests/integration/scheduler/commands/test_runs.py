@@ -561,6 +561,21 @@ def test_a_run_at_a_time_of_its_own_is_sent_then_and_no_earlier(
     assert is_sound(cluster)
 
 
+def test_a_run_is_not_moved_into_the_past_and_is_promised_no_way_to(
+    cluster: Cluster, seat: Seat, commands: NamedCommands
+) -> None:
+    seat()
+    apply(commands, spec())
+    runs, job_id = acting(cluster.database, cluster.now_ms).runs, the_job(cluster).id
+    [planned], _ = runs.trigger_all(job_id, [Trigger(when=When(after="1h"))])
+    before = cluster.run(planned).due_at
+
+    with pytest.raises(Problem, match=r"^expected at to be in the future, got: [^;]*$"):
+        runs.move(planned, When(at_ms=cluster.now_ms() - 1_000))
+
+    assert cluster.run(planned).due_at == before
+
+
 def test_a_planned_run_is_killed_by_cancelling_it(
     cluster: Cluster, commands: NamedCommands
 ) -> None:
