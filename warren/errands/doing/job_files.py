@@ -68,7 +68,8 @@ def check_files(
         raise JobFileError(checked.problems)
     for line in warning_lines(checked.warnings):
         desk.warn(line)
-    desk.line(f"{len(checked.specs)} jobs, no problems")
+    count = len(checked.specs)
+    desk.line(f"{count} {'job' if count == 1 else 'jobs'}, no problems")
 
 
 def export_jobs(desk: Desk, *, names: list[str] = [], app: str | None = None) -> None:  # noqa: B006 - never changed

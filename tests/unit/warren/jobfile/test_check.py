@@ -43,6 +43,12 @@ def test_files_without_problems_say_so_and_need_no_database() -> None:
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["one.yaml", "two.yaml"]
 
 
+def test_one_job_is_not_called_jobs() -> None:
+    done = check(one=job("only"))
+
+    assert (done.exit_code, done.output) == (0, "1 job, no problems\n")
+
+
 @pytest.mark.parametrize(
     ("files", "lines"),
     [
