@@ -167,7 +167,7 @@ class GluePages:
         address = request.form.get("address", "")
         param = request.form.get("param", "").replace("\r\n", "\n")
         try:
-            run_id, _is_new = self._services.commands(visitor().actor).runs.trigger_once(
+            made = self._services.commands(visitor().actor).runs.trigger_once(
                 job_id,
                 Trigger(param=param, addresses=[address] if address else []),
                 once=sent_once(visitor().user_id),
@@ -178,8 +178,8 @@ class GluePages:
             form = _form_of(job)
             form.add_error(gettext("This executor is gone. Choose another one."))
             return self._page(job, app, form), 422
-        flash(gettext("Run %(id)s is queued.", id=run_id))
-        return redirect(url_for("glue.show", job_id=job_id, run=run_id, _anchor="try"), 303)
+        flash(gettext("Run %(id)s is queued.", id=made.run_id))
+        return redirect(url_for("glue.show", job_id=job_id, run=made.run_id, _anchor="try"), 303)
 
     def _find(self, job_id: int) -> tuple[Job, str]:
         """Return a job with a script, and its app's name.

@@ -18,6 +18,7 @@ from warren.admin_web.language import job_labels
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import problem_text
 from warren.broker.messages.values import Block
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
@@ -108,9 +109,16 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerPreview:
-    """What would be sent, and where; `json` is a message about the parameter as JSON, if any."""
+    """What would be sent, and where.
+
+    Attributes:
+        unchecked: why a parameter other than the job's own could not be checked; else None.
+        json: a message about the parameter as JSON, if any.
+
+    """
 
     param: str
+    unchecked: Reason | None
     json: str
     is_json_wrong: bool
     candidates: Sequence[Candidate]
@@ -127,8 +135,8 @@ def read(
 
     """
     check_param(param)
-    typed = TypedParams.read(session, [job.app], now_ms)
-    if problems := typed.problems(job.app, job.handler or "", param):
+    typed = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler or "")
+    if job.handler and (problems := typed.problems(param)):
         raise Refused(problems)
     listed = apps.split(session.get_one(App, job.app_id).address_list)
     lists = {job.app: tuple(listed)} if listed else {}
@@ -142,6 +150,7 @@ def read(
     is_json_expected = _is_json(job.stored.param or "") or param.lstrip()[:1] in ("{", "[")
     return TriggerPreview(
         param=param,
+        unchecked=typed.unchecked if job.handler and param != (job.stored.param or "") else None,
         json=(wrong or str(gettext("Valid JSON."))) if is_json_expected else "",
         is_json_wrong=bool(is_json_expected and wrong),
         candidates=[

@@ -193,6 +193,13 @@ class Why(Sentence):
         "its handler and param were not checked: %(address)s does not tell all its handlers"
     )
 
+    # -- warnings about the param of a run that is triggered -----------------------------------
+
+    PARAM_UNCHECKED_OFFLINE = "the param was not checked: no executor of app %(app)s is online"
+    PARAM_UNCHECKED_UNTOLD = (
+        "the param was not checked: an executor of app %(app)s does not tell all its handlers"
+    )
+
     # -- why an executor or a job gets no runs at present --------------------------------------
 
     NO_SCHEDULER_ONLINE = "no scheduler is online"

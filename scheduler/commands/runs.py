@@ -9,12 +9,12 @@ from dataclasses import asdict
 from datetime import date
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from warren.broker import trace_context
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns, triggers
@@ -53,6 +53,21 @@ class KillOutcome(Enum):
     REQUESTED = "kill requested"
 
 
+class Triggered(NamedTuple):
+    """What a trigger has planned.
+
+    Attributes:
+        run_id: the first run; the ids of the others follow it.
+        is_new: whether this call planned it, not an earlier one with the same key.
+        unchecked: why a param other than the job's own could not be checked; else None.
+
+    """
+
+    run_id: int
+    is_new: bool
+    unchecked: Reason | None
+
+
 class RunCommands:
     """Acts on runs on behalf of one actor."""
 
@@ -77,7 +92,7 @@ class RunCommands:
 
         """
         trigger = Trigger(param=param, addresses=addresses, when=when, run_date=run_date)
-        return self.trigger_once(job_id, trigger)[0]
+        return self.trigger_once(job_id, trigger).run_id
 
     def trigger_once(
         self,
@@ -87,8 +102,8 @@ class RunCommands:
         kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
-    ) -> tuple[int, bool]:
-        """Plan a run like `trigger`; return its id, and whether this call planned it.
+    ) -> Triggered:
+        """Plan a run like `trigger`.
 
         If the same `once` was used within a day, nothing is planned, and the id is that of the
         earlier run. `traceparent` is the caller's span; an invalid one is ignored.
@@ -99,10 +114,7 @@ class RunCommands:
         """
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.take_one()
-        run_ids = self._trigger(
-            job, [trigger], run_id, kind=kind, once=once, traceparent=traceparent
-        )
-        return run_ids, run_ids == run_id
+        return self._trigger(job, [trigger], run_id, kind=kind, once=once, traceparent=traceparent)
 
     def trigger_all(
         self,
@@ -112,8 +124,8 @@ class RunCommands:
         kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
-    ) -> tuple[list[int], bool]:
-        """Plan runs of a job, all or none; return their ids, and whether this call planned them.
+    ) -> Triggered:
+        """Plan runs of a job, all or none.
 
         `once` is for all of them together; see `trigger_once`.
 
@@ -124,12 +136,10 @@ class RunCommands:
                 fields are like `runs/0/at`.
 
         """
-        number = len(triggers)
-        first = self._context.database.write(partial(take_block, size=number))
-        run_ids = self._trigger(
+        first = self._context.database.write(partial(take_block, size=len(triggers)))
+        return self._trigger(
             job, triggers, first, kind=kind, once=once, traceparent=traceparent, place="runs"
         )
-        return list(range(run_ids, run_ids + number)), run_ids == first
 
     def _trigger(
         self,
@@ -141,18 +151,19 @@ class RunCommands:
         once: IdempotentRequest | None,
         traceparent: str | None,
         place: str = "",
-    ) -> int:
-        """Plan runs; return the first one's id: `first_id`, or that of an earlier request."""
+    ) -> Triggered:
+        """Plan runs, the first with `first_id`, unless an earlier request has."""
         self._context.actor.demand(Right.OPERATE)
         context = trace_context.parsed(traceparent)
 
-        def unit(session: Session) -> int:
+        def unit(session: Session) -> Triggered:
             job = self._job(session, wanted)
             now_ms = self._context.now_ms()
             if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
-                return known
+                return Triggered(known, False, None)
             triggers.check_waiting(session, job, asked, now_ms)
-            due = triggers.check(asked, now_ms, place=place)
+            schemas = triggers.schemas_for(session, job, now_ms)
+            due = triggers.check(asked, schemas, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
             trace = context.header if context else None
             runs = triggers.runs_of(
@@ -165,10 +176,10 @@ class RunCommands:
                 zone=self._zone_of(session, job),
                 calendars=calendars_for_runs(session, [job]),
             )
-            triggers.check_params(session, job, runs, place, now_ms)
+            triggers.check_own_params(asked, runs, schemas, place)
             planning.plan(session, runs, self._ids)
             self._note_trigger(session, job, runs, now_ms)
-            return first_id
+            return Triggered(first_id, True, triggers.unchecked(job, asked, schemas))
 
         return self._context.write(Right.OPERATE, unit)
 

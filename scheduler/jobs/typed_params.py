@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.catalogues import catalogue_of
 from warren.broker.errors import Malformed
+from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.jobs.param_schema import param_problems
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.spec import JobSpec
@@ -30,10 +31,18 @@ def _decoded(schema: str) -> Any:
 
 
 class HandlerSchemas(NamedTuple):
-    """A handler's different schemas, and whether all executors that may have it sent theirs."""
+    """What online executors say about a handler's params.
+
+    Attributes:
+        schemas: its different schemas.
+        is_complete: whether all executors that may have it sent theirs.
+        unchecked: why no param of it can be checked, although it may be typed; else None.
+
+    """
 
     schemas: tuple[str, ...]
     is_complete: bool
+    unchecked: Reason | None
 
     def problems(self, param: str) -> list[Problem]:
         """Return why no executor accepts a param; nothing if one does, or may."""
@@ -65,14 +74,17 @@ class TypedParams:
         """Return the schemas of a handler."""
         schemas: dict[str, None] = {}
         is_complete = True
-        for typed in self._catalogues_of.get(app, ()):
+        online = self._catalogues_of.get(app, ())
+        unchecked = None if online else Why.PARAM_UNCHECKED_OFFLINE(app=app)
+        for typed in online:
             if typed is None or (handler not in typed.schemas and typed.has_more):
                 is_complete = False  # it may have the handler, and accept anything
+                unchecked = Why.PARAM_UNCHECKED_UNTOLD(app=app)
             elif handler in typed.schemas:
                 schema = typed.schemas[handler]
                 is_complete = is_complete and bool(schema)
                 schemas |= {schema: None} if schema else {}
-        return HandlerSchemas(tuple(schemas), is_complete)
+        return HandlerSchemas(tuple(schemas), is_complete, unchecked)
 
     def problems(self, app: str, handler: str, param: str) -> list[Problem]:
         """Return why no executor of an app accepts a param for a handler."""

@@ -64,6 +64,16 @@ def test_everything_that_does_not_fit_is_told_at_once_and_nothing_is_planned(des
     assert desk.listed("runs", "list", "--json") == []
 
 
+def test_a_param_that_nobody_could_check_is_said_to_be_unchecked(desk: Desk) -> None:
+    desk.rows.job("pack", app="warehouse", handler="pack")
+    queued = desk.warren("jobs", "trigger", "warehouse/pack", "--set", "shelf=3")
+
+    assert (
+        queued.stderr
+        == "warning: the param was not checked: no executor of app warehouse is online\n"
+    )
+
+
 def test_a_param_that_is_missing_is_named(desk: Desk) -> None:
     assert desk.refused(*TRIGGER, "--set", "parts=2") == "expected param to have 'day'"
 

@@ -51,6 +51,8 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     tick: Tick | None = None
     #: The full limits that it waits for, each with who holds it.
     waits_for: list[str] = []
+    #: What could not be checked about the trigger that returned it.
+    warnings: list[str] = []
 
 
 class Node(msgspec.Struct, kw_only=True, frozen=True):

@@ -13,6 +13,7 @@ from warren.admin_web.api.runs.held_runs import KEY_HEADER, WAIT_HEADER, HeldRun
 from warren.admin_web.api.runs.run_answers import RunWithTick, Wait, preferred_wait_seconds
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, When
+from warren.scheduler.commands.runs import Triggered
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.run_status import Kind
@@ -58,9 +59,13 @@ class BatchBody(msgspec.Struct, kw_only=True):
 
 
 class BatchAnswer(msgspec.Struct, kw_only=True):
-    """The runs that were planned, in the order of the request."""
+    """The runs that were planned, in the order of the request.
+
+    `warnings` say what could not be checked.
+    """
 
     run_ids: list[int]
+    warnings: list[str]
 
 
 class TriggerEndpoints:
@@ -89,17 +94,17 @@ class TriggerEndpoints:
         once = idempotent(_idempotent_content(call.body), call)
         self._services.run_ids.reserve()
         with missing_app_first(self._services, call, app):
-            run_id, is_new = self._services.commands(call.actor).runs.trigger_once(
+            made = self._services.commands(call.actor).runs.trigger_once(
                 JobPath(app, name),
                 trigger,
                 kind=Kind.API,
                 once=once,
                 traceparent=request.headers.get("traceparent"),
             )
-        headers = {"Location": f"{BASE}/runs/{run_id}"}
-        if not is_new:
-            headers["Idempotent-Replayed"] = "true"
-        return self._held.reply(call, run_id, seconds, headers, if_open=202)
+        headers = {"Location": f"{BASE}/runs/{made.run_id}"} | _replayed(made)
+        return self._held.reply(
+            call, made.run_id, seconds, headers, if_open=202, warnings=_warnings(made)
+        )
 
     @endpoint(
         "POST",
@@ -118,15 +123,16 @@ class TriggerEndpoints:
         wanted = [_trigger(body, f"/runs/{number}") for number, body in enumerate(runs)]
         once = idempotent([_idempotent_content(body) for body in runs], call)
         with missing_app_first(self._services, call, app):
-            run_ids, is_new = self._services.commands(call.actor).runs.trigger_all(
+            made = self._services.commands(call.actor).runs.trigger_all(
                 JobPath(app, name),
                 wanted,
                 kind=Kind.API,
                 once=once,
                 traceparent=request.headers.get("traceparent"),
             )
-        headers = {} if is_new else {"Idempotent-Replayed": "true"}
-        return Reply(value=BatchAnswer(run_ids=run_ids), headers=headers)
+        run_ids = [*range(made.run_id, made.run_id + len(runs))]
+        answer = BatchAnswer(run_ids=run_ids, warnings=_warnings(made))
+        return Reply(value=answer, headers=_replayed(made))
 
     @endpoint("PATCH", "/runs/<id:run_id>", Scope.TRIGGER, RunWithTick, body=MoveBody)
     def move(self, call: Call, run_id: int) -> Reply | Wait:
@@ -141,6 +147,14 @@ class TriggerEndpoints:
     def cancel(self, call: Call, run_id: int) -> None:
         """Cancel a run that was triggered, while it is planned. Any run can be killed instead."""
         self._services.commands(call.actor).runs.cancel(run_id)
+
+
+def _replayed(made: Triggered) -> dict[str, str]:
+    return {} if made.is_new else {"Idempotent-Replayed": "true"}
+
+
+def _warnings(made: Triggered) -> list[str]:
+    return [str(made.unchecked)] if made.unchecked else []
 
 
 def _trigger(body: TriggerBody, pointer: str) -> Trigger:

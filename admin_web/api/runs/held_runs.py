@@ -45,7 +45,14 @@ class HeldRuns:
         self._services = services
 
     def reply(
-        self, call: Call, run_id: int, seconds: float, headers: dict[str, str], *, if_open: int
+        self,
+        call: Call,
+        run_id: int,
+        seconds: float,
+        headers: dict[str, str],
+        *,
+        if_open: int,
+        warnings: Sequence[str] = (),
     ) -> Reply | Wait:
         """Return a run; if the caller is willing to wait, only once its tick is over."""
 
@@ -55,7 +62,7 @@ class HeldRuns:
                 lambda session: _with_calls(session, call, run_id, now_ms)
             )
             status = 200 if tick.is_over else if_open
-            value = run_with_tick(run, tick, called, waits)
+            value = run_with_tick(run, tick, called, waits_for=waits, warnings=warnings)
             return Reply(value=value, status=status, headers=headers | more), tick.is_over
 
         at_once, is_over = reply(call, {})

@@ -154,12 +154,13 @@ class TickEnd(msgspec.Struct, kw_only=True):
 #: the full limits that it waits for, each with who holds it.
 _MORE: dict[str, Any] = {"result": Any, "progress": Progress | None, "waits_for": list[str]}
 RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more=_MORE)
-#: A run with the state of its tick, and the ids of the runs that its handler has called.
+#: A run with the state of its tick, and the ids of the runs that its handler has called. `warnings`
+#: are those of the trigger that is answered: what could not be checked.
 RunWithTick: Any = answer_type(
     "RunWithTick",
     DetailedRun,
     without=PAGES_ONLY,
-    more=_MORE | {"tick": TickEnd, "calls": list[int]},
+    more=_MORE | {"tick": TickEnd, "calls": list[int], "warnings": list[str]},
 )
 
 
@@ -169,10 +170,16 @@ def run_answer(run: DetailedRun, waits_for: Sequence[str] = ()) -> Any:
 
 
 def run_with_tick(
-    run: DetailedRun, tick: TickEnd, calls: list[int], waits_for: Sequence[str] = ()
+    run: DetailedRun,
+    tick: TickEnd,
+    calls: list[int],
+    *,
+    waits_for: Sequence[str],
+    warnings: Sequence[str],
 ) -> Any:
     """Return a run, its tick's state, the runs that it has called and what it waits for."""
-    return RunWithTick(**run_json(run, waits_for), tick=tick, calls=calls)
+    more = {"tick": tick, "calls": calls, "warnings": [*warnings]}
+    return RunWithTick(**run_json(run, waits_for), **more)
 
 
 def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:

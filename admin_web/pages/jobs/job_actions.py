@@ -15,7 +15,7 @@ from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.forms.console_form import ConsoleForm, select_choices, sent_once
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
-from warren.admin_web.language.labels import problem_text
+from warren.admin_web.language.labels import problem_text, reason_text
 from warren.admin_web.pages.bulk.bulk_jobs import ask_about_all
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import read_id, route
@@ -165,16 +165,20 @@ class JobActions:
         form, params = self._sent(job)
         try:
             params.check()
-            run_id, _is_new = self._commands.runs.trigger_once(
+            made = self._commands.runs.trigger_once(
                 job_id,
                 Trigger(param=params.text, addresses=form.addresses.data or ()),
                 once=sent_once(visitor().user_id),
             )
         except Refused as refused:
             return _refused(refused, form, job, params)
-        flash(gettext("Run %(id)s is queued.", id=run_id))
+        if made.unchecked is None:
+            flash(gettext("Run %(id)s is queued.", id=made.run_id))
+        else:
+            why = reason_text(made.unchecked)
+            flash(gettext("Run %(id)s is queued; %(why)s.", id=made.run_id, why=why))
         page = "runs.log" if job.stored.flow is None else "runs.show"  # a flow has no log
-        return redirect(url_for(page, run_id=run_id), 303)
+        return redirect(url_for(page, run_id=made.run_id), 303)
 
     @property
     def _commands(self) -> Commands:

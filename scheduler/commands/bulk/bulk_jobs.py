@@ -42,7 +42,7 @@ class BulkJobCommands:
         def act(job_id: int) -> Outcome:
             key = f"{form.key}:job/{job_id}"
             once = IdempotentRequest(user_id=form.user_id, key=key, body_hash="")
-            _, is_new = self._runs.trigger_once(job_id, once=once)
+            is_new = self._runs.trigger_once(job_id, once=once).is_new
             return Outcome.DONE if is_new else Outcome.REPEATED
 
         return _each(job_ids, act)

@@ -10,9 +10,10 @@ from datetime import date
 from sqlalchemy.orm import Session
 
 from warren.broker.durations import seconds_of
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param import check_param
-from warren.scheduler.jobs.typed_params import TypedParams
+from warren.scheduler.jobs.typed_params import HandlerSchemas, TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.instants import DAY_MS, iso
@@ -92,8 +93,17 @@ class Trigger:
 AS_IT_IS = Trigger()
 
 
-def check(triggers: Sequence[Trigger], now_ms: int, *, place: str = "") -> list[int]:
-    """Return when each is due.
+def schemas_for(session: Session, job: JobToTrigger, now_ms: int) -> HandlerSchemas | None:
+    """Return what executors say about the params of a job's handler; None if it has none."""
+    if not job.handler or job.script_version is not None:
+        return None
+    return TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler)
+
+
+def check(
+    triggers: Sequence[Trigger], schemas: HandlerSchemas | None, now_ms: int, *, place: str = ""
+) -> list[int]:
+    """Return when each is due; `schemas` are those of the job's handler, None if it has none.
 
     Raises:
         Refused: something is wrong with some of them; `place`, if given, is the field of the list.
@@ -102,14 +112,25 @@ def check(triggers: Sequence[Trigger], now_ms: int, *, place: str = "") -> list[
     due: list[int] = []
     problems: list[Problem] = []
     for number, trigger in enumerate(triggers):
+        wrong: list[Problem] = []
         try:
-            check_param(trigger.param or "")
             due.append(trigger.when.due_ms(now_ms))
         except Problem as problem:
-            problems.append(problem.at(f"{place}/{number}/{problem.field}") if place else problem)
+            wrong.append(problem)
+        if trigger.param is not None:
+            wrong += _param_problems(trigger.param, schemas)
+        problems += [each.at(f"{place}/{number}/{each.field}") if place else each for each in wrong]
     if problems:
         raise problems[0] if len(problems) == 1 else Refused(problems)
     return due
+
+
+def _param_problems(param: str, schemas: HandlerSchemas | None) -> list[Problem]:
+    try:
+        check_param(param)
+    except Problem as problem:
+        return [problem]
+    return schemas.problems(param) if schemas else []
 
 
 def runs_of(
@@ -177,27 +198,34 @@ def check_waiting(
         raise Problem(Code.TOO_MANY_WAITING, job=f"{job.app}/{job.name}", n=count)
 
 
-def check_params(
-    session: Session, job: JobToTrigger, runs: Sequence[NewRun], place: str, now_ms: int
+def check_own_params(
+    asked: Sequence[Trigger], runs: Sequence[NewRun], schemas: HandlerSchemas | None, place: str
 ) -> None:
-    """Raise Refused, with the places in the list, if no executor accepts some of the params.
+    """Check the params that are the job's own, as `check` does those that the triggers give.
 
     Raises:
         Problem: the template of the job's param has no value for one of the runs.
+        Refused: no executor accepts some of them.
 
     """
     for run in runs:
         check_made(run)
-    if not job.handler or job.script_version is not None:
-        return
-    typed = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler)
     problems = [
         problem.at(f"{place}/{number}/{problem.field}") if place else problem
-        for number, run in enumerate(runs)
-        for problem in typed.problems(run.param)
+        for number, (trigger, run) in enumerate(zip(asked, runs, strict=True))
+        if trigger.param is None and schemas
+        for problem in schemas.problems(run.param)
     ]
     if problems:
         raise Refused(problems)
+
+
+def unchecked(
+    job: JobToTrigger, asked: Sequence[Trigger], schemas: HandlerSchemas | None
+) -> Reason | None:
+    """Return why a param other than the job's own could not be checked; None if all were."""
+    has_others = any(trigger.param not in (None, job.param or "") for trigger in asked)
+    return schemas.unchecked if schemas and has_others else None
 
 
 def _is_known(session: Session, job: JobToTrigger, address: str) -> bool:

@@ -209,6 +209,20 @@ def test_a_job_whose_params_nobody_tells_has_the_text_alone(admin: Visit, rows: 
     assert "Edit as fields" not in page
 
 
+def test_a_param_that_nobody_can_check_is_said_to_be_unchecked(admin: Visit, rows: Rows) -> None:
+    job_id = rows.job("pack", app="warehouse", handler="pack", param="x")
+    why = "the param was not checked: no executor of app warehouse is online"
+
+    admin.get(f"/jobs/{job_id}/trigger")
+    previews = [
+        admin.post(f"/jobs/{job_id}/trigger/preview", {"param": param}).text for param in "xy"
+    ]
+    runs = [admin.get(run(admin, job_id, param=param).location).text for param in "xy"]
+
+    assert [why in page for page in previews] == [False, True]
+    assert [f"is queued; {why}." in page for page in runs] == [False, True]
+
+
 def test_the_form_of_a_job_has_the_fields_and_saves_them(
     admin: Visit, job_id: int, rows: Rows, database: Database
 ) -> None:

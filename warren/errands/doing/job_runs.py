@@ -6,7 +6,6 @@ from warren.errands.desk import Desk
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import NOW, Trigger, When
 from warren.scheduler.completion.end import tick_end
-from warren.scheduler.jobs.param import check_param
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.run_date import parse_date
 from warren.sql.listings import recent
@@ -35,10 +34,11 @@ def trigger_job(
     at_ms = None if at is None else read_moment(at, "--at", zone=desk.zone)
     when = When(at_ms=at_ms, after=after, late=late)
     day = parse_date(run_date, "--run-date") if run_date else None
-    check_param(param or "")
     asked = Trigger(param=param, addresses=addresses, when=when, run_date=day)
-    run_id, _ = desk.commands.runs.trigger_once(desk.ids.job(name), asked, once=desk.once)
-    desk.output.facts["run_id"] = run_id
+    made = desk.commands.runs.trigger_once(desk.ids.job(name), asked, once=desk.once)
+    run_id = desk.output.facts["run_id"] = made.run_id
+    if made.unchecked:
+        desk.warn(str(made.unchecked))
     if not is_awaited:
         _show_planned(desk, run_id, as_json=as_json, word="queued" if when == NOW else "planned")
     elif not is_scheduler_alive(desk.database):

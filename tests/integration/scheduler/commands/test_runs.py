@@ -538,7 +538,8 @@ def test_a_run_at_a_time_of_its_own_is_sent_then_and_no_earlier(
     apply(commands, spec())
     runs, job_id = acting(cluster.database, cluster.now_ms).runs, the_job(cluster).id
     in_an_hour = When(after="1h")
-    first, last = runs.trigger_all(job_id, [Trigger(when=in_an_hour)] * 2)[0]
+    first = runs.trigger_all(job_id, [Trigger(when=in_an_hour)] * 2).run_id
+    last = first + 1
 
     still.dispatcher.run_round(cluster.now_ms())
     waiting = cluster.run(last)
@@ -567,7 +568,7 @@ def test_a_run_is_not_moved_into_the_past_and_is_promised_no_way_to(
     seat()
     apply(commands, spec())
     runs, job_id = acting(cluster.database, cluster.now_ms).runs, the_job(cluster).id
-    [planned], _ = runs.trigger_all(job_id, [Trigger(when=When(after="1h"))])
+    planned = runs.trigger(job_id, when=When(after="1h"))
     before = cluster.run(planned).due_at
 
     with pytest.raises(Problem, match=r"^expected at to be in the future, got: [^;]*$"):

@@ -144,17 +144,47 @@ def test_while_code_is_deployed_what_either_version_accepts_fits(
     assert answers == [202, 202, 422]
 
 
+UNCHECKED = "the param was not checked: "
+
+
 @pytest.mark.usefixtures("job_id")
 @pytest.mark.parametrize(
-    ("load", "age_ms"),
-    [(told(None), 0), ("{}", 0), (told(OF_A_MONTH), 60_000)],
+    ("load", "said"),
+    [
+        (told(None), []),
+        ("{}", ["an executor of app reports does not tell all its handlers"]),
+        ("", ["no executor of app reports is online"]),
+    ],
     ids=["without params", "not told", "offline"],
 )
-def test_what_nobody_tells_is_not_checked(
-    admin: Program, rows: Rows, clock: Clock, load: str, age_ms: int
+def test_what_nobody_tells_is_not_checked_and_the_answer_says_so(
+    admin: Program, rows: Rows, clock: Clock, load: str, said: list[str]
 ) -> None:
-    if not age_ms:
-        rows.executor("typed", clock.now, told(OF_A_MONTH))
-    rows.executor("other", clock.now - age_ms, load)
+    if load:
+        rows.executor("other", clock.now, load)
+    rows.executor("typed", clock.now if load else clock.now - 60_000, told(OF_A_MONTH))
 
-    assert admin.post(RUNS, {"param": "x"}).status_code == 202
+    own = admin.post(RUNS, {})
+    given = admin.post(RUNS, {"param": "x"}, headers={"Idempotency-Key": "1"})
+    again = admin.post(RUNS, {"param": "x"}, headers={"Idempotency-Key": "1"})
+    batch = admin.post(f"{RUNS}:batch", {"runs": [{}, {"param": "x"}]})
+
+    warnings = [UNCHECKED + why for why in said]
+    assert [answer.status_code for answer in (own, given, again, batch)] == [202] * 4
+    assert [answer.get_json()["warnings"] for answer in (given, batch)] == [warnings] * 2
+    assert [answer.get_json()["warnings"] for answer in (own, again)] == [[], []]
+
+
+@pytest.mark.usefixtures("job_id")
+def test_a_time_that_is_wrong_does_not_hide_a_param_that_is(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("one", clock.now, told(OF_A_DAY))
+    past = {"at": "2001-01-01T00:00:00Z", "param": '{"day":"soon"}'}
+
+    one = refused(admin.post(RUNS, past))
+    batch = refused(admin.post(f"{RUNS}:batch", {"runs": [{}, past]}))
+
+    assert [pointer for pointer, _ in one] == ["/at", "/param/day"]
+    assert [pointer for pointer, _ in batch] == ["/runs/1/at", "/runs/1/param/day"]
+    assert count_runs(rows) == 0
