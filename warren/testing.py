@@ -19,6 +19,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -235,7 +236,10 @@ class Jobs:
 
 
 def load_jobs(
-    *files: str | Path, handlers: str | None = None, app: str = "", timezone: str = "UTC"
+    *files: str | Path,
+    handlers: str | ModuleType | None = None,
+    app: str = "",
+    timezone: str = "UTC",
 ) -> Jobs:
     """Read job files, and check them as `warren jobs check` does, without a database.
 
@@ -247,11 +251,13 @@ def load_jobs(
 
     Args:
         files: their paths.
-        handlers: a module or file; it is a problem if a job names a handler that is not in it.
+        handlers: a module, its name, or a file; it is a problem if a job names a handler that is
+            not in it.
         app: that of declared jobs that name none.
         timezone: that of jobs that name none.
 
     Raises:
+        TypeError: a module is given as a file.
         ModuleNotFoundError: the extra `warren[server]` is not installed.
         HandlersError: the handlers cannot be imported.
 
@@ -263,10 +269,13 @@ def load_jobs(
     from warren.scheduler.jobs.spec import facts_of  # noqa: PLC0415 - see above
     from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
 
+    if modules := [file for file in files if isinstance(file, ModuleType)]:
+        raise TypeError(f"expected files to be paths, got: {modules[0]!r}; give it as handlers=")
     sources = read_sources([Path(file) for file in files])
     known = None
     if handlers is not None:
-        declared = declared_in([handlers], app=app)
+        name = handlers.__name__ if isinstance(handlers, ModuleType) else handlers
+        declared = declared_in([name], app=app)
         known = declared.handlers
         sources += [declared.job_file()] if declared.jobs else []
     checked_files = check(sources, timezone=timezone, handlers=known)

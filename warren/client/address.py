@@ -45,6 +45,15 @@ class ApiAddress:
         parts = urlsplit(self.url)
         return parts.port or (443 if parts.scheme == "https" else 80)
 
+    @property
+    def origin(self) -> str:
+        """The URL without path, user and password, for messages."""
+        return f"{urlsplit(self.url).scheme}://{self._netloc}"
+
+    @property
+    def _netloc(self) -> str:
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
         """How to encrypt; None if the URL is http."""
@@ -58,7 +67,7 @@ class ApiAddress:
     def headers(self, request: Request) -> dict[str, str]:
         """Return the headers of a request, without its length."""
         return {
-            "Host": urlsplit(self.url).netloc.rpartition("@")[2],
+            "Host": self._netloc,
             "Authorization": f"Bearer {self.token.strip()}",
             "Accept": "application/json",
             "Content-Type": "application/json",

@@ -169,7 +169,7 @@ class Client(_Configured):
 
     def complete(self, exchange: Exchange[T]) -> T:
         """Carry out a call and return its result."""
-        steps = repeated(exchange, self._retry_for)
+        steps = repeated(exchange, self._retry_for, self._address.origin)
         came = None
         while True:
             try:
@@ -251,7 +251,7 @@ class AsyncClient(_Configured):
 
     async def complete(self, exchange: Exchange[T]) -> T:
         """Carry out a call and return its result."""
-        steps = repeated(exchange, self._retry_for)
+        steps = repeated(exchange, self._retry_for, self._address.origin)
         came = None
         while True:
             try:

@@ -80,8 +80,8 @@ Exchange: TypeAlias = Generator[Step, Any, T]
 WireExchange: TypeAlias = Generator[Step, Response | Lost | None, T]
 
 
-def repeated(exchange: Exchange[T], retry_for: float | None) -> WireExchange[T]:
-    """Repeat the requests of an exchange for as long as they may succeed later.
+def repeated(exchange: Exchange[T], retry_for: float | None, url: str) -> WireExchange[T]:
+    """Repeat the requests of an exchange with the API at `url` while they may succeed later.
 
     Raises:
         ApiError: the API refused one, or it was not answered in time.
@@ -98,10 +98,10 @@ def repeated(exchange: Exchange[T], retry_for: float | None) -> WireExchange[T]:
         if isinstance(step, Pause):
             yield step
         else:
-            response = yield from _answered(step, retry_for)
+            response = yield from _answered(step, retry_for, url)
 
 
-def _answered(request: Request, retry_for: float | None) -> WireExchange[Response]:
+def _answered(request: Request, retry_for: float | None, url: str) -> WireExchange[Response]:
     began, tries, paused = time.monotonic(), 0, 0.0
     while True:
         came = yield request
@@ -109,7 +109,7 @@ def _answered(request: Request, retry_for: float | None) -> WireExchange[Respons
             return came
         assert came is not None
         tries += 1
-        error, wait = _failure(came)
+        error, wait = _failure(came, url)
         if wait is None:
             wait = min(_MAX_PAUSE, 0.1 * 2 ** min(tries, 9)) * random.uniform(1.0, 1.2)  # noqa: S311 - jitter
         is_unreachable = isinstance(came, Lost) and came.is_unreachable
@@ -123,10 +123,11 @@ def _answered(request: Request, retry_for: float | None) -> WireExchange[Respons
         paused += wait
 
 
-def _failure(came: Response | Lost) -> tuple[ApiError, float | None]:
+def _failure(came: Response | Lost, url: str) -> tuple[ApiError, float | None]:
     """Return the error, and the seconds after which the API asks to try again, if it does."""
     if isinstance(came, Lost):
-        error = ApiError(0, {"detail": f"no answer: {came.error or type(came.error).__name__}"})
+        words = f"no answer from {url}: {came.error or type(came.error).__name__}"
+        error = ApiError(0, {"detail": words})
         error.__cause__ = came.error
         return error, None
     try:

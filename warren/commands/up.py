@@ -122,11 +122,15 @@ def _embedded(settings: Settings) -> Settings:
     return replace(settings, grace_seconds=GRACE_SECONDS, drain_seconds=0.0)
 
 
+def _counted(executors: int) -> str:
+    return "1 executor" if executors == 1 else f"{executors} executors"
+
+
 def _print_summary(settings: Settings, app: str, executors: int, platform: AllInOne) -> None:
     command = own_call()
     print(
         f"""
-Warren is up: one scheduler, {executors} executors of app {app!r} ({settings.slots} slots each).
+Warren is up: one scheduler, {_counted(executors)} of app {app!r} ({settings.slots} slots each).
   console   {platform.web.address}
   data      {DATABASE_FILE}
   run logs  {settings.log_dir}/

@@ -123,6 +123,8 @@ class ApiSender:
                 f"{self._url} does not know this command: it is older than this warren, "
                 f"{__version__}"
             )
+        elif not error.status:  # it names the address itself
+            words = str(error)
         else:
             words = f"{self._url}: {error}"
         raise CommandError(words) from error

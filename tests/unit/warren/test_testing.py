@@ -1,6 +1,7 @@
 """`warren.testing.run`: a handler's run in a test, as a job process would end it."""
 
 import asyncio
+import importlib
 import logging
 import re
 import runpy
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,6 +200,23 @@ def test_a_job_file_tells_when_its_jobs_fire_and_what_is_wrong(tmp_path: Path) -
     assert jobs.fires("asked", "2026-12-01") == []
     with pytest.raises(LookupError, match="expected name to be that of one job, got: 'nobody'"):
         jobs.fires("nobody", "2026-12-01")
+
+
+def test_handlers_may_be_given_as_a_module_but_not_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "given_as_module.py").write_text(
+        "from warren import cron, job\n\n"
+        "@job('load', schedule=cron('0 0 2 * * ?'))\ndef load(c): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module: Any = importlib.import_module("given_as_module")
+
+    jobs = load_jobs(handlers=module, app="orders")
+    with pytest.raises(TypeError, match=r"^expected files to be paths, got: <module .* handlers=$"):
+        load_jobs(module)
+
+    assert (jobs.names, jobs.problems) == (["orders/load"], [])
 
 
 DOCS = Path(__file__).parents[3] / "docs"

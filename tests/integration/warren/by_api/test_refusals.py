@@ -69,7 +69,7 @@ def test_nobody_answers(folder: Path) -> None:
 
     line = refused("jobs list", WARREN_API_URL=url, WARREN_API_TOKEN=TOKEN)
 
-    assert line == f"{url}: no answer: [Errno 111] Connection refused"
+    assert line == f"no answer from {url}: [Errno 111] Connection refused"
 
 
 @pytest.mark.parametrize(
