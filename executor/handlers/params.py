@@ -109,9 +109,7 @@ def checked(job: object, params: object, param: object) -> tuple[str, str | None
         raise ValueError(
             f"expected job to be a name of 1 to {JOB_NAME_LIMIT} characters, got: {job[:100]!r}"
         )
-    if params is not None and param is not None:
-        raise ValueError("expected params or param, got: both")
-    text = param if params is None else _encoded(params)
+    text = given_param(params, param)
     if text is not None:
         text = clean(text)
         size = len(text.encode())
@@ -120,7 +118,18 @@ def checked(job: object, params: object, param: object) -> tuple[str, str | None
     return clean(job), text
 
 
-def _encoded(params: object) -> str:
+def given_param(params: object, param: str | None) -> str | None:
+    """Return the param of a run that is given as a text or as params; None if it is not.
+
+    Raises:
+        ValueError: both are given.
+        TypeError: JSON cannot hold `params`.
+
+    """
+    if params is None:
+        return param
+    if param is not None:
+        raise ValueError("expected params or param, got: both")
     try:
         return encode(params)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:

@@ -1,9 +1,11 @@
 """What calls return: the API's answers as structs. Fields that a newer API adds are ignored."""
 
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class Tick(msgspec.Struct, kw_only=True, frozen=True):
@@ -53,6 +55,20 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     waits_for: list[str] = []
     #: What could not be checked about the trigger that returned it.
     warnings: list[str] = []
+
+    def result_as(self, kind: type[T]) -> T:
+        """Return the result as a value of a type: a struct, dataclass, TypedDict or pydantic model.
+
+        Raises:
+            ValueError: it does not fit.
+
+        """
+        validate = getattr(kind, "model_validate", None)  # pydantic's
+        try:
+            return validate(self.result) if validate else msgspec.convert(self.result, kind)
+        except (msgspec.ValidationError, ValueError) as error:
+            name = getattr(kind, "__name__", repr(kind))
+            raise ValueError(f"the result of run {self.id} is no {name}: {error}") from error
 
 
 class Node(msgspec.Struct, kw_only=True, frozen=True):

@@ -18,6 +18,7 @@ from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, 
 from warren.client.errors import RunFailed
 from warren.client.exchange import Exchange, Pause, Request
 from warren.client.wire import Instant, RunId, Span
+from warren.executor.handlers.params import given_param
 
 #: A job file in YAML.
 JobFileText: TypeAlias = str | bytes
@@ -32,6 +33,7 @@ class Trigger(msgspec.Struct, kw_only=True, frozen=True):
     """One run of `trigger_all`; see `trigger`."""
 
     param: str | None = None
+    params: Any = None
     at: Instant | None = None
     after: Span | None = None
     late: bool = False
@@ -47,6 +49,7 @@ def trigger(
     job: str,
     param: str | None = None,
     *,
+    params: object = None,
     at: Instant | None = None,
     after: Span | None = None,
     late: bool = False,
@@ -59,6 +62,7 @@ def trigger(
     Args:
         job: APP/NAME.
         param: instead of the job's own.
+        params: the same as a value that JSON can hold, such as a struct of the handler's params.
         at: a time in the future, within ten years.
         after: a while from now.
         late: run it now if `at` has passed; without this, it is refused.
@@ -66,9 +70,19 @@ def trigger(
         run_date: the date that the run is about; None = by the job's rule, from its due time.
         key: calls with the same key within a day trigger only one run; None = a new key.
 
+    Raises:
+        ValueError: both `param` and `params` are given.
+        TypeError: JSON cannot hold `params`.
+
     """
     wish = Trigger(
-        param=param, at=at, after=after, late=late, addresses=addresses, run_date=run_date
+        param=param,
+        params=params,
+        at=at,
+        after=after,
+        late=late,
+        addresses=addresses,
+        run_date=run_date,
     )
     response = yield wire.keyed(f"{wire.job_path(job)}/runs", _body(wish), key)
     return wire.value_of(response, Run)
@@ -87,6 +101,7 @@ def run(
     job: str,
     param: str | None = None,
     *,
+    params: object = None,
     addresses: Sequence[str] = (),
     key: str | None = None,
     timeout: float | None = None,
@@ -98,7 +113,7 @@ def run(
         TimeoutError: it is not over after `timeout` seconds; it continues.
 
     """
-    planned = yield from trigger(job, param, addresses=addresses, key=key)
+    planned = yield from trigger(job, param, params=params, addresses=addresses, key=key)
     return (yield from wait(planned, timeout=timeout))
 
 
@@ -379,7 +394,7 @@ def _body(wish: Trigger) -> dict[str, Any]:
     if isinstance(after, timedelta):
         after = f"{round(after.total_seconds())}s"
     given = {
-        "param": wish.param,
+        "param": given_param(wish.params, wish.param),
         "at": wire.instant_text(wish.at),
         "in": after,
         "late": wish.late,

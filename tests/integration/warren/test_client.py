@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -424,6 +425,31 @@ def test_a_run_has_the_date_that_its_trigger_names(client: Client) -> None:
 
     assert client.get(by_day).run_date == date(2026, 2, 28)
     assert client.get(by_text[0]).run_date == date(2026, 3, 1)
+
+
+@dataclass
+class Load:
+    day: date
+    parts: int = 1
+
+
+def test_params_are_given_and_results_read_as_values_of_a_type(rows: Rows, client: Client) -> None:
+    job = "reports/nightly"
+    one = client.trigger(job, params=Load(date(2026, 12, 1)))
+    [other] = client.trigger_all(job, [Trigger(params={"day": "2026-12-02"})])
+    rows.set_run(one.id, status="SUCCEEDED", result='{"day":"2026-12-01","parts":7}')
+
+    assert one.param == '{"day":"2026-12-01","parts":1}'
+    assert client.get(other).param == '{"day":"2026-12-02"}'
+    assert client.get(one).result_as(Load) == Load(date(2026, 12, 1), 7)
+    assert client.get(one).result_as(dict[str, Any])["parts"] == 7
+    with pytest.raises(ValueError, match=f"^the result of run {other} is no Load: Expected"):
+        client.get(other).result_as(Load)
+    with pytest.raises(ValueError, match=r"^expected params or param, got: both$"):
+        client.trigger(job, "x", params={})
+    with pytest.raises(TypeError, match=r"^expected params that JSON can hold, got: "):
+        client.trigger(job, params=object())
+    assert count(rows) == 2
 
 
 def test_runs_at_times_of_their_own_are_planned_moved_and_cancelled(client: Client) -> None:
