@@ -159,10 +159,11 @@ class RunCommands:
         def unit(session: Session) -> Triggered:
             job = self._job(session, wanted)
             now_ms = self._context.now_ms()
-            if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
-                return Triggered(known, False, None)
-            triggers.check_waiting(session, job, asked, now_ms)
             schemas = triggers.schemas_for(session, job, now_ms)
+            unchecked = triggers.unchecked(job, asked, schemas)
+            if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
+                return Triggered(known, False, unchecked)
+            triggers.check_waiting(session, job, asked, now_ms)
             due = triggers.check(asked, schemas, now_ms, place=place)
             triggers.check_addresses(session, job, asked, place)
             trace = context.header if context else None
@@ -179,7 +180,7 @@ class RunCommands:
             triggers.check_own_params(asked, runs, schemas, place)
             planning.plan(session, runs, self._ids)
             self._note_trigger(session, job, runs, now_ms)
-            return Triggered(first_id, True, triggers.unchecked(job, asked, schemas))
+            return Triggered(first_id, True, unchecked)
 
         return self._context.write(Right.OPERATE, unit)
 
