@@ -42,6 +42,9 @@ SWEEP_MS = 10_000
 IDLE_SECONDS = 0.5
 FULL_SECONDS = 0.05
 CONTENDED_SECONDS = (0.005, 0.02)
+#: The wait when a few runs have filled executors that have enough to do: what these end meanwhile
+#: makes the next batch larger. Without it, a long storm took 8 % longer.
+STOCKED_SECONDS = 0.2
 #: The most jobs that are left out of one peek: SQLite takes 32,766 parameters.
 LEFT_OUT_LIMIT = 20_000
 
@@ -172,10 +175,13 @@ class Dispatcher:
         claims = self._send(peeked, app_id, app, live, until_ms, peek_limit=room)
         # Jobs that just found a limit full are left out now, so the next peek finds others.
         has_found = any(claim.full_limits for claim in claims)
-        if has_found or any(claim.has_moved or claim.undecided for claim in claims):
+        is_undecided = any(claim.undecided for claim in (*claims, *waited))
+        if has_found or is_undecided or (waited and self._limits.ready(app_id)):
             return 0
-        if any(claim.undecided for claim in waited) or (waited and self._limits.ready(app_id)):
-            return 0
+        if any(claim.has_moved for claim in claims):
+            is_full = len(peeked) == room < INITIAL_BATCH
+            is_stocked = is_full and self._destinations.are_stocked(app_id, live)
+            return STOCKED_SECONDS if is_stocked else 0
         if any(claim.full_jobs for claim in (*claims, *waited)):
             return FULL_SECONDS
         if peeked:

@@ -22,6 +22,9 @@ from warren.sql.jobs.jobs import JobToRun
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
+#: So many runs in flight keep an executor busy for a while, even if they do nothing.
+STOCK = 1_000
+
 
 class Destinations:
     """The executors of all apps, as the dispatcher sees them; used by its thread only."""
@@ -42,6 +45,10 @@ class Destinations:
     def room(self, app_id: int, live: dict[str, str]) -> int:
         """Return how many more runs these addresses take in total."""
         return self._workload.room(app_id, live)
+
+    def are_stocked(self, app_id: int, live: dict[str, str]) -> bool:
+        """Return whether each of these addresses has so many runs that it is busy for a while."""
+        return all(runs >= STOCK for runs in self._workload.in_flight(app_id, live).values())
 
     def room_at(self, place: Place) -> int:
         """Return how many more runs one address takes."""

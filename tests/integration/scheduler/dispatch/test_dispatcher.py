@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
+from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
@@ -17,8 +18,11 @@ from tests.support.sql_rows import new_run, plan
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.topology import run_queue
 from warren.broker.transport import Delivery
+from warren.scheduler.commands.bulk.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher, run_sender
+from warren.scheduler.dispatch.dispatcher import STOCKED_SECONDS
+from warren.scheduler.dispatch.route_resolver import STOCK
 from warren.scheduler.dispatch.run_sender import AHEAD_MS
 from warren.scheduler.dispatch.workload import FULL_SECONDS
 from warren.scheduler.jobs.spec import AppSpec
@@ -29,6 +33,7 @@ from warren.scheduler.routing.routes import Choice, Router, RouteRequest
 from warren.scheduler.timeouts import ClaimLimits
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import route_memory
+from warren.sql.jobs.job_names import JobPath
 from warren.sql.models import Run, Uptime
 from warren.sql.run_status import LATE_MS, Kind, RunStatus
 from warren.sql.runs import transitions
@@ -297,6 +302,36 @@ def test_an_address_that_finishes_runs_gets_more_at_once(
     dispatch(cluster, still)
 
     assert cluster.runs(status="PLANNED") == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "wait_seconds"), [(5, 0.0), (STOCK + 5, STOCKED_SECONDS)], ids=["few", "many"]
+)
+def test_an_executor_with_many_runs_is_not_sent_every_few_that_it_ends(
+    cluster: Cluster, limit: int, wait_seconds: float
+) -> None:
+    still = new_still(cluster, address_limit=limit)
+    seat_at(cluster, still)()
+    cluster.job("many")
+    runs = acting(cluster.database, cluster.now_ms).runs
+    first = runs.trigger_all(JobPath(APP, "many"), [AS_IT_IS] * (limit + 20)).run_id
+
+    def is_full() -> bool:
+        dispatch(cluster, still)
+        return len(cluster.runs(status=RunStatus.SENT)) == limit
+
+    eventually(is_full)
+    ends = [
+        End(run_id=run_id, status=RunStatus.SUCCEEDED, message="", finished_at=1)
+        for run_id in range(first, first + 3)
+    ]
+    cluster.database.write(lambda session: still.completion.end(session, ends))
+    cluster.pass_time(still, FULL_SECONDS)
+
+    waited = still.dispatcher.run_round(cluster.now_ms())
+
+    assert waited == wait_seconds
+    assert len(cluster.runs(status=RunStatus.PLANNED)) == 17
 
 
 def test_an_app_without_executors_holds_up_no_other(
