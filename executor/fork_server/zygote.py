@@ -137,7 +137,11 @@ def _drop_resource_tracker() -> None:
     inherited = resource_tracker.getfd()
     assert inherited is not None
     importlib.reload(resource_tracker)
-    os.close(inherited)
+    # Its number stays taken: since 3.14 (gh-146313), Python closes it in every process that is
+    # forked, even if it has become that process's channel.
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, inherited, inheritable=False)
+    os.close(null)
 
 
 def _ignore_signals() -> None:

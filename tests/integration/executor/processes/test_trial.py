@@ -246,3 +246,37 @@ def _read_until(trial: "subprocess.Popen[str]", word: str) -> str:
         assert line, f"ended without {word!r}: {shown}"
         shown += line
     return shown
+
+
+#: Python since 3.14 (gh-146313): a process that is forked closes what its maker's tracker wrote to.
+AS_PYTHON_3_14 = """
+import contextlib, os
+from multiprocessing import resource_tracker
+
+tracker = resource_tracker._resource_tracker
+
+def close():
+    if tracker._fd is not None:
+        with contextlib.suppress(OSError):
+            os.close(tracker._fd)
+        tracker._fd = None
+
+os.register_at_fork(after_in_child=close)
+"""
+
+
+def test_what_python_closes_in_each_fork_is_not_the_job_process_channel(
+    source: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(AS_PYTHON_3_14)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "warren", "try", source, "greet"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "SUCCEEDED" in done.stdout, done
