@@ -174,7 +174,10 @@ class PrivateRabbit:
     def wipe(self) -> None:
         """Delete all data of a stopped broker: queues, users, vhosts."""
         assert self._is_stopped, "stop it first"
-        self.evaluate("ok = rabbit_mnesia:force_reset().")
+        # RabbitMQ 4.3 has no Mnesia any more, and 3.10 no `rabbit_db` yet.
+        self.evaluate(
+            "ok = try rabbit_db:reset() catch error:undef -> rabbit_mnesia:force_reset() end."
+        )
 
     def heal(self) -> None:
         """Restore its first state: no alarm, and nothing that tests have left."""
