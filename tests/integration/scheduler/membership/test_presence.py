@@ -146,7 +146,7 @@ def test_a_new_scheduler_knows_executors_from_the_registry_but_sends_nothing_unh
 ) -> None:
     cluster.scheduler()
     desk = FakeExecutor(cluster).join()
-    desk.is_beating = False
+    desk.die()
 
     late = cluster.scheduler()
 
