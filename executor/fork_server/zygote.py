@@ -136,12 +136,11 @@ def _drop_resource_tracker() -> None:
     """Drop the executor's resource tracker; handlers that share memory start their own."""
     inherited = resource_tracker.getfd()
     assert inherited is not None
+    # Since 3.14 (gh-146313), what a tracker writes to is closed in every process that is forked,
+    # even if its number has become that process's channel. Nothing public makes it forget.
+    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]  # noqa: SLF001
     importlib.reload(resource_tracker)
-    # Its number stays taken: since 3.14 (gh-146313), Python closes it in every process that is
-    # forked, even if it has become that process's channel.
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, inherited, inheritable=False)
-    os.close(null)
+    os.close(inherited)
 
 
 def _ignore_signals() -> None:
