@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable
-from multiprocessing import process
+from multiprocessing import process, resource_tracker
 from typing import Any
 
 #: Number of live threads that Python has started. `threading.active_count` misses those started
@@ -40,6 +40,15 @@ get_signal_handler: Callable[[int], Any] = vars(signal)["_signal"].getsignal
 
 #: `signal.pthread_sigmask` wraps its answer likewise: that takes 20 pages of a new process.
 set_signal_mask: Callable[[int, Iterable[int]], Any] = vars(signal)["_signal"].pthread_sigmask
+
+
+def forget_resource_tracker() -> None:
+    """Have the resource tracker forget its descriptor, which is closed next.
+
+    Since 3.14 (gh-146313), Python closes what a tracker writes to in every process that is forked,
+    even if its number has become that process's channel.
+    """
+    vars(resource_tracker)["_resource_tracker"]._fd = None  # noqa: SLF001 - nothing public does it
 
 
 def environment() -> dict[bytes, bytes]:

@@ -26,6 +26,7 @@ from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import ForkServer
 from warren.executor.fork_server.forking import Forker, settle_memory
+from warren.executor.fork_server.interpreter import forget_resource_tracker
 from warren.executor.fork_server.job_main import JobSetup
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState, reset_signals
@@ -136,9 +137,7 @@ def _drop_resource_tracker() -> None:
     """Drop the executor's resource tracker; handlers that share memory start their own."""
     inherited = resource_tracker.getfd()
     assert inherited is not None
-    # Since 3.14 (gh-146313), what a tracker writes to is closed in every process that is forked,
-    # even if its number has become that process's channel. Nothing public makes it forget.
-    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]  # noqa: SLF001
+    forget_resource_tracker()
     importlib.reload(resource_tracker)
     os.close(inherited)
 
