@@ -9,17 +9,17 @@ from dataclasses import asdict
 from datetime import date
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy.orm import Session
 
 from warren.broker import trace_context
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns, triggers
 from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, When
+from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, Triggered, When
 from warren.scheduler.commands.command_context import CommandContext, claimed_id
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
@@ -51,21 +51,6 @@ class KillOutcome(Enum):
 
     CANCELLED = "cancelled before it was sent"
     REQUESTED = "kill requested"
-
-
-class Triggered(NamedTuple):
-    """What a trigger has planned.
-
-    Attributes:
-        run_id: the first run; the ids of the others follow it.
-        is_new: whether this call planned it, not an earlier one with the same key.
-        unchecked: why a param other than the job's own could not be checked; else None.
-
-    """
-
-    run_id: int
-    is_new: bool
-    unchecked: Reason | None
 
 
 class RunCommands:

@@ -15,9 +15,9 @@ from warren.client.answers import (
     Run,
     Tick,
 )
-from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
 from warren.client.errors import ApiError, RunFailed
+from warren.client.wire import Trigger
 
 __all__ = [
     "ApiError",

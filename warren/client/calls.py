@@ -6,7 +6,7 @@ ApiError if the API refuses it or does not answer.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
@@ -17,8 +17,7 @@ from warren.client import wire
 from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, Planned, Run
 from warren.client.errors import RunFailed
 from warren.client.exchange import Exchange, Pause, Request
-from warren.client.wire import Instant, RunId, Span
-from warren.executor.handlers.params import given_param
+from warren.client.wire import Instant, RunId, Span, Trigger
 
 #: A job file in YAML.
 JobFileText: TypeAlias = str | bytes
@@ -27,18 +26,6 @@ WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
 WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
-
-
-class Trigger(msgspec.Struct, kw_only=True, frozen=True):
-    """One run of `trigger_all`; see `trigger`."""
-
-    param: str | None = None
-    params: Any = None
-    at: Instant | None = None
-    after: Span | None = None
-    late: bool = False
-    addresses: Sequence[str] = ()
-    run_date: date | str | None = None
 
 
 class _Nodes(msgspec.Struct, kw_only=True, frozen=True):
@@ -84,7 +71,7 @@ def trigger(
         addresses=addresses,
         run_date=run_date,
     )
-    response = yield wire.keyed(f"{wire.job_path(job)}/runs", _body(wish), key)
+    response = yield wire.keyed(f"{wire.job_path(job)}/runs", wire.trigger_body(wish), key)
     return wire.value_of(response, Run)
 
 
@@ -92,7 +79,7 @@ def trigger_all(
     job: str, triggers: Iterable[Trigger], *, key: str | None = None
 ) -> Exchange[list[int]]:
     """Run a job up to 5,000 times, all or none; return the ids of the planned runs, in order."""
-    body = {"runs": [_body(wish) for wish in triggers]}
+    body = {"runs": [wire.trigger_body(wish) for wish in triggers]}
     response = yield wire.keyed(f"{wire.job_path(job)}/runs:batch", body, key)
     return wire.value_of(response, Planned).run_ids
 
@@ -161,7 +148,7 @@ def reschedule(
     run: RunId, *, at: Instant | None = None, after: Span | None = None
 ) -> Exchange[Run]:
     """Give a run that was triggered another due time, while it is planned; return the run."""
-    body = _body(Trigger(at=at, after=after))
+    body = wire.trigger_body(Trigger(at=at, after=after))
     return wire.value_of((yield wire.json_request("PATCH", wire.run_path(run), body)), Run)
 
 
@@ -387,18 +374,3 @@ def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]
 def read(path: str) -> Exchange[Any]:
     """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
     return wire.value_of((yield Request(method="GET", path=path)), object)
-
-
-def _body(wish: Trigger) -> dict[str, Any]:
-    after = wish.after
-    if isinstance(after, timedelta):
-        after = f"{round(after.total_seconds())}s"
-    given = {
-        "param": given_param(wish.params, wish.param),
-        "at": wire.instant_text(wish.at),
-        "in": after,
-        "late": wish.late,
-        "addresses": list(wish.addresses),
-        "run_date": None if wish.run_date is None else str(wish.run_date),
-    }
-    return {name: value for name, value in given.items() if value or value == ""}

@@ -1,8 +1,8 @@
 """How requests are written and their answers read, for the table of calls."""
 
 import uuid
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -10,6 +10,7 @@ import msgspec
 
 from warren.client.answers import Changed, Run
 from warren.client.exchange import Exchange, Request, Response
+from warren.executor.handlers.params import given_param
 
 T = TypeVar("T")
 #: Items of a page at most.
@@ -20,6 +21,18 @@ RunId: TypeAlias = int | Run
 Instant: TypeAlias = datetime | str
 #: A span, or a text such as `90s`, `5m`, `2d12h`.
 Span: TypeAlias = timedelta | str
+
+
+class Trigger(msgspec.Struct, kw_only=True, frozen=True):
+    """One run of `trigger_all`; see `trigger`."""
+
+    param: str | None = None
+    params: Any = None
+    at: Instant | None = None
+    after: Span | None = None
+    late: bool = False
+    addresses: Sequence[str] = ()
+    run_date: date | str | None = None
 
 
 def keyed(path: str, body: Any, key: str | None) -> Request:
@@ -90,3 +103,19 @@ def job_path(name: str) -> str:
     if not slash or not app or not job:
         raise ValueError(f"expected job to be APP/NAME, got: {name!r}")
     return f"/jobs/{quote(app, safe='')}/{quote(job, safe='')}"
+
+
+def trigger_body(wish: Trigger) -> dict[str, Any]:
+    """Return the JSON that asks for a run."""
+    after = wish.after
+    if isinstance(after, timedelta):
+        after = f"{round(after.total_seconds())}s"
+    given = {
+        "param": given_param(wish.params, wish.param),
+        "at": instant_text(wish.at),
+        "in": after,
+        "late": wish.late,
+        "addresses": list(wish.addresses),
+        "run_date": None if wish.run_date is None else str(wish.run_date),
+    }
+    return {name: value for name, value in given.items() if value or value == ""}

@@ -12,8 +12,7 @@ from warren.admin_web.api.problem_answers import at_pointer
 from warren.admin_web.api.runs.held_runs import KEY_HEADER, WAIT_HEADER, HeldRuns, idempotent
 from warren.admin_web.api.runs.run_answers import RunWithTick, Wait, preferred_wait_seconds
 from warren.admin_web.services import ApiServices
-from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, When
-from warren.scheduler.commands.runs import Triggered
+from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.run_status import Kind

@@ -6,6 +6,7 @@ A run at a given time is planned like any other: its row waits for that time.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -91,6 +92,21 @@ class Trigger:
 
 #: The job with its own settings, now.
 AS_IT_IS = Trigger()
+
+
+class Triggered(NamedTuple):
+    """What a trigger has planned.
+
+    Attributes:
+        run_id: the first run; the ids of the others follow it.
+        is_new: whether this call planned it, not an earlier one with the same key.
+        unchecked: why a param other than the job's own could not be checked; else None.
+
+    """
+
+    run_id: int
+    is_new: bool
+    unchecked: Reason | None
 
 
 def schemas_for(session: Session, job: JobToTrigger, now_ms: int) -> HandlerSchemas | None:
