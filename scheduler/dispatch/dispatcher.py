@@ -168,6 +168,9 @@ class Dispatcher:
         waited = self._send_waiting(app_id, app, live, until_ms, room) if may_peek else []
         peeked = self._peek_by_priority(app_id, until_ms, room) if may_peek else []
         if not peeked and not (live and room > 0):
+            early_ms = due_at - self._context.now_ms()
+            if early_ms > 0:
+                return early_ms / 1000  # flows are opened then, not before
             peeked = self._find_flows(app_id, batch)
         self._batches[app_id] = (
             min(2 * batch, self._max_batch) if len(peeked) == batch else INITIAL_BATCH
@@ -184,9 +187,11 @@ class Dispatcher:
             return STOCKED_SECONDS if is_stocked else 0
         if any(claim.full_jobs for claim in (*claims, *waited)):
             return FULL_SECONDS
-        if peeked:
-            return self._random.uniform(*CONTENDED_SECONDS)
-        return self._idle_seconds(app_id, until_ms, is_live=bool(live), has_room=room > 0)
+        return (
+            self._random.uniform(*CONTENDED_SECONDS)
+            if peeked
+            else self._idle_seconds(app_id, until_ms, is_live=bool(live), has_room=room > 0)
+        )
 
     def _idle_seconds(self, app_id: int, peeked_ms: int, *, is_live: bool, has_room: bool) -> float:
         """Return the seconds until the next try after a peek that found nothing."""

@@ -18,9 +18,12 @@ from tests.integration.scheduler.flow_play import (
     outcomes,
     runs_of,
 )
+from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import put
+from warren.scheduler.commands.bulk.triggers import When
+from warren.scheduler.dispatch.run_sender import AHEAD_MS
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, FlowNode
 from warren.sql.run_status import RunStatus
@@ -184,6 +187,21 @@ def test_a_flow_is_opened_although_no_executor_is_online(
     run = cluster.run(run_id)
     assert (run.status, run.address, run.routed_at) == ("RUNNING", None, None)
     assert begun(cluster, run_id) == ["first"]
+
+
+def test_a_flow_that_is_due_soon_is_opened_in_time_although_no_executor_is_online(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    cluster.apply(job("a"), flow("nightly", CHAIN))
+    now_ms = cluster.now_ms()
+    [flow_job] = cluster.jobs(name="nightly")
+    soon = When(at_ms=now_ms + AHEAD_MS - 5)
+    run_id = acting(cluster.database, lambda: now_ms).runs.trigger(flow_job.id, when=soon)
+
+    waited = still.dispatcher.run_round(now_ms)
+
+    assert cluster.run(run_id).status == "PLANNED"
+    assert 0 <= waited <= AHEAD_MS / 1000
 
 
 def test_the_next_run_of_a_serial_flow_waits_for_the_last(
