@@ -23,21 +23,21 @@ class Attempt(Protocol):
     """One attempt of one shard, with the values that decide how its tick ended."""
 
     @property
-    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    def id(self) -> int: ...
     @property
-    def run_date(self) -> date | None: ...  # noqa: D102
+    def run_date(self) -> date | None: ...
     @property
-    def origin_id(self) -> int: ...  # noqa: D102
+    def origin_id(self) -> int: ...
     @property
-    def shard_index(self) -> int: ...  # noqa: D102
+    def shard_index(self) -> int: ...
     @property
-    def shard_total(self) -> int: ...  # noqa: D102
+    def shard_total(self) -> int: ...
     @property
-    def attempt(self) -> int: ...  # noqa: D102
+    def attempt(self) -> int: ...
     @property
-    def status(self) -> str: ...  # noqa: D102
+    def status(self) -> str: ...
     @property
-    def finished_at(self) -> int | None: ...  # noqa: D102
+    def finished_at(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

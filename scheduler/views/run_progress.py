@@ -13,11 +13,11 @@ class Running(Protocol):
     """A run, with what says how far it is."""
 
     @property
-    def status(self) -> str: ...  # noqa: D102 - as the columns of a run
+    def status(self) -> str: ...
     @property
-    def progress(self) -> str | None: ...  # noqa: D102
+    def progress(self) -> str | None: ...
     @property
-    def started_at(self) -> int | None: ...  # noqa: D102
+    def started_at(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

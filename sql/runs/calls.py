@@ -93,15 +93,15 @@ class Calling(Protocol):
     """A run that may have called others."""
 
     @property
-    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    def id(self) -> int: ...
     @property
-    def job_id(self) -> int: ...  # noqa: D102
+    def job_id(self) -> int: ...
     @property
-    def scheduled_at(self) -> int: ...  # noqa: D102
+    def scheduled_at(self) -> int: ...
     @property
-    def origin_id(self) -> int: ...  # noqa: D102
+    def origin_id(self) -> int: ...
     @property
-    def shard_index(self) -> int: ...  # noqa: D102
+    def shard_index(self) -> int: ...
 
 
 def of_run(session: Session, run: Calling) -> list[int]:

@@ -50,9 +50,9 @@ class HasDueTime(Protocol):
     """A row that has a job and a due time."""
 
     @property
-    def job_id(self) -> int: ...  # noqa: D102 - as in DueTime
+    def job_id(self) -> int: ...
     @property
-    def scheduled_at(self) -> int: ...  # noqa: D102
+    def scheduled_at(self) -> int: ...
 
 
 def due_time_of(run: HasDueTime) -> DueTime:

@@ -101,11 +101,11 @@ class HasTick(Protocol):
     """A row that has the key of its tick."""
 
     @property
-    def job_id(self) -> int: ...  # noqa: D102 - as in Tick
+    def job_id(self) -> int: ...
     @property
-    def scheduled_at(self) -> int: ...  # noqa: D102
+    def scheduled_at(self) -> int: ...
     @property
-    def origin_id(self) -> int: ...  # noqa: D102
+    def origin_id(self) -> int: ...
 
 
 def tick_of(run: HasTick) -> Tick:

@@ -7,7 +7,6 @@ The rules name modules as folders do: `warren.sql.runs` is `sql.runs`, of the pa
 
 import ast
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -152,15 +151,6 @@ def room_cycles(code: CodeBase) -> list[str]:
         if way:
             cycles.setdefault(frozenset(way), " -> ".join([*way, way[0]]))
     return list(cycles.values())
-
-
-def crowded_rooms(code: CodeBase, most: int) -> list[str]:
-    """Return each folder with more than `most` modules, not counting `__init__.py`."""
-    folders = Counter(name.rpartition(".")[0] for name in code if "." in name)
-    for name in code:
-        if name in folders and "." in name:
-            folders[name.rpartition(".")[0]] -= 1
-    return [f"{folder}: {count} modules" for folder, count in folders.items() if count > most]
 
 
 def undescribed_rooms(code: CodeBase) -> list[str]:
@@ -346,24 +336,6 @@ def _environment_lines(module: Module) -> list[int]:
         if isinstance(node, ast.Attribute) and node.attr in _ENVIRONMENT
     ]
     return sorted({*taken, *used})
-
-
-def wide_constructors(code: CodeBase, most: int) -> list[str]:
-    """Return each `__init__` with more than `most` parameters, not counting `self`."""
-    return [
-        f"{name}:{function.lineno}: {owner.name} takes {count} parameters"
-        for name, module in code.items()
-        for owner in ast.walk(module.tree)
-        if isinstance(owner, ast.ClassDef)
-        for function in owner.body
-        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
-        if (count := _count_parameters(function.args) - 1) > most
-    ]
-
-
-def _count_parameters(args: ast.arguments) -> int:
-    named = len(args.posonlyargs) + len(args.args) + len(args.kwonlyargs)
-    return named + (args.vararg is not None) + (args.kwarg is not None)
 
 
 def patched_constants(name: str, tree: ast.Module) -> list[str]:

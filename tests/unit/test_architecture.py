@@ -27,12 +27,6 @@ ARROWS = {
     "broker": set(),
 }
 
-#: How many modules a folder may hold.
-MAX_MODULES = 15
-
-#: How many parameters a constructor may have.
-MAX_PARAMETERS = 7
-
 NEVER_INSTALLED = {"tests", "benchmarks", "examples"}
 
 #: For each library with one home, the prefixes of the modules that may import it.
@@ -190,16 +184,8 @@ def test_arrows_between_sub_packages_go_one_way(code: CodeBase) -> None:
     assert architecture.room_cycles(code) == []
 
 
-def test_no_folder_holds_more_modules_than_a_newcomer_can_survey(code: CodeBase) -> None:
-    assert architecture.crowded_rooms(code, MAX_MODULES) == []
-
-
 def test_each_sub_package_says_what_it_owns(code: CodeBase) -> None:
     assert architecture.undescribed_rooms(code) == []
-
-
-def test_no_constructor_takes_more_parts_than_one_can_keep_in_mind(code: CodeBase) -> None:
-    assert architecture.wide_constructors(code, MAX_PARAMETERS) == []
 
 
 def test_no_import_hides_behind_type_checking(code: CodeBase) -> None:
@@ -371,18 +357,6 @@ class TestChecksThatCanFail:
 
         assert architecture.import_cycles(code) == []
         assert architecture.room_cycles(code) == ["sql.runs -> sql.jobs -> sql.runs"]
-
-    def test_crowded_folder_is_named(self) -> None:
-        code = made_up(sql="", sql__runs="", sql__runs__a="", sql__runs__b="", sql__jobs__a="")
-
-        assert architecture.crowded_rooms(code, 1) == ["sql.runs: 2 modules"]
-
-    def test_wide_constructor_is_named(self) -> None:
-        source = "class Role:\n    def __init__(self, a, b, /, c, *, d):\n        pass\n"
-        code = made_up(sql__a=source)
-
-        assert architecture.wide_constructors(code, 4) == []
-        assert architecture.wide_constructors(code, 3) == ["sql.a:2: Role takes 4 parameters"]
 
     def test_sub_package_without_a_docstring_is_named(self) -> None:
         code = made_up(sql='"""Tables."""', sql__runs="", sql__runs__a="")

@@ -64,21 +64,21 @@ class Repeatable(Protocol):
     """A run, with what decides whether it can run again."""
 
     @property
-    def id(self) -> int: ...  # noqa: D102 - as the columns of a run
+    def id(self) -> int: ...
     @property
-    def job_id(self) -> int: ...  # noqa: D102
+    def job_id(self) -> int: ...
     @property
-    def status(self) -> str: ...  # noqa: D102
+    def status(self) -> str: ...
     @property
-    def scheduled_at(self) -> int: ...  # noqa: D102
+    def scheduled_at(self) -> int: ...
     @property
-    def origin_id(self) -> int: ...  # noqa: D102
+    def origin_id(self) -> int: ...
     @property
-    def shard_index(self) -> int: ...  # noqa: D102
+    def shard_index(self) -> int: ...
     @property
-    def attempt(self) -> int: ...  # noqa: D102
+    def attempt(self) -> int: ...
     @property
-    def script_version(self) -> int | None: ...  # noqa: D102
+    def script_version(self) -> int | None: ...
 
 
 R = TypeVar("R", bound=Repeatable)
