@@ -18,7 +18,7 @@ from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.models.base import Model
 from warren.sql.models.business_day import Backfill, CalendarRow, Hold, Limit
-from warren.sql.models.cluster import Cluster, ImportOrigin, Lease, Pause, Sequence, Uptime
+from warren.sql.models.cluster import Cluster, Epoch, ImportOrigin, Lease, Pause, Sequence, Uptime
 from warren.sql.models.jobs import (
     FlowJob,
     History,
@@ -50,6 +50,7 @@ __all__ = [
     "Call",
     "Cluster",
     "DayReport",
+    "Epoch",
     "ExecutorLoad",
     "Favourite",
     "FlowJob",

@@ -1,4 +1,4 @@
-"""The tables of the cluster as a whole: its id, pauses, leases, counters, uptime and imports."""
+"""The tables of the cluster as a whole, from its id to its uptime and imports."""
 
 from sqlalchemy import BigInteger, Index, Integer, SmallInteger, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -84,6 +84,23 @@ class Sequence(Model):
     __table_args__ = (TABLE_OPTIONS,)
 
     name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    next_id: Mapped[int] = mapped_column(BigInteger)
+
+
+class Epoch(Model):
+    """A time since which run ids are counted anew, because the counter of run ids had gone back.
+
+    That is after a failover that lost commits, or a restore. `found_id`: where the counter was
+    found; `next_id`: the first id of this epoch.
+    """
+
+    __tablename__ = "warren_epoch"
+    __table_args__ = (TABLE_OPTIONS,)
+
+    began_at: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    cause: Mapped[str] = mapped_column(String(16))
+    found_by: Mapped[str] = mapped_column(String(64))
+    found_id: Mapped[int] = mapped_column(BigInteger)
     next_id: Mapped[int] = mapped_column(BigInteger)
 
 

@@ -41,7 +41,10 @@ def make_schema(database: Database) -> None:
 
 
 def first_rows(dialect: Dialect) -> tuple[str, ...]:
-    """Return the INSERTs of a run counter at 1, a new cluster id, and an uptime from now on."""
+    """Return the INSERTs of a run counter at 1, a new cluster id, and an uptime from now on.
+
+    The first migration executes them too, so they name only columns that 0.1.0 had.
+    """
     now = dialect.now_ms
     return (
         "INSERT INTO warren_sequence (name, next_id) VALUES ('run', 1)",

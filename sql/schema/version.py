@@ -38,7 +38,7 @@ def check(database: Database) -> None:
 
 
 def newest_version() -> str:
-    """Return the schema version that this version of Warren needs: `0001` of `v0001_first.py`."""
+    """Return the schema version that this version of Warren needs: the number of the last file."""
     return max(path.name[1:].partition("_")[0] for path in MIGRATIONS.glob("versions/v*_*.py"))
 
 

@@ -1,4 +1,4 @@
-"""A schema made from the models is the one that the migrations make, letter by letter."""
+"""A schema made from the models is the one that the migrations make."""
 
 from pathlib import Path
 
@@ -15,20 +15,20 @@ from warren.sql.schema.version import check
 DIFFER = {"warren_cluster": "id", "warren_uptime": "is_settled"}
 
 
-def contents(database: Database) -> dict[str, tuple[str, list[object]]]:
-    """Return the SQL of each table and index, without white space at its end, and its rows."""
+def contents(database: Database) -> dict[str, object]:
+    """Return columns, indexes and rows of each table; columns added later stand at its end."""
 
-    def read(session: Session) -> dict[str, tuple[str, list[object]]]:
+    def read(session: Session) -> dict[str, object]:
         execute = session.connection().exec_driver_sql
+        tables = execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").all()
         return {
             name: (
-                (sql or "").rstrip(),
-                [tuple(row) for row in execute(f"SELECT {DIFFER.get(name, '*')} FROM {table}")]
-                if name == table
-                else [],
+                {tuple(row)[1:] for row in execute(f"PRAGMA table_xinfo({name})")},
+                "AUTOINCREMENT" in sql,
+                [tuple(row) for row in execute(f"SELECT {DIFFER.get(name, '*')} FROM {name}")],
             )
-            for name, table, sql in execute("SELECT name, tbl_name, sql FROM sqlite_master").all()
-        }
+            for name, sql in tables
+        } | {"indexes": {tuple(row) for row in execute(database.dialect.indexes)}}
 
     return database.read(read)
 

@@ -1,0 +1,26 @@
+"""What came after 0.1.0, whose schema is 0001: add further columns and tables here until a release.
+
+Existing rows are kept. Use the steps of `warren.sql.migrations.steps`, which may be repeated.
+"""
+
+import sqlalchemy as sa
+
+from warren.sql.dialects.supported import TABLE_OPTIONS
+from warren.sql.migrations.steps import create_table
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Add what the models have and 0.1.0 had not."""
+    create_table(
+        "warren_epoch",
+        sa.Column("began_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("cause", sa.String(length=16), nullable=False),
+        sa.Column("found_by", sa.String(length=64), nullable=False),
+        sa.Column("found_id", sa.BigInteger(), nullable=False),
+        sa.Column("next_id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("began_at"),
+        **TABLE_OPTIONS,
+    )

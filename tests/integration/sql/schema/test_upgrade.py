@@ -1,0 +1,67 @@
+"""A database of 0.1.0 is upgraded: its rows stay, and its schema is then that of the models."""
+
+from collections.abc import Iterator
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tests.support import first_schema
+from warren.sql.engine import Database
+from warren.sql.errors import SchemaMismatch
+from warren.sql.models import Model
+from warren.sql.schema import migration, version
+
+
+@pytest.fixture
+def database(any_database_url: str) -> Iterator[Database]:
+    database = Database(any_database_url)
+    yield database
+    database.close()
+
+
+def differences(database: Database) -> list[object]:
+    """Return how the schema differs from the models."""
+
+    def compare(session: Session) -> list[object]:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(session.connection(), opts=options)
+        return list(compare_metadata(context, Model.metadata))
+
+    return database.read(compare)
+
+
+def test_an_upgrade_of_0_1_0_keeps_every_row(database: Database) -> None:
+    before = first_schema.seed(database)
+    with pytest.raises(SchemaMismatch, match="got: 0001; run: warren db upgrade"):
+        version.check(database)
+
+    migration.upgrade(database)
+
+    after = first_schema.rows(database)
+    for table in sorted(before.keys() - {"alembic_version"}):
+        kept = [{name: row[name] for name in before[table][0]} for row in after[table]]
+        assert before[table], f"{table} has no rows, so it shows nothing"
+        assert kept == before[table], table
+    for mapper in Model.registry.mappers:
+        read = database.read(lambda session, it=mapper: session.scalars(select(it)).all())  # type: ignore[misc]
+        assert len(read) >= len(before.get(str(mapper.local_table), ())), mapper
+    assert differences(database) == []
+
+
+def test_an_upgrade_of_0_1_0_that_was_killed_can_be_made_again(database: Database) -> None:
+    """MySQL and MariaDB have committed the steps by then, but not the version."""
+    before = first_schema.seed(database)
+    migration.upgrade(database)
+    database.write(
+        lambda session: session.connection().exec_driver_sql(
+            "UPDATE alembic_version SET version_num = '0001'"
+        )
+    )
+
+    migration.upgrade(database)
+
+    assert len(first_schema.rows(database)["xxl_job_log"]) == len(before["xxl_job_log"])
+    assert differences(database) == []
