@@ -24,7 +24,7 @@ from warren.scheduler.backfills.kept_schedule import (
 )
 from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
 from warren.scheduler.completion.completion import Completion
-from warren.scheduler.jobs.new_run import app_names_for, run_of
+from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
@@ -32,6 +32,7 @@ from warren.scheduler.problems import Problem, explanation, fault_of
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.explanation import Explanation
@@ -145,8 +146,11 @@ class Refill:
         ended: Sequence[Ended] = ()
         if chosen:
             apps = app_names_for(session, [job])
+            calendars = calendars_for_runs(session, [job])
             run_ids = self._context.ids.take(session, len(chosen))
-            runs = work.runs(job, chosen, run_ids, apps.get(job.app_id, ""))
+            runs = work.runs(
+                job, chosen, run_ids, app=apps.get(job.app_id, ""), calendars=calendars
+            )
             planning.plan_asked(session, runs, self._context.ids)
             ended = self._completion.end_faulty(session, runs, run_ids)
         return Refilled(len(chosen), has_more=len(chosen) < room, ended=ended)
@@ -233,7 +237,13 @@ class _Work:
         return {tick for tick, state in states.items() if state in selected}
 
     def runs(
-        self, job: JobToPlan, ticks: Sequence[int], run_ids: Sequence[int], app: str
+        self,
+        job: JobToPlan,
+        ticks: Sequence[int],
+        run_ids: Sequence[int],
+        *,
+        app: str,
+        calendars: Calendars,
     ) -> list[NewRun]:
         """Return the runs of due times, with these ids."""
         backfill, kept = self.backfill, self.kept
@@ -248,6 +258,7 @@ class _Work:
                     due_at=self.now_ms,
                     zone=kept.timezone,
                     app=app,
+                    calendars=calendars,
                     run_date=kept.run_date(tick),
                 ),
                 run_id=run_id,

@@ -13,6 +13,7 @@ from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
+from warren.scheduler.jobs.param_templates import calendar_names
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
@@ -193,7 +194,9 @@ class JobCommands:
         )
         if own is None or _params(own) != _params(spec):
             now_ms = self._context.now_ms()
-            problems += TypedParams.read(session, [spec.app], now_ms).problems_of(spec, now_ms)
+            known = self._context.calendars(session, calendar_names(spec))
+            typed = TypedParams.read(session, [spec.app], now_ms)
+            problems += typed.problems_of(spec, now_ms, known)
         if not problems:
             problems += self._schedules.problems_of(session, spec, self._context.now_ms())
         problems += KnownLimits.read(session).problems_of(spec.limits) if spec.limits else ()

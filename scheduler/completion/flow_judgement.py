@@ -1,6 +1,6 @@
 """Judges the run of one flow, and makes the runs of the nodes that fire."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,12 @@ from warren.scheduler.flows.graph import Graph, Node
 from warren.scheduler.flows.judge import FalseEdge, Outcome, judge
 from warren.scheduler.flows.values import NodeValue, elements, is_true, parsed, rendered
 from warren.scheduler.jobs.new_run import app_names_for, run_of
-from warren.scheduler.jobs.param_templates import Occasion
+from warren.scheduler.jobs.param_templates import Occasion, calendar_names, template_calendar
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import explanation
+from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
+from warren.scheduler.schedules.working_days import Calendar, Calendars
 from warren.sql.jobs import due_jobs
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.registry import apps
@@ -142,6 +144,7 @@ class JudgedFlow:
             due_at=self._now_ms,
             zone=self._planner.zone(job),
             app=self._planner.app_name(job.app_id) if wanted.param_template else "",
+            calendars=self._planner.calendars(calendar_names(wanted)),
             run_date=self.run.run_date,
         )
         return replace(
@@ -166,6 +169,7 @@ class JudgedFlow:
             scheduled_at=self.run.scheduled_at,
             run_date=self.run.run_date or run_date_of(self.run.scheduled_at, "UTC", RunDateRule()),
             zone=self._planner.zone(job),
+            calendar=self._planner.calendar_of(job.id, self.run.job_id),
         )
         return parsed({**occasion.names(), "param": self.run.param or ""}, self._values)
 
@@ -211,6 +215,7 @@ class NodePlanner:
     def __init__(
         self,
         session: Session,
+        runs: Iterable[LockedRun],
         graphs: Mapping[int, Graph],
         nodes: Mapping[int, Sequence[NodeState]],
         ends: Mapping[int, NodeEnd],
@@ -218,7 +223,8 @@ class NodePlanner:
         self._session = session
         self._jobs: dict[int, JobToPlan | None] = {}
         self._apps: dict[int, str] = {}
-        self._near = {
+        self._calendars: dict[str, Calendar] = {}
+        self._near = {run.job_id for run in runs} | {
             state.job_id
             for flow_id, states in nodes.items()
             if (graph := graphs.get(flow_id))
@@ -247,6 +253,17 @@ class NodePlanner:
     def zone(self, job: JobToPlan) -> str:
         """Return the time zone of a job."""
         return job.timezone or cluster_zone(self._session, "UTC")
+
+    def calendars(self, names: Collection[str]) -> Calendars:
+        """Return the calendars of these names, and perhaps others."""
+        self._calendars |= load_calendars(self._session, set(names) - self._calendars.keys())
+        return self._calendars
+
+    def calendar_of(self, *job_ids: int) -> Calendar | None:
+        """Return the calendar that the first of these jobs with one means by `workdays`."""
+        jobs = filter(None, map(self.job, job_ids))
+        name = next(filter(None, map(template_calendar, jobs)), "")
+        return self.calendars([name]).get(name)
 
     def results(self, flow_run_id: int) -> list[flow_nodes.NodeResult]:
         """Return the results of the nodes of a flow that were over before."""

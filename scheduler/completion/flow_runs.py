@@ -223,7 +223,7 @@ class FlowRuns:
     ) -> FlowWork:
         now_ms, work = self._now_ms(), FlowWork()
         nodes = flow_nodes.of_flows(session, [run.id for run in runs])
-        planner = NodePlanner(session, graphs, nodes, ends)
+        planner = NodePlanner(session, runs, graphs, nodes, ends)
         judged = [
             JudgedFlow(
                 run,

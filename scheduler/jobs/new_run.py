@@ -10,6 +10,7 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.expressions.functions import Fault
 from warren.scheduler.jobs.param_templates import (
     Occasion,
+    calendar_names,
     made_param,
     run_date_rule,
     template_calendar,
@@ -18,7 +19,7 @@ from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.routing.routes import planned_shards
 from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.run_date import run_date_of
-from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars, UnknownDay
+from warren.scheduler.schedules.working_days import Calendars, UnknownDay
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.jobs.jobs import CallableJob, JobToTrigger
 from warren.sql.models import Job
@@ -38,8 +39,8 @@ def run_of(
     due_at: int,
     zone: str,
     app: str,
+    calendars: Calendars,
     run_date: date | None = None,
-    calendars: Calendars = NO_CALENDARS,
 ) -> NewRun:
     """Return a run of a job for a tick of its schedule; callers replace what differs.
 
@@ -50,8 +51,8 @@ def run_of(
         due_at: when the run is due.
         zone: the job's time zone, or that of the schedulers if it names none.
         app: the name of its app; only a param's template needs it.
-        run_date: the date that the run is about; None = by the job's rule.
         calendars: those that the job uses, as `calendars_for_runs` gives them.
+        run_date: the date that the run is about; None = by the job's rule.
 
     """
     param, fault, day = job.param or "", None, run_date
@@ -101,9 +102,7 @@ def check_made(run: NewRun) -> None:
         raise Problem(Code.PARAM_NOT_MADE, field, why=run.fault.text)
 
 
-def date_of(
-    job: PlannableJob, scheduled_at: int, zone: str, calendars: Calendars = NO_CALENDARS
-) -> date:
+def date_of(job: PlannableJob, scheduled_at: int, zone: str, calendars: Calendars) -> date:
     """Return the date of a job's run that is due then; `zone` is that of its schedule.
 
     Raises:
@@ -115,9 +114,7 @@ def date_of(
 
 def calendars_for_runs(session: Session, jobs: Collection[PlannableJob]) -> Calendars:
     """Return the calendars of the jobs' run dates, and those that templates of params may use."""
-    names = {job.run_date_calendar or "" for job in jobs}
-    names |= {template_calendar(job) for job in jobs if job.param_template}
-    return load_calendars(session, names)
+    return load_calendars(session, {name for job in jobs for name in calendar_names(job)})
 
 
 def app_names_for(session: Session, jobs: Iterable[PlannableJob]) -> dict[int, str]:

@@ -13,7 +13,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.facts import calendar_of
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
-from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
+from warren.scheduler.schedules.working_days import Calendar, Calendars
 from warren.sql.models import Job
 
 
@@ -29,7 +29,7 @@ class Occasion:
     scheduled_at: int
     run_date: date
     zone: str
-    calendar: Calendar | None = None
+    calendar: Calendar | None
 
     def names(self) -> dict[str, Any]:
         """Return what a template may name."""
@@ -83,6 +83,12 @@ def template_calendar(job: Any) -> str:
     return calendar_of(job)
 
 
+def calendar_names(job: Any) -> set[str]:
+    """Return the calendars of the run dates of a job, and of its template."""
+    names = {job.run_date_calendar, template_calendar(job) if job.param_template else None}
+    return {name for name in names if name}
+
+
 def made_param(template: str, occasion: Occasion) -> str:
     """Return the param that a template makes.
 
@@ -97,18 +103,18 @@ def sample_param(
     spec: JobSpec | Job,
     now_ms: int,
     *,
+    calendars: Calendars,
     app: str = "",
     zone: str = "UTC",
-    calendars: Calendars = NO_CALENDARS,
 ) -> str:
     """Return the param of a run that would be due now.
 
     Args:
         spec: the job, as it is wanted or as it is stored.
         now_ms: the time, in epoch milliseconds.
+        calendars: those that the job uses.
         app: the name of its app, of a stored job.
         zone: the zone of jobs that name none.
-        calendars: those that the job uses.
 
     Raises:
         Problem: the template of the param has no value, or the job has a param as well.

@@ -19,6 +19,7 @@ from warren.scheduler.jobs.param_schema import param_problems
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.registry import catalogues, presence
 
 #: The most catalogues whose schemas are cached: an app has one, or two for a while.
@@ -90,10 +91,10 @@ class TypedParams:
         """Return why no executor of an app accepts a param for a handler."""
         return self.of(app, handler).problems(param) if handler else []
 
-    def problems_of(self, spec: JobSpec, now_ms: int) -> list[Problem]:
+    def problems_of(self, spec: JobSpec, now_ms: int, calendars: Calendars) -> list[Problem]:
         """Return why no executor accepts the param of a job, or the one that would be made now."""
         try:
-            param = sample_param(spec, now_ms)
+            param = sample_param(spec, now_ms, calendars=calendars)
         except Problem:
             return []  # the rules say so
         return self.problems(spec.app, spec.handler, param)

@@ -270,7 +270,8 @@ def keep_nodes(
 def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int) -> NewRun:
     """Return the run that repeats a run as it was, in an origin of its own, with children."""
     return replace(
-        _again(run, job, run_id=run_id, now_ms=now_ms),
+        # What it would make of the job is replaced.
+        _again(run, job, run_id=run_id, now_ms=now_ms, zone="UTC", app="", calendars=NO_CALENDARS),
         handler=run.handler or "",
         param=run.param or "",
         fault=None,
@@ -306,9 +307,9 @@ def _again(
     *,
     run_id: int,
     now_ms: int,
-    zone: str = "UTC",
-    app: str = "",
-    calendars: Calendars = NO_CALENDARS,
+    zone: str,
+    app: str,
+    calendars: Calendars,
 ) -> NewRun:
     usual = run_of(
         job,

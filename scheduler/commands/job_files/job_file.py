@@ -46,6 +46,7 @@ from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
+from warren.scheduler.jobs.param_templates import calendar_names
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, Origin
 from warren.scheduler.jobs.rules import check_new_app_name
@@ -157,13 +158,15 @@ class JobFileCommands:
         names = {spec.app for spec in changing.values()}
         now_ms = self._context.now_ms()
         typed = TypedParams.read(session, names, now_ms)
+        named = {name for spec in changing.values() for name in calendar_names(spec)}
+        calendars = self._context.calendars(session, named)
         limited = [(number, spec) for number, spec in enumerate(file.specs) if spec.limits]
         known = KnownLimits.read(session, file.limits) if limited else KnownLimits({})
         problems = [
             problem.at(f"jobs/{number}/{problem.field}")
             for number, spec in changing.items()
             for problem in (
-                *typed.problems_of(spec, now_ms),
+                *typed.problems_of(spec, now_ms, calendars),
                 *self._schedules.problems_of(session, spec, now_ms),
             )
         ] + [

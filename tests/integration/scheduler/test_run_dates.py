@@ -8,16 +8,21 @@ import pytest
 from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.family import end, tick_in_flight
+from tests.integration.scheduler.flow_play import open_run
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import put
+from warren.scheduler.backfills.draft import BackfillRequest
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
+from warren.sql.backfill_status import Selection
 from warren.sql.listings import recent
 from warren.sql.listings.recent import RunFilter
 from warren.sql.models import Job, Run
@@ -371,6 +376,64 @@ def test_an_edit_makes_the_params_of_planned_runs_anew(cluster: Cluster) -> None
     )
 
     assert [run.param for run in cluster.runs(status=RunStatus.PLANNED)] == ["08", "09"]
+
+
+WORKDAYS = "{{ workdays(run_date, -3) }}"
+
+
+@on_memory
+def test_workdays_have_one_value_whatever_plans_the_run(
+    cluster: Cluster, commands: Commands
+) -> None:
+    day, back = date(2026, 3, 2), "2026-02-25"  # a Monday
+    commands.calendars.apply("x", CalendarSpec(name="x", until=date(2030, 1, 1)).resolved(day))
+    dated = {"param_template": WORKDAYS, "run_date_calendar": "x"}
+    nightly = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timezone": "UTC"}
+    cluster.apply(
+        spec("made", "child", **dated, **nightly),
+        spec("child", **dated),
+        spec("plain", **BEFORE),
+        spec("hourly", param="old", run_date_calendar="x", **HOURLY),
+        spec(
+            "flow",
+            handler="",
+            flow=parse(
+                {
+                    "own": {"job": "made"},
+                    "named": {"job": "made", "param_template": f"{WORKDAYS} again"},
+                    "of_flow": {"job": "plain", "param_template": f"{WORKDAYS} by the flow"},
+                    "checked": {
+                        "job": "plain",
+                        "if": "{{ workdays(run_date, -3) == run_date - 5 }}",
+                    },
+                }
+            ),
+            run_date_calendar="x",
+        ),
+    )
+    made, flow = (job_id(cluster, name) for name in ("made", "flow"))
+    node = cluster.new_scheduler()
+    triggered = commands.runs.trigger(made, run_date=day)
+    put(cluster.database, [triggered], status=RunStatus.SENT, routed_at=cluster.now_ms())
+    end(cluster, triggered, status=RunStatus.FAILED)
+    commands.runs.rerun([triggered], RerunOptions(current=True))
+    commands.backfills.make(
+        made, BackfillRequest(from_date=day, to_date=day, selection=Selection.ALL)
+    )
+    node.refill.run_round(cluster.now_ms())
+    [backfilled] = cluster.runs(kind=Kind.BACKFILL)
+    put(cluster.database, [backfilled.id], status=RunStatus.SENT, routed_at=cluster.now_ms())
+    end(cluster, backfilled.id)
+    open_run(cluster, commands.runs.trigger(flow, run_date=day))
+    [planned] = tick_in_flight(cluster, "hourly", scheduled_at=ms("2026-03-02T08:00:00Z"))
+    put(cluster.database, [planned], status=RunStatus.PLANNED)
+    cluster.apply(spec("hourly", **dated, **HOURLY))
+
+    of_date = [run for run in cluster.runs(run_date=day) if run.job_id != flow]
+    assert {(run.kind, run.param, run.message or "") for run in of_date} == {
+        *((kind, back, "") for kind in ("MANUAL", "RERUN", "BACKFILL", "PARENT", "CRON")),
+        *(("NODE", param, "") for param in (back, f"{back} again", f"{back} by the flow", "")),
+    }
 
 
 def test_a_template_that_cannot_work_is_refused_when_it_is_saved() -> None:
