@@ -12,8 +12,10 @@ from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.flows.graph_parser import FIELD as FLOW
 from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.jobs.field_kinds import LimitNames
 from warren.scheduler.jobs.rules import in_short, process_of
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
+from warren.scheduler.limits.uses import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
@@ -51,6 +53,12 @@ def _type(field: Field) -> Any:
     return _TYPES.get(field.type, field.type)
 
 
+def _said_type(field: Field) -> Any:
+    """Return the type of a field in a request."""
+    is_limits = isinstance(field.kind, LimitNames)
+    return list[str | dict[str, int]] if is_limits else _type(field)
+
+
 def _to_api(value: Any) -> Any:
     """Return a field's value as it is in the API."""
     if isinstance(value, Expectations):
@@ -60,15 +68,19 @@ def _to_api(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _from_api(value: Any) -> Any:
+def _from_api(field: Field, value: Any) -> Any:
     """Return a field's value, given its value in the API."""
+    if isinstance(field.kind, LimitNames):
+        return tuple(use_texts(value))
     if isinstance(value, ExpectBody):
         return Expectations.of(msgspec.to_builtins(value))
     return tuple(value) if isinstance(value, list) else value
 
 
 def _optional(fields: Mapping[str, Field]) -> list[tuple[str, Any, Any]]:
-    return [(key, _type(field) | None, None) for key, field in fields.items() if key not in _NAMES]
+    return [
+        (key, _said_type(field) | None, None) for key, field in fields.items() if key not in _NAMES
+    ]
 
 
 ScheduleBody: Any = msgspec.defstruct(
@@ -208,7 +220,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     """Return the job that a body describes, or None and add what is wrong to `wrong`."""
     before = len(wrong)
     values: dict[str, Any] = {
-        field.name: _from_api(value)
+        field.name: _from_api(field, value)
         for key, field in _TOP.items()
         if key != FLOW and (value := getattr(body, key)) is not None
     }

@@ -84,7 +84,7 @@ class JobFields(TypedDict, total=False):
     delivery: str
     concurrency: int
     scope: str
-    limits: Sequence[str]
+    limits: Sequence[str | Mapping[str, int]]
     priority: str
     max_waiting: int
     timeout: int | str

@@ -1,7 +1,7 @@
 """Which limits a job's runs take, as its field `limits` says: NAME, or NAME:WEIGHT."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,6 +22,15 @@ class LimitUse(NamedTuple):
     def __str__(self) -> str:
         """Return the shortest form of the field."""
         return self.name if self.weight == 1 else f"{self.name}:{self.weight}"
+
+
+def use_texts(said: Iterable[str | Mapping[str, int]]) -> Iterator[str]:
+    """Yield the texts of uses of which some are said as {NAME: WEIGHT}."""
+    for use in said:
+        if isinstance(use, str):
+            yield use
+        else:
+            yield from (str(LimitUse(*pair)) for pair in use.items())
 
 
 def parse_use(text: str) -> LimitUse | None:

@@ -32,7 +32,7 @@ from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.field_kinds import LimitNames, Number
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
-from warren.scheduler.limits.uses import LimitUse
+from warren.scheduler.limits.uses import use_texts
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
@@ -58,7 +58,7 @@ def _limit_uses(node: yaml.Node, what: str) -> Iterator[str]:
         if isinstance(entry, InvalidEntry):
             raise entry
         weight = whole_number(entry.node, f"the weight of {entry.name}")
-        yield str(LimitUse(entry.name, weight))
+        yield from use_texts([{entry.name: weight}])
 
 
 def expectations(node: yaml.Node, what: str) -> Expectations:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.api import Program
 from tests.support.stored_rows import Rows
 from warren.sql.engine import Database
@@ -54,6 +56,43 @@ def test_a_trigger_is_told_to_come_back_while_as_many_wait_as_may(
     assert answer.status_code == 429
     assert int(answer.headers["Retry-After"]) > 0
     assert answer.get_json()["type"] == "urn:warren:problem:too_many_waiting"
+
+
+def test_a_job_takes_of_limits_in_each_form_of_a_job_file(admin: Program) -> None:
+    job = {"handler": "load", "limits": ["db", "wh:3", {"mail": 1, "partner-api": 2}]}
+    named = {"app": "reports", "name": "load"}
+    limits = [{"name": name, "at_once": 9} for name in ("db", "wh", "partner-api", "mail")]
+
+    applied = admin.post("/apply", {"limits": limits, "jobs": [named | job]})
+    shown = admin.get("/jobs/reports/load").get_json()
+    put = admin.put("/jobs/reports/put", job, headers={"If-None-Match": "*"})
+    changed = {"limits": [{"wh": 4}]}
+    patched = admin.call("PATCH", "/jobs/reports/load", json=changed, headers={"If-Match": "*"})
+
+    assert applied.status_code == 200, applied.text
+    assert shown["limits"] == ["db", "wh:3", "mail", "partner-api:2"]
+    assert put.get_json()["limits"] == shown["limits"]
+    assert patched.get_json()["limits"] == ["wh:4"]
+
+
+@pytest.mark.parametrize(
+    ("use", "detail"),
+    [
+        ({"wh": 0}, "expected limits to be names, NAME or NAME:WEIGHT, got: 'wh:0'"),
+        ({"wh": "two"}, "expected `int`, got `str`"),
+        (2, "expected `str | object`, got `int`"),
+    ],
+)
+def test_what_takes_no_limit_is_refused_at_its_place(admin: Program, use: Any, detail: str) -> None:
+    admin.put("/limits/wh", {"at_once": 9})
+
+    job = {"handler": "load", "limits": [use]}
+    answer = admin.put("/jobs/reports/load", job, headers={"If-None-Match": "*"})
+
+    assert answer.status_code == 422
+    [error] = answer.get_json()["errors"]
+    assert error["pointer"].startswith("/limits")
+    assert error["detail"].startswith(detail)
 
 
 def test_a_job_that_names_an_unknown_limit_is_refused_at_its_place(
