@@ -296,7 +296,7 @@ class RunLoop:
         # A process whose `init` failed must not take another run.
         self._is_ending = self._is_ending or not self._is_initialised
         self._cancelled_tasks()
-        ending = describe(error, self._handler.never)
+        ending = describe(error, self._handler.retry)
         if ending.log:
             self._output.write_line("ERROR", ending.log)
         if verdicts and not isinstance(error, JobStopped):

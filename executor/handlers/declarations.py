@@ -99,11 +99,12 @@ class JobFields(TypedDict, total=False):
 class Retry:
     """How a job is retried; see docs/jobs.md. Durations become seconds.
 
-    `never` are exceptions after which a run is not retried, however many retries are left.
+    Of the exceptions that a run may raise, only those in `only` are retried, by default all, and
+    those in `never` are not, however many retries are left.
 
     Raises:
         ValueError: a value is out of range, or two do not fit together.
-        TypeError: `never` holds something other than exception classes.
+        TypeError: `never` or `only` holds something other than exception classes.
 
     """
 
@@ -113,12 +114,18 @@ class Retry:
     most: float | str = 0
     jitter: float = 0.0
     never: tuple[type[BaseException], ...] = ()
+    only: tuple[type[BaseException], ...] = (BaseException,)
 
     def __post_init__(self) -> None:
         for name in ("delay", "most"):
             object.__setattr__(self, name, wait_seconds(getattr(self, name), name))
-        never = self.never if isinstance(self.never, tuple) else (self.never,)
-        object.__setattr__(self, "never", never)
+        for name in ("never", "only"):
+            kinds = getattr(self, name)
+            kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+            object.__setattr__(self, name, kinds)
+            for kind in kinds:
+                if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                    raise TypeError(f"expected {name} to be exception classes, got: {kind!r}")
         delay, most = self.delay, self.most
         for is_right, words in (
             (
@@ -141,9 +148,10 @@ class Retry:
         ):
             if not is_right:
                 raise ValueError(f"expected {words}")
-        for kind in never:
-            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise TypeError(f"expected never to be exception classes, got: {kind!r}")
+
+    def allows(self, error: BaseException) -> bool:
+        """Whether a run that raised this may be retried."""
+        return isinstance(error, self.only) and not isinstance(error, self.never)
 
 
 def refusal_in(error: BaseException) -> str | None:

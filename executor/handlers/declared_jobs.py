@@ -46,8 +46,8 @@ def _param(param: object) -> str | None:
 
 
 def _retry(retry: Retry) -> dict[str, Any]:
-    """Return the job's part of a retry, without defaults; `never` is about the handler."""
-    names = [part.name for part in fields(retry) if part.name != "never"]
+    """Return the job's part of a retry, without defaults; `never` and `only` are the handler's."""
+    names = [part.name for part in fields(retry) if part.name not in {"never", "only"}]
     defaults = {part.name: part.default for part in fields(retry)} | {"times": 0}
     values = {name: getattr(retry, name) for name in names}
     return {name: value for name, value in values.items() if value != defaults[name]}

@@ -54,11 +54,6 @@ class Handler:
     params: Params | None = None
     job: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def never(self) -> tuple[type[BaseException], ...]:
-        """The exceptions after which its runs are not retried."""
-        return self.retry.never if self.retry else ()
-
 
 class Handlers(Mapping[str, Handler]):
     """Handlers by name; `declared` counts declarations, including repeated ones."""
@@ -150,8 +145,8 @@ def job(
     `async def`. What it returns becomes the run's message and result. `init` is called once per job
     process before its first run, `destroy` when the process exits; neither takes an argument.
     `process` says which runs a job process serves: "job", "handler" or "fresh"; a job may say
-    otherwise, and without it the executor decides. `retry.never` are exceptions after which its
-    runs are not retried.
+    otherwise, and without it the executor decides. `retry.never` and
+    `retry.only` say after which exceptions its runs are retried.
 
     Any of the other `fields` declares a job too, with this `retry`. No executor creates it: `warren
     jobs apply --from MODULE` does, which also checks the values.

@@ -11,6 +11,7 @@ import msgspec
 from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome, cut_message
 from warren.broker.reasons.codes import Why, Words
 from warren.executor.handlers.context import JobFailed, JobSkipped, JobStopped, RetryLater
+from warren.executor.handlers.declarations import Retry
 
 #: The modules and functions of a job process that call users' code.
 _OUR_FILES = frozenset(
@@ -58,12 +59,15 @@ def text_of(value: object) -> str:
         raise NoText(f"the returned {type(value).__name__} has no text") from error
 
 
-def describe(error: BaseException, never: tuple[type[BaseException], ...] = ()) -> HandlerOutcome:
-    """Return the outcome of a handler that raised this exception; those in `never` are final."""
-    return replace(_describe(error, never), error=error)
+def describe(error: BaseException, retry: Retry | None = None) -> HandlerOutcome:
+    """Return the outcome of a handler that raised this exception, which `retry` may make final."""
+    ending = _describe(error)
+    says_itself = isinstance(error, JobFailed | JobSkipped | JobStopped | RetryLater)
+    may_retry = ending.may_retry and (says_itself or retry is None or retry.allows(error))
+    return replace(ending, error=error, may_retry=may_retry)
 
 
-def _describe(error: BaseException, never: tuple[type[BaseException], ...]) -> HandlerOutcome:
+def _describe(error: BaseException) -> HandlerOutcome:
     if isinstance(error, JobFailed | RetryLater):
         words = _safe_text(error)
         return HandlerOutcome(
@@ -83,8 +87,7 @@ def _describe(error: BaseException, never: tuple[type[BaseException], ...]) -> H
         return _exit(error.code)
     trace = _trace(error)
     words = _safe_text(error) if isinstance(error, NoText) else headline(error)
-    message, may_retry = cut(f"{words}\n\n{trace}"), not isinstance(error, never)
-    return HandlerOutcome(Outcome.FAILED, message, trace, may_retry=may_retry)
+    return HandlerOutcome(Outcome.FAILED, cut(f"{words}\n\n{trace}"), trace)
 
 
 def describe_hook(what: str, error: BaseException, when: str = "") -> str:

@@ -15,7 +15,7 @@ PROJECT = {
         @job("orders.load")
         def load(context: JobContext) -> str:
             print("loading", context.param)
-            if context.param == "none":
+            if context.param == "none" or (context.param == "later" and not context.attempt):
                 raise LookupError("no such day")
             return f"3 rows of {context.param}"
         """,
@@ -47,6 +47,9 @@ PROJECT = {
             assert (done.status, done.message) == ("SUCCEEDED", "3 rows of 2026-12-01")
             assert failed.message.startswith("LookupError: no such day")
             assert (failed.tick.status, len(failed.tick.run_ids)) == ("FAILED", 2)
+            retried = warren_stack.trigger("load", "later").wait()
+            assert (retried.status, retried.message) == ("SUCCEEDED", "3 rows of later")
+            assert [one.status for one in retried.attempts] == ["FAILED", "SUCCEEDED"]
             assert list(warren_stack.client.follow(done)) == ["loading 2026-12-01"]
 
         def test_each_app_has_an_executor_and_schedules_do_not_fire(warren_stack):

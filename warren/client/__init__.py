@@ -4,6 +4,7 @@
 sent again, `connections` and `streams` only send.
 """
 
+from warren.broker.messages.values import Progress
 from warren.client.answers import (
     Applied,
     Backfill,
@@ -30,6 +31,7 @@ __all__ = [
     "Job",
     "Limit",
     "LogPart",
+    "Progress",
     "Run",
     "RunFailed",
     "Tick",

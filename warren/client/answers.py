@@ -5,22 +5,31 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from warren.broker.messages.values import Progress
+
 T = TypeVar("T")
 
 
 class Tick(msgspec.Struct, kw_only=True, frozen=True):
     """The due time that a run belongs to.
 
-    `is_over` once all its shards and attempts have ended; `status` says how, `run_ids` are all.
+    `is_over` once all its shards and attempts have ended; `status` says how, `run_ids` are all, and
+    `deciding_id` is the one that decided.
     """
 
     is_over: bool
     status: str | None
     run_ids: list[int]
+    deciding_id: int | None = None  # older APIs do not say it
 
 
 class Run(msgspec.Struct, kw_only=True, frozen=True):
-    """A run, as `warren runs show --json` prints it; `tick` and `calls` are None in lists."""
+    """A run, as `warren runs show --json` prints it; `tick` and `calls` are None in lists.
+
+    `progress` is the last that its handler reported: `done`, `total` (None = unknown) and `text`.
+    `attempts` are all attempts of all shards of its tick, by shard; only runs that were waited for
+    have them.
+    """
 
     id: int
     app: str | None
@@ -42,6 +51,7 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     message: str
     trigger_message: str
     result: Any = None
+    progress: Progress | None = None
     rerun_of: int | None = None
     called_by: int | None = None
     backfill_id: int | None = None
@@ -55,6 +65,7 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     waits_for: list[str] = []
     #: What could not be checked about the trigger that returned it.
     warnings: list[str] = []
+    attempts: list["Run"] | None = None
 
     def result_as(self, kind: type[T]) -> T:
         """Return the result as a value of a type: a struct, dataclass, TypedDict or pydantic model.

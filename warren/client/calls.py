@@ -5,6 +5,7 @@ ApiError if the API refuses it or does not answer.
 """
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -14,8 +15,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from warren.client import wire
-from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, Planned, Run
-from warren.client.errors import RunFailed
+from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, Planned, Run, Tick
+from warren.client.errors import ApiError, RunFailed
 from warren.client.exchange import Exchange, Pause, Request
 from warren.client.wire import Instant, RunId, Span, Trigger
 
@@ -30,6 +31,10 @@ WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
 
 class _Nodes(msgspec.Struct, kw_only=True, frozen=True):
     items: list[Node]
+
+
+class _Attempts(msgspec.Struct, kw_only=True, frozen=True):
+    items: list[Run]
 
 
 def trigger(
@@ -78,10 +83,23 @@ def trigger(
 def trigger_all(
     job: str, triggers: Iterable[Trigger], *, key: str | None = None
 ) -> Exchange[list[int]]:
-    """Run a job up to 5,000 times, all or none; return the ids of the planned runs, in order."""
-    body = {"runs": [wire.trigger_body(wish) for wish in triggers]}
-    response = yield wire.keyed(f"{wire.job_path(job)}/runs:batch", body, key)
-    return wire.value_of(response, Planned).run_ids
+    """Run a job any number of times; return the ids of the planned runs, in order.
+
+    They are sent in chunks of up to 5,000 runs and about 1 MB, each planned as a whole or not at
+    all. If one is refused, the error's `run_ids` are those of the chunks before it. With the same
+    `key`, the same call plans only the rest.
+    """
+    path, key = f"{wire.job_path(job)}/runs:batch", key or str(uuid.uuid4())
+    run_ids: list[int] = []
+    for number, chunk in enumerate(wire.batches([wire.trigger_body(wish) for wish in triggers])):
+        own_key = f"{key}/{number}" if number else key
+        try:
+            response = yield wire.keyed(path, {"runs": chunk}, own_key)
+        except ApiError as error:
+            error.run_ids = run_ids
+            raise
+        run_ids += wire.value_of(response, Planned).run_ids
+    return run_ids
 
 
 def run(
@@ -93,7 +111,10 @@ def run(
     key: str | None = None,
     timeout: float | None = None,
 ) -> Exchange[Run]:
-    """Run a job now and wait for its end, including retries and shards; return the run.
+    """Run a job now and wait for its end, including retries and shards; return what decided.
+
+    That is the last attempt. Of a broadcast, it is that of the first shard that failed, or of the
+    first one if none did. Its `attempts` are all.
 
     Raises:
         RunFailed: it did not succeed.
@@ -105,7 +126,7 @@ def run(
 
 
 def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
-    """Wait until a run's whole tick is over; return the run. Raises the same as `run`."""
+    """Wait until a run's whole tick is over. Returns and raises the same as `run`."""
     end_at = None if timeout is None else time.monotonic() + timeout
     while True:
         left = WAIT_SECONDS if end_at is None else end_at - time.monotonic()
@@ -119,13 +140,33 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
         ended = wire.value_of(response, Run)
         assert ended.tick is not None
         if ended.tick.is_over:
+            decided = yield from _decided(ended, ended.tick)
             if ended.tick.status not in {"SUCCEEDED", "SKIPPED"}:
-                raise RunFailed(ended)
-            return ended
+                raise RunFailed(decided)
+            return decided
         if end_at is not None and time.monotonic() >= end_at:
-            raise TimeoutError(f"run {ended.id} is {ended.status} after {timeout} s")
+            raise TimeoutError(f"{_so_far(ended, ended.tick)} after {timeout} s")
         if "preference-applied" not in response.headers:
             yield Pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
+
+
+def _so_far(run: Run, tick: Tick) -> str:
+    """Return how far a tick is that is not over."""
+    if tick.run_ids == [run.id]:
+        return f"run {run.id} is {run.status}"
+    return f"run {run.id} is not over with its {len(tick.run_ids)} shards and attempts"
+
+
+def _decided(run: Run, tick: Tick) -> Exchange[Run]:
+    """Return the run that decided how a run's tick ended, with all attempts."""
+    decided = run
+    if tick.deciding_id not in {None, run.id}:
+        decided = yield from get(tick.deciding_id)
+    attempts = [run]
+    if tick.run_ids != [run.id]:
+        response = yield Request(method="GET", path=f"{wire.run_path(run)}/tick")
+        attempts = wire.value_of(response, _Attempts).items
+    return msgspec.structs.replace(decided, tick=tick, attempts=attempts)
 
 
 def get(run: RunId) -> Exchange[Run]:

@@ -14,11 +14,13 @@ from warren.client.answers import Run
 class ApiError(Exception):
     """The API refused a call; `problem` is its answer (RFC 9457).
 
-    `status` is that of HTTP, 0 if there was no answer.
+    `status` is that of HTTP, 0 if there was no answer. `run_ids` are the runs that `trigger_all`
+    had planned before.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
+        self.run_ids: list[int] = []
         self.problem = dict(problem)
         detail = str(problem.get("detail", "")) or f"status {status}"
         errors = [entry for entry in problem.get("errors", ()) if entry.get("detail") != detail]
@@ -26,7 +28,7 @@ class ApiError(Exception):
 
 
 class RunFailed(Exception):
-    """A run's tick is over and did not succeed; `run` is the run with its `tick`."""
+    """A run's tick is over and did not succeed; `run` is the one that decided, as of `wait`."""
 
     def __init__(self, run: Run) -> None:
         self.run = run

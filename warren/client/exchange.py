@@ -98,7 +98,11 @@ def repeated(exchange: Exchange[T], retry_for: float | None, url: str) -> WireEx
         if isinstance(step, Pause):
             yield step
         else:
-            response = yield from _answered(step, retry_for, url)
+            try:
+                response = yield from _answered(step, retry_for, url)
+            except ApiError as error:
+                exchange.throw(error)  # it may add to the error, and raises it
+                raise
 
 
 def _answered(request: Request, retry_for: float | None, url: str) -> WireExchange[Response]:

@@ -1,7 +1,7 @@
 """How requests are written and their answers read, for the table of calls."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
@@ -15,6 +15,8 @@ from warren.executor.handlers.params import given_param
 T = TypeVar("T")
 #: Items of a page at most.
 _PAGE = 200
+#: Runs of a batch at most; the API takes bodies of 1,000,000 bytes.
+_BATCH, _BATCH_BYTES = 5_000, 990_000
 
 RunId: TypeAlias = int | Run
 #: An aware datetime, or ISO 8601 with an offset.
@@ -103,6 +105,21 @@ def job_path(name: str) -> str:
     if not slash or not app or not job:
         raise ValueError(f"expected job to be APP/NAME, got: {name!r}")
     return f"/jobs/{quote(app, safe='')}/{quote(job, safe='')}"
+
+
+def batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the JSON of triggers in parts that fit into one request each."""
+    part: list[dict[str, Any]] = []
+    size = 0
+    for body in bodies:
+        length = len(msgspec.json.encode(body)) + 1
+        if part and (len(part) == _BATCH or size + length > _BATCH_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(body)
+        size += length
+    if part:
+        yield part
 
 
 def trigger_body(wish: Trigger) -> dict[str, Any]:

@@ -143,11 +143,14 @@ class TickEnd(msgspec.Struct, kw_only=True):
 
     `status` is null until it is over; then SUCCEEDED, or the status of the first shard that did not
     succeed, or LOST if a shard's run no longer exists. `run_ids` are in order of shard and attempt.
+    `deciding_id` is the run that decided: the newest of the first shard that did not succeed, or of
+    the first shard.
     """
 
     is_over: bool
     status: str | None
     run_ids: list[int]
+    deciding_id: int | None
 
 
 #: `result` is what the handler returned; `progress` is the last that it reported; `waits_for` are
@@ -189,4 +192,5 @@ def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:
         is_over=end is not None,
         status=None if end is None else end.status.value,
         run_ids=[run.id for run in runs],
+        deciding_id=None if end is None else end.deciding_id,
     )

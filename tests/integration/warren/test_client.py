@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import socket
 import subprocess
 import sys
@@ -288,6 +289,89 @@ def test_a_run_is_waited_for_and_its_failure_raised(rows: Rows, client: Client) 
     assert "FAILED: so it went" in str(failed)
 
 
+def test_the_last_attempt_is_returned_because_it_decided(
+    rows: Rows, client: Client, url: str, token: str
+) -> None:
+    def attempt(job: int, number: int, origin: int, status: str, **more: Any) -> int:
+        common = {"scheduled_at": 10**12, "origin_id": origin, "attempt": number}
+        return rows.run(job, 10**12, status=status, message=status.lower(), **common | more)
+
+    def awaited(run_id: int) -> list[Any]:
+        async def wait() -> Any:
+            async with AsyncClient(url, token) as other:
+                return await other.wait(run_id)
+
+        ended = []
+        for wait_for in (lambda: client.wait(run_id), lambda: asyncio.run(wait())):
+            try:
+                ended.append(wait_for())
+            except RunFailed as failed:
+                ended.append(failed.run)
+        return ended
+
+    first = attempt(1, 0, 7, "FAILED")
+    last = attempt(1, 1, 7, "SUCCEEDED", result='{"rows": 3}')
+    spread = [
+        attempt(1, number, 8, status, shard_index=shard, shard_total=2, result=json.dumps(shard))
+        for shard, number, status in [(0, 0, "FAILED"), (0, 1, "SUCCEEDED"), (1, 0, "SUCCEEDED")]
+    ]
+    broken = [
+        attempt(1, 0, 9, status, shard_index=shard, shard_total=3)
+        for shard, status in enumerate(["SUCCEEDED", "FAILED", "SUCCEEDED"])
+    ]
+
+    cases = {first: last, spread[0]: spread[1], spread[2]: spread[1], broken[0]: broken[1]}
+    for asked, decided in cases.items():
+        for run in awaited(asked):
+            assert run.id == decided, asked
+            assert run.status == run.tick.status, asked
+            assert [one.id for one in run.attempts] == run.tick.run_ids, asked
+    [retried, _] = awaited(first)
+    assert [(one.status, one.result, one.message) for one in retried.attempts] == [
+        ("FAILED", None, "failed"),
+        ("SUCCEEDED", {"rows": 3}, "succeeded"),
+    ]
+    assert (retried.result, retried.message) == ({"rows": 3}, "succeeded")
+    with pytest.raises(RunFailed, match=f"run {broken[1]} FAILED: failed"):
+        client.wait(broken[0])
+
+
+def test_a_run_tells_how_far_it_is(rows: Rows, client: Client) -> None:
+    run = rows.run(1, Clock().now, status="RUNNING", progress='{"done":3,"total":10,"text":"x"}')
+
+    told = client.get(run).progress
+
+    assert told is not None
+    assert (told.done, told.total, told.text) == (3, 10, "x")
+    assert client.get(rows.run(1, Clock().now + 1)).progress is None
+
+
+def test_any_number_of_triggers_is_sent_in_chunks(
+    rows: Rows, client: Client, path: Unreliable
+) -> None:
+    many = [Trigger(param=str(number)) for number in range(5_010)]
+    large = [Trigger(param=f"{number} " + "x" * 60_000) for number in range(40)]
+
+    path.spoiled = [(503, "0"), (0, "")]
+    of_many = client.trigger_all("reports/nightly", many, key="day-1")
+    of_large = client.trigger_all("reports/nightly", large)
+
+    assert client.trigger_all("reports/nightly", many, key="day-1") == of_many
+    assert client.trigger_all("reports/nightly", []) == []
+    assert len({*of_many, *of_large}) == count(rows) == 5_050
+    for run_id, number in [(of_many[5_001], "5001"), (of_large[39], "39")]:
+        assert client.get(run_id).param.split()[0] == number
+
+
+def test_what_was_planned_before_a_refused_chunk_is_told(rows: Rows, client: Client) -> None:
+    wanted = [Trigger(param="fits")] * 5_001 + [Trigger(addresses=["nobody"])]
+
+    with pytest.raises(ApiError, match="nobody") as refused:
+        client.trigger_all("reports/nightly", wanted)
+
+    assert len(refused.value.run_ids) == count(rows) == 5_000
+
+
 def test_a_run_is_run_again_once_for_its_due_time(
     rows: Rows, client: Client, path: Unreliable
 ) -> None:
@@ -303,10 +387,16 @@ def test_a_run_is_run_again_once_for_its_due_time(
         client.rerun(planned)
 
 
-def test_a_run_that_takes_too_long_goes_on(client: Client) -> None:
+def test_a_run_that_takes_too_long_goes_on(rows: Rows, client: Client) -> None:
     planned = client.trigger("reports/nightly")
 
     with pytest.raises(TimeoutError, match="is PLANNED"):
+        client.wait(planned, timeout=0.1)
+
+    rows.set_run(planned.id, status="FAILED")
+    due = round(planned.scheduled_at.timestamp() * 1_000)
+    rows.run(1, due, origin_id=planned.id, attempt=1)
+    with pytest.raises(TimeoutError, match="is not over with its 2 shards and attempts"):
         client.wait(planned, timeout=0.1)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from warren.broker.messages.values import result_value
 from warren.errands.desk import Desk
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import NOW, Trigger, When
@@ -59,7 +60,8 @@ def show_outcome(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
     if as_json:
         run_ids = [row.id for row in rows]
         outcome: dict[str, Any] = {"id": run_id, "status": status, "message": run.message or ""}
-        desk.record(outcome | {"run_ids": run_ids})
+        outcome["result"] = result_value(run.result or "")
+        desk.record(outcome | {"run_ids": run_ids, "deciding_id": run.id})
         return
     tries = f" after {run.starts + 1} attempts" if run.starts else ""
     words = f": {run.message}" if run.message else ""

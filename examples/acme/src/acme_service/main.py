@@ -21,7 +21,7 @@ JOB = "shop/load-orders"
 
 
 class Loading(BaseModel):
-    """A run; `result` is there once it has succeeded."""
+    """A load; `orders` and `total` are there once it has succeeded."""
 
     run: int
     status: str
@@ -65,14 +65,14 @@ async def load(day: date, client: Warren) -> Loading:
 async def wait(run_id: int, client: Warren) -> Loading:
     """Answer when the run is over, or after WAIT_SECONDS."""
     try:
-        run = await client.wait(run_id, timeout=WAIT_SECONDS)
-    except TimeoutError:
-        run = await client.get(run_id)
+        run = await client.wait(run_id, timeout=WAIT_SECONDS)  # the last attempt, which decided
+    except TimeoutError as error:
+        return Loading(run=run_id, status="LOADING", message=str(error))
     except RunFailed as failed:
         run = failed.run
     except ApiError as error:
         raise HTTPException(error.status or 502, str(error)) from error
-    answer = Loading(run=run.id, status=run.status, message=run.message)
+    answer = Loading(run=run_id, status=run.status, message=run.message)
     if run.result is not None:
         result = msgspec.convert(run.result, LoadResult)
         answer.orders, answer.total = result.orders, str(result.total)

@@ -25,6 +25,13 @@ def job_id(rows: Rows) -> int:
 RUNS = "/jobs/reports/nightly/runs"
 
 
+def tick(
+    run_ids: list[int], status: str | None = None, deciding_id: int | None = None
+) -> dict[str, Any]:
+    end = {"is_over": status is not None, "status": status, "deciding_id": deciding_id}
+    return end | {"run_ids": run_ids}
+
+
 def test_a_run_tells_who_called_it_and_whom_it_called(
     admin: Program, rows: Rows, clock: Clock, job_id: int
 ) -> None:
@@ -53,7 +60,7 @@ class TestRerun:
         assert first.status_code == 202, first.text
         assert (run["kind"], run["rerun_of"], run["param"]) == ("RERUN", failed, "that night's")
         assert run["scheduled_at"] == admin.get(f"/runs/{failed}").get_json()["scheduled_at"]
-        assert run["tick"] == {"is_over": False, "status": None, "run_ids": [failed, run["id"]]}
+        assert run["tick"] == tick([failed, run["id"]])
         assert again.get_json()["id"] == run["id"]
         assert again.headers["Idempotent-Replayed"] == "true"
 
@@ -89,7 +96,7 @@ class TestTrigger:
         assert answer.status_code == 202, answer.text
         assert answer.headers["Location"] == f"/api/v1/runs/{run['id']}"
         assert (run["status"], run["kind"], run["param"]) == ("PLANNED", "API", "x")
-        assert run["tick"] == {"is_over": False, "status": None, "run_ids": [run["id"]]}
+        assert run["tick"] == tick([run["id"]])
         shown = admin.get(f"/runs/{run['id']}").get_json()
         assert run == shown | {"warnings": run["warnings"]}
 
@@ -400,7 +407,7 @@ class TestOne:
 
         answer = admin.get(f"/runs/{first}/tick").get_json()
 
-        end = {"is_over": True, "status": "SUCCEEDED", "run_ids": [first, second]}
+        end = tick([first, second], "SUCCEEDED", second)
         assert answer["tick"] == end
         assert [(run["attempt"], run["status"]) for run in answer["items"]] == [
             (0, "FAILED"),
@@ -421,7 +428,7 @@ class TestOne:
         assert len(answer.data) < 4_200_000
         assert [run["id"] for run in told["items"]] == ids[-66:]
         assert told["items"][0]["param"] == "x" * 60_000
-        assert told["tick"] == {"is_over": True, "status": "FAILED", "run_ids": ids}
+        assert told["tick"] == tick(ids, "FAILED", ids[-1])
 
     @pytest.mark.parametrize("path", ["", "/tick"])
     def test_a_tick_that_lacks_a_shard_ended_as_it_did_for_its_children(
@@ -433,7 +440,7 @@ class TestOne:
 
         [end] = _ends(rows.database, Tick(job_id, clock.now, 0))
         assert not end.succeeded
-        assert told == {"is_over": True, "status": "LOST", "run_ids": [shard]}
+        assert told == tick([shard], "LOST", shard)
 
     def test_a_large_tick_is_judged_by_all_its_shards(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
@@ -453,7 +460,7 @@ class TestOne:
         told = admin.get(f"/runs/{shards[0]}/tick").get_json()
 
         assert len(told["items"]) < len(shards)
-        assert told["tick"] == {"is_over": True, "status": "SUCCEEDED", "run_ids": shards}
+        assert told["tick"] == tick(shards, "SUCCEEDED", shards[0])
 
     def test_an_open_retry_tells_of_the_attempt_before_it(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
@@ -464,7 +471,7 @@ class TestOne:
 
         ticks = [admin.get(f"/runs/{run_id}").get_json()["tick"] for run_id in (first, second)]
 
-        assert ticks == [{"is_over": False, "status": None, "run_ids": [first, second]}] * 2
+        assert ticks == [tick([first, second])] * 2
 
     def test_an_open_shard_tells_of_the_others(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
@@ -476,7 +483,7 @@ class TestOne:
 
         ticks = [admin.get(f"/runs/{run_id}").get_json()["tick"] for run_id in shards]
 
-        assert ticks == [{"is_over": False, "status": None, "run_ids": shards}] * 2
+        assert ticks == [tick(shards)] * 2
 
     def test_a_run_is_killed_once(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock

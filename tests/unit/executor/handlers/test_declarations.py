@@ -65,6 +65,7 @@ def _own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("Retry(5, delay=60, most=10)", "expected most to be at least the delay of 60 s, got: 10"),
         ("Retry(5, delay='soon')", "expected delay to be seconds, or a duration such as"),
         ("Retry(5, never=(3,))", "expected never to be exception classes, got: 3"),
+        ("Retry(5, only=OSError())", "expected only to be exception classes, got: OSError()"),
     ],
 )
 def test_handlers_with_such_a_retry_are_refused_in_one_line_that_says_where(
@@ -93,8 +94,10 @@ def test_an_error_of_the_users_own_code_keeps_its_traceback(tmp_path: Path) -> N
     assert "handlers.py" in refused.value.traceback
 
 
-def test_never_may_be_one_exception() -> None:
-    assert Retry(1, never=ValueError).never == (ValueError,)  # type: ignore[arg-type]
+def test_never_and_only_may_be_one_exception() -> None:
+    retry = Retry(1, never=ValueError, only=OSError)  # type: ignore[arg-type]
+
+    assert (retry.never, retry.only) == ((ValueError,), (OSError,))
 
 
 @pytest.mark.parametrize("delay", ["soon", "5 weeks", -1, None, True, float("nan")])
@@ -118,7 +121,7 @@ def test_a_wait_that_is_no_duration_is_refused(delay: Any) -> None:
 def test_an_end_says_whether_and_when_it_may_be_retried(
     error: Exception, may_retry: bool, seconds: float | None, message: str
 ) -> None:
-    ending = describe(error, (LookupError,))
+    ending = describe(error, Retry(3, never=(LookupError,)))
 
     assert (ending.outcome, ending.may_retry, ending.retry_seconds) == (
         "FAILED",

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
-from warren.executor.handlers.context import JobFailed, JobStopped
+from warren.executor.handlers.context import JobFailed, JobStopped, RetryLater
+from warren.executor.handlers.declarations import Retry
 from warren.executor.handlers.outcomes import NoText, clean, cut, describe, headline, text_of
 
 
@@ -88,6 +89,28 @@ def test_orders_to_end_have_their_own_endings(
     ending = describe(error)
 
     assert (ending.outcome, str(ending.message)) == (outcome, message)
+
+
+def test_a_retry_says_which_exceptions_are_worth_another_try() -> None:
+    only = Retry(3, only=(OSError, TimeoutError), never=FileNotFoundError)  # type: ignore[arg-type]
+    cases = [
+        (only, ConnectionError(), True),
+        (only, FileNotFoundError(), False),
+        (only, ValueError(), False),
+        (only, SystemExit(1), False),
+        (only, JobFailed("says so itself"), True),
+        (only, JobFailed("says so itself", retry=False), False),
+        (only, RetryLater("5m"), True),
+        (only, JobStopped(), True),
+        (Retry(3), KeyError(), True),
+        (None, KeyError(), True),
+    ]
+
+    assert [
+        (error, may_retry)
+        for retry, error, may_retry in cases
+        if describe(error, retry).may_retry is not may_retry
+    ] == []
 
 
 def test_cancelling_is_a_failure_of_its_own() -> None:
