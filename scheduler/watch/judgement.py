@@ -5,28 +5,42 @@ due times ── deadline passed, not done ──> a breach ── it or a later
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from warren.sql.alarms.watches import SkippedSpan, WatchedRun
 from warren.sql.instants import moment
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.registry.pauses import PauseRow
-from warren.sql.run_status import FINE, RunStatus
+from warren.sql.run_status import FINE, LATE_MS, RunStatus
 
 #: If a day is skipped, or does not have the time of day, the next one has it.
 _DAYS = 3
 
 
+class Span(NamedTuple):
+    """A time, in ms; `until_at` None = it has not ended."""
+
+    since_at: int
+    until_at: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class DueTime:
-    """A due time of a schedule: when its first run started, and when it had succeeded."""
+    """A due time of a schedule: when its first run started, and when it had succeeded.
+
+    `sent_at` is when its first run was sent; `waits` are the times in which one of its runs was due
+    and not sent. The runs of a flow's nodes may wait as long as it runs.
+    """
 
     due_at: int
     started_at: int | None = None
     succeeded_at: int | None = None
+    sent_at: int | None = None
+    waits: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +94,14 @@ def _due_time(due_at: int, runs: Sequence[WatchedRun]) -> DueTime:
     for run in runs:
         if run.status in FINE and run.finished_at is not None:
             ends[run.shard_index] = min(run.finished_at, ends.get(run.shard_index, PARKED_MS))
+    sent = [at for run in runs if (at := run.routed_at or run.started_at) is not None]
     total = max(run.shard_total for run in runs) or 1
     return DueTime(
         due_at,
         min(started) if started else None,
         max(ends.values()) if len(ends) >= total else None,
+        min(sent, default=None),
+        tuple(Span(run.due_at, run.routed_at or run.finished_at) for run in runs),
     )
 
 
@@ -97,7 +114,11 @@ def judge(
     pauses: Sequence[PauseRow],
     now_ms: int,
 ) -> Verdict:
-    """Return which due time was not done by its deadline; a pause excuses those it held back."""
+    """Return which due time was not done by its deadline.
+
+    A pause in which it was due excuses it. One that held back its runs later on moves its deadline
+    by as long.
+    """
     broken_at = next_look_at = None
     for due_time in times:
         if due_time.due_at <= judged_until:
@@ -106,11 +127,14 @@ def judge(
         if limit > now_ms:
             next_look_at = limit
             break
+        is_excused, done = _was_due_in(pauses, due_time), done_at(due_time)
+        if not is_excused:
+            limit = _later(limit, due_time, pauses, now_ms)
+        if not is_excused and done is None and limit > now_ms:
+            next_look_at = limit
+            break
         judged_until = due_time.due_at
-        if is_held(pauses, due_time.due_at, limit):
-            continue
-        done = done_at(due_time)
-        if broken_at is None and (done is None or done > limit):
+        if not is_excused and broken_at is None and (done is None or done > limit):
             broken_at = due_time.due_at
     return Verdict(broken_at, judged_until, next_look_at)
 
@@ -122,12 +146,43 @@ def is_made_up(
     return any(due_time.due_at >= due_at and done_at(due_time) is not None for due_time in times)
 
 
-def is_held(pauses: Iterable[PauseRow], from_ms: int, to_ms: int) -> bool:
-    """Whether dispatch was paused at any time between two instants."""
+def _was_due_in(pauses: Iterable[PauseRow], due_time: DueTime) -> bool:
+    """Whether a pause held back a due time from the first.
+
+    It may have been due so shortly before that it could not be sent any more.
+    """
     return any(
-        pause.since_at <= to_ms and (pause.until_at is None or pause.until_at >= from_ms)
+        pause.since_at - LATE_MS <= due_time.due_at <= _end(pause)
+        and (due_time.sent_at is None or due_time.sent_at > pause.since_at)
         for pause in pauses
     )
+
+
+def _later(limit: int, due_time: DueTime, pauses: Iterable[PauseRow], now_ms: int) -> int:
+    """Return a deadline moved by as long as pauses held back runs of a due time before it."""
+    held = [
+        Span(max(pause.since_at, wait.since_at), min(_end(pause), _end(wait), now_ms))
+        for pause in pauses
+        for wait in due_time.waits
+    ]
+    for span in _apart(held):
+        if span.since_at < limit:
+            limit += _end(span) - span.since_at
+    return limit
+
+
+def _apart(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield the same time as spans that do not overlap, in order; empty ones are left out."""
+    reached = 0
+    for span in sorted(spans, key=lambda span: span.since_at):
+        since_at = max(span.since_at, reached)
+        if _end(span) > since_at:
+            reached = _end(span)
+            yield Span(since_at, span.until_at)
+
+
+def _end(span: Span | PauseRow) -> int:
+    return PARKED_MS if span.until_at is None else span.until_at
 
 
 def next_time(after_ms: int, at: time, zone: ZoneInfo) -> int:
@@ -143,12 +198,21 @@ def next_time(after_ms: int, at: time, zone: ZoneInfo) -> int:
 
 
 def since_success(
-    last_success_ms: int, since_ms: int, pauses: Iterable[PauseRow], now_ms: int
+    last_success_ms: int,
+    since_ms: int,
+    pauses: Iterable[PauseRow],
+    now_ms: int,
+    *,
+    has_held: Callable[[Span], bool],
 ) -> int:
-    """Return when the wait for the next success began: at the last one, or when pauses ended."""
-    ends = (
-        pause.until_at
-        for pause in pauses
-        if pause.until_at is not None and pause.until_at <= now_ms
-    )
-    return max(last_success_ms, since_ms, *ends, 0)
+    """Return since when a success is awaited: since the last one, or since it could be.
+
+    The wait begins anew after a pause that has held back a due time; any other is not counted.
+    """
+    since_ms = max(last_success_ms, since_ms, 0)
+    paused = [Span(pause.since_at, min(_end(pause), now_ms)) for pause in pauses]
+    for span in _apart(paused):
+        if _end(span) > since_ms:
+            length = _end(span) - max(span.since_at, since_ms)
+            since_ms = _end(span) if has_held(span) else since_ms + length
+    return since_ms

@@ -11,7 +11,7 @@ from warren.scheduler.expectations.expectations import Expectations, Rule
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import has_schedule
 from warren.scheduler.watch import judgement
-from warren.scheduler.watch.judgement import DueTime, Verdict
+from warren.scheduler.watch.judgement import DueTime, Span, Verdict
 from warren.sql.alarms import watches
 from warren.sql.alarms.incidents import ClosedBy, OpenIncident
 from warren.sql.alarms.watches import WatchedJob
@@ -159,13 +159,17 @@ class Look:
         known = watches.last_success(self._session, job.job_id, now_ms=now_ms)
         last_ms = max(job.last_success_at, min(known, now_ms))
         self._found.columns["last_success_at"] = last_ms
-        since_ms = judgement.since_success(last_ms, job.since_at, self._pauses, now_ms)
+        since_ms = max(last_ms, job.since_at)
+        if since_ms + every_ms <= now_ms:
+            since_ms = judgement.since_success(
+                last_ms, job.since_at, self._pauses, now_ms, has_held=self._has_held
+            )
         incident = self._open.get(Rule.SUCCESS_EVERY)
         if incident and last_ms > incident.due_at:
             self._found.closing[incident] = ClosedBy.KEPT
         if since_ms + every_ms > now_ms:
             self._nexts.append(since_ms + every_ms)
-        elif incident is None and not judgement.is_held(self._pauses, now_ms, now_ms):
+        elif incident is None and not self._is_paused():
             self._found.opening[Rule.SUCCESS_EVERY] = since_ms
 
     def _longest(self) -> None:
@@ -184,9 +188,16 @@ class Look:
         is_broken = {*self._open.values()} - {*self._found.closing}
         if self._found.opening or any(incident.rule != Rule.LONGEST for incident in is_broken):
             latest_ms = BROKEN_MS
-        elif judgement.is_held(self._pauses, now_ms, now_ms):
+        elif self._is_paused():
             latest_ms = MINUTE_MS
         return max(now_ms + 1, min([now_ms + latest_ms, *self._nexts]))
+
+    def _is_paused(self) -> bool:
+        return any(pause.is_in_force(self._now_ms) for pause in self._pauses)
+
+    def _has_held(self, span: Span) -> bool:
+        until_ms = span.until_at or self._now_ms
+        return watches.was_held(self._session, self._job.job_id, span.since_at, until_ms)
 
     def _zone(self) -> ZoneInfo:
         try:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.models import App, Job, Run, SkippedTicks, Watch
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import RunStatus
+from warren.sql.run_status import LATE_MS, RunStatus
 
 #: The most runs of a job that a check reads, newest first.
 MAX_RUNS = 2_000
@@ -19,6 +19,7 @@ MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
 #: How far ahead due times are read. Schedules plan less far ahead, and any number of runs may have
 #: been requested for later.
 AHEAD_MS = 60_000
+_FIRST_ROUTED = func.coalesce(Run.first_routed_at, Run.routed_at)
 _WAITING = (RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT)
 
 
@@ -40,13 +41,15 @@ class WatchedJob(NamedTuple):
 
 
 class WatchedRun(NamedTuple):
-    """A run, with what is needed to judge its due time."""
+    """A run, with what is needed to judge its due time; `routed_at` is when it was first."""
 
     scheduled_at: int
     origin_id: int
     shard_index: int
     shard_total: int
     status: str
+    due_at: int
+    routed_at: int | None
     started_at: int | None
     finished_at: int | None
 
@@ -134,7 +137,7 @@ def runs_after(
     session: Session, job_id: int, after_ms: int, *, now_ms: int, most: int = MAX_RUNS
 ) -> list[WatchedRun]:
     """Return a job's newest runs that were due after an instant."""
-    newest = query(WatchedRun, Run).where(
+    newest = query(WatchedRun, Run, routed_at=_FIRST_ROUTED).where(
         Run.job_id == job_id,
         Run.scheduled_at > after_ms,
         Run.scheduled_at <= now_ms + AHEAD_MS,
@@ -148,6 +151,22 @@ def skips_after(session: Session, job_id: int, after_ms: int) -> list[SkippedSpa
         SkippedTicks.job_id == job_id, SkippedTicks.to_at > after_ms
     )
     return fetch(session, SkippedSpan, skipped.order_by(SkippedTicks.from_at))
+
+
+def was_held(session: Session, job_id: int, since_ms: int, until_ms: int) -> bool:
+    """Return whether a due time of a job's schedule could not be sent in a time."""
+    run = select(Run.id).where(
+        Run.job_id == job_id,
+        Run.scheduled_at.between(since_ms - LATE_MS, until_ms),
+        Run.origin_id == 0,
+        or_(_FIRST_ROUTED.is_(None), since_ms < _FIRST_ROUTED),
+    )
+    skip = select(SkippedTicks.id).where(
+        SkippedTicks.job_id == job_id,
+        SkippedTicks.to_at >= since_ms - LATE_MS,
+        SkippedTicks.from_at <= until_ms,
+    )
+    return any(session.execute(found.limit(1)).first() is not None for found in (run, skip))
 
 
 def last_success(session: Session, job_id: int, *, now_ms: int, most: int = MAX_RUNS) -> int:

@@ -12,7 +12,7 @@ from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.alarms import incidents
-from warren.sql.models import Alarm, App, Incident, Job, Run, Watch
+from warren.sql.models import Alarm, App, Incident, Job, Pause, Run, Watch
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -221,6 +221,31 @@ def test_a_pause_opens_none_and_a_stop_closes_what_is_open(
     night.due(due_at + 72 * HOUR)
     night.look(due_at + 73 * HOUR)
     assert [one.is_open for one in night.incidents()] == [0, 1]
+
+
+@on_memory
+@pytest.mark.parametrize("held", [True, False])
+def test_a_success_is_awaited_anew_only_after_a_pause_that_held_a_due_time_back(
+    cluster: Cluster, still: SchedulerNode, *, held: bool
+) -> None:
+    night = Night(cluster, still, success_every="26h")
+    began = night.now_ms
+    night.since(began)
+    span = {"since_at": began + HOUR, "until_at": began + 2 * HOUR}
+    pause = Pause(app_id=0, **span, paused_by="ops", reason="")
+    cluster.database.write(lambda session: session.add(pause))
+    night.run(began + 90 * MINUTE if held else began, "FAILED", routed_at=began + 2 * HOUR)
+    if not held:
+        night.change(10_001, routed_at=began + 40)
+
+    night.look(began + 27 * HOUR - 1)
+    assert night.incidents() == []
+    night.since(began)
+    night.look(began + 27 * HOUR)
+    assert len(night.incidents()) == (0 if held else 1)
+    night.since(began)
+    night.look(began + 28 * HOUR)
+    assert len(night.incidents()) == 1
 
 
 @on_memory

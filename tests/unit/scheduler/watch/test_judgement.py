@@ -25,6 +25,8 @@ FIRST, SECOND, THIRD = 10 * MINUTE, 20 * MINUTE, 30 * MINUTE
 
 def run(due_at: int, status: str = "SUCCEEDED", **others: int | None) -> WatchedRun:
     values: dict[str, int | None] = {
+        "due_at": due_at,
+        "routed_at": None,
         "started_at": due_at + 1,
         "finished_at": due_at + 2,
         "origin_id": 0,
@@ -75,16 +77,81 @@ def test_what_was_judged_is_not_judged_again() -> None:
     assert verdict([DueTime(FIRST)], THIRD, until=FIRST) == (None, FIRST, None)
 
 
-@pytest.mark.parametrize(
-    ("since_at", "until_at", "breaks"),
-    [(0, FIRST - 1, True), (0, FIRST, False), (FIRST + FIVE, None, False), (THIRD, None, True)],
-)
-def test_a_due_time_that_a_pause_held_back_breaks_nothing(
-    since_at: int, until_at: int | None, *, breaks: bool
-) -> None:
-    pause = PauseRow(1, 0, since_at, until_at, "ops", "")
+A_SECOND = 1_000
+#: What docs/expectations.md promises of pauses: when the run was sent and began, the pauses, and
+#: whether `start_within: 5m` is broken, all counted from the due time.
+PAUSED: list[tuple[str, int | None, int | None, list[tuple[int, int | None]], bool]] = [
+    ("over before", None, None, [(-MINUTE, -1)], True),
+    ("due in it, and never sent", None, None, [(-MINUTE, MINUTE)], False),
+    ("due in it, and sent behind it", 20 * MINUTE, 20 * MINUTE, [(0, 20 * MINUTE)], False),
+    ("due just before it, and not sent", None, None, [(3 * A_SECOND, MINUTE)], False),
+    ("due just before it, and sent", 40, None, [(3 * A_SECOND, MINUTE)], True),
+    ("26 s later, for 3 s, and sent before", 40, None, [(26_000, 29_000)], True),
+    ("26 s later, for 3 s, never sent", None, None, [(26_000, 29_000)], True),
+    ("waited in it, in time without it", 7 * MINUTE, 7 * MINUTE, [(MINUTE, 4 * MINUTE)], False),
+    ("waited in it, too late without it", 9 * MINUTE, 9 * MINUTE, [(MINUTE, 4 * MINUTE)], True),
+    (
+        "waited in two",
+        9 * MINUTE,
+        9 * MINUTE,
+        [(MINUTE, 3 * MINUTE), (2 * MINUTE, 6 * MINUTE)],
+        False,
+    ),
+    ("still waits in it", None, None, [(4 * MINUTE, None)], False),
+    ("began after its deadline", None, None, [(5 * MINUTE, None)], True),
+]
 
-    assert verdict([DueTime(FIRST)], THIRD + 1, pauses=(pause,))[0] == (FIRST if breaks else None)
+
+def test_a_pause_excuses_only_what_it_held_back() -> None:
+    wrong = []
+    for name, sent_at, started_at, spans, is_broken in PAUSED:
+        pauses = tuple(
+            PauseRow(id_, 0, FIRST + since, None if until is None else FIRST + until, "ops", "")
+            for id_, (since, until) in enumerate(spans)
+        )
+        status = "PLANNED" if sent_at is None else "RUNNING" if started_at else "SENT"
+        one = run(
+            FIRST,
+            status,
+            routed_at=None if sent_at is None else FIRST + sent_at,
+            started_at=None if started_at is None else FIRST + started_at,
+            finished_at=None,
+        )
+        times = due_times([one], [], after_ms=0, next_tick_ms=PARKED_MS)
+        if (verdict(times, FIRST + 30 * MINUTE, pauses=pauses)[0] == FIRST) != is_broken:
+            wrong.append(name)
+
+    assert not wrong
+
+
+def test_a_skipped_due_time_is_excused_by_the_pause_that_held_it_back() -> None:
+    [skipped] = due_times([], [SkippedSpan(FIRST, FIRST)], after_ms=0, next_tick_ms=PARKED_MS)
+
+    def broken(since_at: int, until_at: int) -> int | None:
+        return verdict([skipped], THIRD, pauses=(PauseRow(1, 0, since_at, until_at, "o", ""),))[0]
+
+    assert broken(FIRST - MINUTE, FIRST + MINUTE) is None
+    assert broken(FIRST + 26_000, FIRST + 29_000) == FIRST
+
+
+def test_a_pause_while_a_flow_runs_moves_its_deadline_by_as_long() -> None:
+    pause = PauseRow(1, 0, FIRST + MINUTE, FIRST + 4 * MINUTE, "ops", "")
+
+    def is_broken(end: int) -> bool:
+        [one] = due_times(
+            [run(FIRST, finished_at=FIRST + end)], [], after_ms=0, next_tick_ms=PARKED_MS
+        )
+        found = judge(
+            [one],
+            deadline=lambda due_at: due_at + FIVE,
+            done_at=lambda due_time: due_time.succeeded_at,
+            judged_until=0,
+            pauses=[pause],
+            now_ms=THIRD,
+        )
+        return found.broken_at is not None
+
+    assert [is_broken(minutes * MINUTE) for minutes in (5, 7, 8, 9)] == [False, False, False, True]
 
 
 def test_a_later_due_time_makes_up_for_an_earlier_one() -> None:
@@ -100,9 +167,8 @@ def test_retries_and_reruns_count_for_their_due_time() -> None:
         run(FIRST, "SUCCEEDED", started_at=FIRST + 10, finished_at=FIRST + 20, origin_id=99),
     ]
 
-    assert due_times(runs, [], after_ms=0, next_tick_ms=PARKED_MS) == [
-        DueTime(FIRST, FIRST + 1, FIRST + 20)
-    ]
+    [found] = due_times(runs, [], after_ms=0, next_tick_ms=PARKED_MS)
+    assert (found.started_at, found.succeeded_at) == (FIRST + 1, FIRST + 20)
 
 
 def test_a_manual_run_is_no_due_time_and_a_cancelled_one_is_not_missed() -> None:
@@ -151,7 +217,14 @@ def test_the_time_of_day_is_the_first_one_after_the_due_time_in_the_zone_of_the_
 def test_a_success_is_awaited_since_the_last_one_or_since_it_could_be() -> None:
     pause = PauseRow(1, 0, 10, 60, "ops", "")
 
-    assert since_success(50, 20, [], 100) == 50
-    assert since_success(0, 20, [], 100) == 20
-    assert since_success(50, 20, [pause], 100) == 60
-    assert since_success(50, 20, [pause], 59) == 50
+    def since(last: int, pauses: list[PauseRow], *, has_held: bool = False) -> int:
+        return since_success(last, 20, pauses, 100, has_held=lambda _: has_held)
+
+    assert since(50, []) == 50
+    assert since(0, []) == 20
+    assert since(0, [pause]) == 60
+    assert since(50, [pause]) == 60
+    # It held nothing back: only its own time does not count.
+    assert since(20, [PauseRow(1, 0, 80, 83, "ops", "")]) == 23
+    assert since(20, [PauseRow(1, 0, 80, 83, "ops", "")], has_held=True) == 83
+    assert since(20, [PauseRow(1, 0, 80, None, "ops", ""), PauseRow(2, 7, 90, None, "", "")]) == 40
