@@ -344,7 +344,7 @@ class JobForm(ConsoleForm):
     @property
     def options(self) -> ScheduleOptions:
         """The options of the schedule, as they were typed."""
-        return ScheduleOptions(**{name: text_of(self[name])[:100] for name in OPTIONS.values()})
+        return ScheduleOptions.of({key: text_of(self[OPTIONS[key]])[:100] for key in OPTIONS})
 
     def read(self) -> JobSpec:
         """Return the job in this form, without its script.

@@ -14,8 +14,9 @@ from warren.scheduler.jobs.audit_records import (
     script_difference,
 )
 from warren.scheduler.jobs.script_cache import normal_source
-from warren.scheduler.jobs.spec import Field, JobSpec, changed
+from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, changed
 from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
+from warren.scheduler.schedules.options import NEWEST_RULE, ScheduleOptions
 from warren.scheduler.schedules.registry import ZONED_KINDS
 from warren.sql.models import Job
 
@@ -65,6 +66,13 @@ class Edit:
 def edit_of(job: Job, spec: JobSpec) -> Edit:
     """Return what a spec changes about a job."""
     fields = changed(job, spec)
+    if _reschedules(job, fields):
+        spec = spec.by_rule(NEWEST_RULE)
+        options = FIELDS["schedule_options"]
+        if spec.schedule_options.to_json() != job.schedule_options and options not in fields:
+            fields.append(options)
+    else:
+        spec = spec.by_rule(ScheduleOptions.from_json(job.schedule_options).rule)
     script = script_change(job, spec)
     return Edit(
         job,

@@ -34,7 +34,7 @@ from warren.scheduler.cron.cron_fields import (
     spans,
 )
 from warren.scheduler.cron.days import DayRule, MonthDays, month_rule, week_rule
-from warren.scheduler.cron.wall_clock import WallClock, load_zone
+from warren.scheduler.cron.wall_clock import ClockChange, WallClock, load_zone
 from warren.scheduler.problems import Code, Problem
 
 DAY_SECONDS = 86_400
@@ -210,12 +210,14 @@ class Cron:
     """A compiled expression in its time zone. Instants are epoch milliseconds.
 
     What fires is one fixed set of whole seconds: all three questions are asked of that set. Wall
-    seconds that the clock skips never fire, or together right after it (`runs_after_gap`).
+    seconds that the clock skips never fire, or together right after it (`runs_after_gap`). Those
+    that come twice fire when `clock` says, and with `again` at the other coming too.
     """
 
     pattern: WallSeconds
     clock: WallClock
     runs_after_gap: bool = False
+    again: WallClock | None = None
 
     @staticmethod
     def parse(expression: str, timezone: str) -> "Cron":
@@ -227,53 +229,80 @@ class Cron:
 
     def next_after(self, after_ms: int) -> int | None:
         """Return the first fire after this instant; None if there is none up to the year 2999."""
-        wall: int | None = self._wall_after(after_ms)
-        while wall is not None and (wall := self.pattern.first_from(wall)) is not None:
-            instant = self.clock.instant_of(wall)
-            if instant is not None:
-                return instant * 1_000
-            _, after_gap = self.clock.gap_around(wall)
-            if self.runs_after_gap:
-                return self._right_after(after_gap)
-            wall = after_gap
-        return None
+        start = _second_after(after_ms)
+        wall = self.clock.wall_from(start)
+        fire = self._next(self.clock, wall)
+        if self.again is None or (other := self.again.wall_from(start)) == wall:
+            return fire  # before anything that comes twice can fire again, it fires once
+        again = self._next(self.again, other)
+        return min((each for each in (fire, again) if each is not None), default=None)
 
     def last_until(self, after_ms: int, until_ms: int) -> int | None:
         """Return the last fire after `after_ms` and not after `until_ms`; None if there is none."""
-        wall: int | None = self._wall_after(until_ms)
-        while wall is not None and (wall := self.pattern.last_before(wall)) is not None:
-            instant = self.clock.instant_of(wall)
-            if instant is not None:
-                return instant * 1_000 if instant * 1_000 > after_ms else None
-            wall, after_gap = self.clock.gap_around(wall)
-            if self.runs_after_gap and self._right_after(after_gap) <= until_ms:
-                change_ms = self._right_after(after_gap)
-                return change_ms if change_ms > after_ms else None
-        return None
+        fire = self._last(self.clock, after_ms, until_ms)
+        if self.again is None:
+            return fire
+        other = self._last(self.again, after_ms, until_ms)
+        return max((each for each in (fire, other) if each is not None), default=None)
 
     def count(self, after_ms: int, until_ms: int) -> int:
         """Count the fires after `after_ms` and not after `until_ms`, by arithmetic."""
         if until_ms <= after_ms:
             return 0
-        total = self.pattern.count(self._wall_after(after_ms), self._wall_after(until_ms))
         start, end = _second_after(after_ms), _second_after(until_ms)
-        total -= sum(self.pattern.count(*gap) for gap in self.clock.gaps(start, end))
-        if self.runs_after_gap:
-            total += sum(map(self._is_extra, self.clock.gaps(start - 1, end - 1)))
+        total = self.pattern.count(self.clock.wall_from(start), self.clock.wall_from(end))
+        for change in self.clock.changes(start - DAY_SECONDS, end):
+            if change.is_gap:
+                total += self._in_gap(change, start, end)
+            elif self.again is not None:
+                # Of its second coming, what lies in the span.
+                last = min(end, change.instant + change.before - change.after)
+                first = min(max(start, change.instant), last)
+                total += self.pattern.count(first + change.after, last + change.after)
         return total
 
-    def _right_after(self, after_gap: int) -> int:
-        """Return the instant of the first wall second after a gap."""
-        instant = self.clock.instant_of(after_gap)
-        assert instant is not None
-        return instant * 1_000
+    def fires_in(self, change: ClockChange) -> bool:
+        """Whether something fires at a wall second that a change leaves out or has twice."""
+        return self.pattern.count(*change.walls) > 0
 
-    def _is_extra(self, gap: tuple[int, int]) -> bool:
-        """Whether something fires right after a gap only because of what the gap leaves out."""
-        return self.pattern.count(*gap) > 0 and self.pattern.first_from(gap[1]) != gap[1]
+    def _in_gap(self, gap: ClockChange, start: int, end: int) -> int:
+        """Return what a gap adds to a count of wall seconds from one instant to before another."""
+        left_out = self.pattern.count(*gap.walls) if start < gap.instant <= end else 0
+        if not self.runs_after_gap or not start <= gap.instant < end:
+            return -left_out
+        # What fires right after the gap only because of what the gap leaves out.
+        is_extra = self.fires_in(gap) and self.pattern.first_from(gap.walls[1]) != gap.walls[1]
+        return is_extra - left_out
 
-    def _wall_after(self, instant_ms: int) -> int:
-        return self.clock.wall_from(_second_after(instant_ms))
+    def _next(self, clock: WallClock, wall: int | None) -> int | None:
+        while wall is not None and (wall := self.pattern.first_from(wall)) is not None:
+            instant = clock.instant_of(wall)
+            if instant is not None:
+                return instant * 1_000
+            _, after_gap = clock.gap_around(wall)
+            if self.runs_after_gap:
+                return _right_after(clock, after_gap)
+            wall = after_gap
+        return None
+
+    def _last(self, clock: WallClock, after_ms: int, until_ms: int) -> int | None:
+        wall: int | None = clock.wall_from(_second_after(until_ms))
+        while wall is not None and (wall := self.pattern.last_before(wall)) is not None:
+            instant = clock.instant_of(wall)
+            if instant is not None:
+                return instant * 1_000 if instant * 1_000 > after_ms else None
+            wall, after_gap = clock.gap_around(wall)
+            if self.runs_after_gap and _right_after(clock, after_gap) <= until_ms:
+                change_ms = _right_after(clock, after_gap)
+                return change_ms if change_ms > after_ms else None
+        return None
+
+
+def _right_after(clock: WallClock, after_gap: int) -> int:
+    """Return the instant of the first wall second after a gap."""
+    instant = clock.instant_of(after_gap)
+    assert instant is not None
+    return instant * 1_000
 
 
 def next_fires(expression: str, *, after: datetime, timezone: str, count: int) -> list[datetime]:

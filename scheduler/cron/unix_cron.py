@@ -48,9 +48,27 @@ class EitherOrBoth:
         return first & second if self.both else first | second
 
 
+def as_the_daemon(expression: str, cron: Cron) -> Cron:
+    """Return the compiled fields with the cron daemon's rule at clock changes.
+
+    If minute or hour begin with `*`, they go by what the clock shows: on through an hour that comes
+    twice, and nothing is made good of one that is left out. Fixed times run once: the first time of
+    two, and right after a gap.
+    """
+    goes_on = any(field.startswith("*") for field in expression.split()[:2])
+    return replace(
+        cron,
+        clock=WallClock(cron.clock.zone, is_first=True),
+        runs_after_gap=not goes_on,
+        again=cron.clock if goes_on else None,
+    )
+
+
 @lru_cache(maxsize=4_096)
 def unix_cron(expression: str, timezone: str) -> Cron:
     """Compile five fields; times that a clock change leaves out run right after it.
+
+    Of times that come twice, the second ones run; `as_the_daemon` has another rule.
 
     Raises `Problem` naming the field at fault, or the unknown time zone.
     """

@@ -1,16 +1,17 @@
 """What the wall clock of a time zone shows, and when; both in whole seconds.
 
-The rule, measured on Quartz: a wall second that is skipped (spring) never fires; one that comes
-twice (autumn) fires the second time. So every wall second belongs to at most one instant, and a
-later wall second to a later instant.
+A wall second that is skipped (spring) belongs to no instant. One that comes twice (autumn) belongs
+to its second coming, as measured on Quartz, or to its first one. So every wall second belongs to at
+most one instant, and a later wall second to a later instant.
 
                  T: clock set forward             T: clock set back
     instants   ────────┬────────────           ────────┬────────────
     wall       01:59:59│03:00:00               first 01:00-01:59 │ second 01:00-01:59
-    fires             yes, none between        none              │ all
+    fires             yes, none between        none, or all      │ all, or none
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -31,17 +32,48 @@ def load_zone(name: str) -> ZoneInfo:
         raise Problem(Code.TIMEZONE, got=echo(name)) from error
 
 
-class WallClock:
-    """The wall clock of one zone. Instants are epoch seconds."""
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """A change of a clock at an instant; `before` and `after` are its offsets in seconds."""
 
-    def __init__(self, zone: ZoneInfo) -> None:
+    instant: int
+    before: int
+    after: int
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether the clock is set forward."""
+        return self.after > self.before
+
+    @property
+    def walls(self) -> tuple[int, int]:
+        """The wall seconds that are left out or come twice: the first, and the first after them."""
+        first, last = sorted((self.before, self.after))
+        return self.instant + first, self.instant + last
+
+
+class WallClock:
+    """The wall clock of one zone. Instants are epoch seconds.
+
+    Args:
+        zone: the zone.
+        is_first: whether wall seconds that come twice belong to their first coming.
+
+    """
+
+    def __init__(self, zone: ZoneInfo, *, is_first: bool = False) -> None:
         self.zone = zone
+        self._is_first = is_first
 
     def wall_from(self, instant: int) -> int:
         """Return the first wall second that may still fire at this instant or later."""
         shown = datetime.fromtimestamp(instant, self.zone)
         offset = _offset(shown)
-        if not shown.fold:
+        if self._is_first:
+            if shown.fold:
+                before = _offset(shown.replace(fold=0))
+                return self._change(instant + offset - before, instant) + before
+        elif not shown.fold:
             again = _offset(shown.replace(fold=1))
             if again < offset:
                 return self._change(instant, instant + offset - again) + again
@@ -50,7 +82,9 @@ class WallClock:
     def instant_of(self, wall: int) -> int | None:
         """Return the instant at which this wall second fires; None if the clock skips it."""
         before, after = self._offsets(wall)
-        return wall - after if after <= before else None
+        if after > before:
+            return None
+        return wall - (before if self._is_first else after)
 
     def gap_around(self, wall: int) -> tuple[int, int]:
         """Return the first skipped wall second, and the first after the skipped ones."""
@@ -58,14 +92,15 @@ class WallClock:
         change = self._change(wall - after, wall - before)
         return change + before, change + after
 
-    def gaps(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Return the skipped wall seconds between two instants, as `gap_around` does."""
+    def changes(self, start: int, end: int) -> Iterator[ClockChange]:
+        """Yield the changes after `start` and not after `end`, in order."""
+        before = self._offset_at(start)
         for first in range(start, end, _SAMPLE_SECONDS):
             last = min(first + _SAMPLE_SECONDS, end)
-            before, after = self._offset_at(first), self._offset_at(last)
-            if after > before:
-                change = self._change(first, last)
-                yield change + before, change + after
+            after = self._offset_at(last)
+            if after != before:
+                yield ClockChange(self._change(first, last), before, after)
+            before = after
 
     def _offsets(self, wall: int) -> tuple[int, int]:
         """Return the offsets before and after a change at this wall second; equal if none."""

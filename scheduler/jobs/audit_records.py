@@ -42,8 +42,10 @@ def script_difference(before: str, after: str) -> tuple[str, ...]:
 def _line(job: Job, spec: JobSpec, field: Field) -> str:
     if field.name in _WHEN:
         before = written(job.schedule_kind, job.schedule_value, job.schedule_options)
-        options = spec.schedule_options.to_json()
-        after = written(spec.schedule_kind, spec.schedule_value, options)
+        options = spec.schedule_options
+        after = written(spec.schedule_kind, spec.schedule_value, options.to_json())
+        if before == after:
+            return f"schedule: {after}, by rule {options.rule}"
         return f"schedule: {before} -> {after}"
     before, after = field.kind.change(field.value(job), getattr(spec, field.name))
     return f"{field.words}: {before} -> {after}"

@@ -5,7 +5,7 @@ stored and how it is shown; by that, specs are converted to and from jobs' rows.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from operator import attrgetter
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -33,6 +33,7 @@ from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import NO_OPTIONS, ScheduleOptions
+from warren.scheduler.schedules.registry import newest_rule
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS
 from warren.sql.models import Job
 from warren.sql.models.jobs import (
@@ -159,6 +160,20 @@ class JobSpec:
     webhook_when: Annotated[str, Text(group="webhook")] = ""
     expect: Annotated[Expectations, Expected()] = NOTHING
     enabled: Annotated[bool | None, Text(column="is_enabled", custom=True)] = None
+
+    def __post_init__(self) -> None:
+        # Only a kind that has several rules stores one.
+        options = self.schedule_options
+        if options.rule > 1 and newest_rule(self.schedule_kind, options) == 1:
+            object.__setattr__(self, "schedule_options", options.by_rule(1))
+
+    def by_rule(self, rule: int) -> "JobSpec":
+        """Return the spec with another rule for its schedule, if the kind has it."""
+        options = self.schedule_options
+        rule = min(rule, newest_rule(self.schedule_kind, options))
+        if rule == options.rule:
+            return self
+        return replace(self, schedule_options=options.by_rule(rule))
 
     @property
     def alarm(self) -> AlarmTargets:

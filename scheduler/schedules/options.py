@@ -6,7 +6,7 @@ Kept as canonical JSON, in the job and in its history, so that every tick can be
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, Self
@@ -22,6 +22,10 @@ CALENDAR_PATTERN = r"[a-z][a-z0-9-]{0,31}"
 GAPS = ("skip", "run_after")
 #: The longest jitter, in seconds.
 MAX_JITTER = 86_400
+#: The rule by which new and edited schedules are read. 1: a unix_cron fires like a cron at clock
+#: changes, but right after a gap; a rate that begins after its `from` has a rhythm of its own. 2: a
+#: unix_cron follows the cron daemon's rule, and a rate always has the rhythm of its `from`.
+NEWEST_RULE = 2
 DAY_SECONDS = 86_400
 
 _WINDOW = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", re.ASCII)
@@ -78,6 +82,9 @@ class ScheduleOptions:
         gap: what becomes of times that a clock change leaves out: `skip` or `run_after`.
         begin: the first date, or date and time, of due times: `from` in a job file.
         until: the last one.
+        rule: by which rule a kind that has several is read. People never give it: a stored
+            schedule keeps its own until it is edited or moved, so it does not count as a
+            difference. Stored options without it have rule 1.
 
     """
 
@@ -88,6 +95,7 @@ class ScheduleOptions:
     gap: str = ""
     begin: str = ""
     until: str = ""
+    rule: int = field(default=NEWEST_RULE, compare=False)
 
     def __post_init__(self) -> None:
         for name, canonical in _CANONICAL.items():
@@ -100,16 +108,24 @@ class ScheduleOptions:
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
         """Return the options among values by their keys in a job file; others are ignored."""
-        return cls(**{name: str(values[key]) for key, name in OPTIONS.items() if values.get(key)})
+        said: Any = {name: str(values[key]) for key, name in OPTIONS.items() if values.get(key)}
+        return cls(**said)
 
     @classmethod
     def from_json(cls, stored: str | None) -> "ScheduleOptions":
         """Return what a column holds."""
-        return _read(stored) if stored else NO_OPTIONS
+        return _read(stored) if stored else _FIRST_RULE
 
     def to_json(self) -> str | None:
-        """Return the canonical form that is stored; None without options."""
-        return json.dumps(self.given(), sort_keys=True, separators=(",", ":")) if self else None
+        """Return the canonical form that is stored; None if there is nothing to store."""
+        said = self.given() | ({"rule": self.rule} if self.rule > 1 else {})
+        return json.dumps(said, sort_keys=True, separators=(",", ":")) if said else None
+
+    def by_rule(self, rule: int) -> "ScheduleOptions":
+        """Return the same options with a rule."""
+        if rule == self.rule:
+            return self
+        return replace(self, rule=rule) if self or rule > 1 else _FIRST_RULE
 
     def given(self) -> dict[str, str]:
         """Return the options that are set, by their keys in a job file."""
@@ -164,7 +180,9 @@ class ScheduleOptions:
 
 #: The options by their keys in a job file.
 OPTIONS: Mapping[str, str] = {
-    "from" if each.name == "begin" else each.name: each.name for each in fields(ScheduleOptions)
+    "from" if each.name == "begin" else each.name: each.name
+    for each in fields(ScheduleOptions)
+    if each.compare
 }
 
 
@@ -221,9 +239,11 @@ _CANONICAL: Mapping[str, Any] = {
     "until": _bound,
 }
 NO_OPTIONS = ScheduleOptions()
+_FIRST_RULE = ScheduleOptions(rule=1)
 
 
 @lru_cache(maxsize=4_096)
 def _read(stored: str) -> ScheduleOptions:
     """Read JSON; thousands of jobs have the same."""
-    return ScheduleOptions.of(json.loads(stored))
+    said = json.loads(stored)
+    return replace(ScheduleOptions.of(said), rule=int(said.get("rule", 1)))

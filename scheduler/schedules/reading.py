@@ -15,7 +15,13 @@ from warren.scheduler.schedules.nominal_days import MonthWorkdays, OnHoliday
 from warren.scheduler.schedules.open_rate import OpenHours, OpenRate
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
-from warren.scheduler.schedules.registry import KINDS, CronSchedule, FixedRate, WorkdaySchedule
+from warren.scheduler.schedules.registry import (
+    KINDS,
+    CronSchedule,
+    FixedRate,
+    UnixCronSchedule,
+    WorkdaySchedule,
+)
 from warren.scheduler.schedules.schedule import Schedule, Ticks
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
 from warren.sql.jobs.due_jobs import PARKED_MS
@@ -52,12 +58,16 @@ def _refined(facts: ScheduleFacts, calendar: Calendar | None) -> Ticks:
             _with_gap(plain.cron, options), options, calendar, MonthWorkdays(plain.nth)
         )
     elif isinstance(plain, CronSchedule):
+        if isinstance(plain, UnixCronSchedule):
+            plain = plain.by_rule(options.rule)
         plain = replace(plain, cron=_with_gap(plain.cron, options))
         inner = plain
         if options.window or calendar:
             inner = WallTicks.of(plain.cron, options, calendar)
     elif options.window or calendar:
         inner = OpenRate(plain, OpenHours(zone, options.opening, calendar))
+    if not options:
+        return inner  # nothing but a rule
     known = None if isinstance(plain, WorkdaySchedule) else plain
     return RefinedTicks.of(inner, options, zone, calendar, known)
 

@@ -96,6 +96,7 @@ class RefinedTicks(Ticks):
     Attributes:
         inner: the ticks, as window and calendar have left them.
         plain: the same without options; None if there are none without a calendar.
+        has_rhythm: whether the first instant is the anchor, whatever the job's next tick is.
 
     """
 
@@ -107,6 +108,7 @@ class RefinedTicks(Ticks):
     begin_ms: int | None
     until_ms: int | None
     window: Window | None
+    has_rhythm: bool
 
     @classmethod
     def of(
@@ -119,27 +121,38 @@ class RefinedTicks(Ticks):
     ) -> Self:
         """Return ticks within the bounds of options."""
         begin, until = options.bounds_ms(zone)
-        return cls(inner, plain, options, zone, calendar, begin, until, options.opening)
+        has_rhythm = begin is not None and options.rule > 1 and bool(plain and plain.is_rhythmic)
+        opening = options.opening
+        return cls(inner, plain, options, zone, calendar, begin, until, opening, has_rhythm)
+
+    def anchor(self, anchor_ms: int) -> int:
+        """Return the tick that sets the rhythm: its first instant, or else the one given."""
+        return self.begin_ms if self.has_rhythm and self.begin_ms is not None else anchor_ms
 
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
         """Return the first tick after this instant."""
+        anchor_ms = self.anchor(anchor_ms)
         return self._unless_over(self.inner.next_after(self._from(after_ms), anchor_ms))
 
     def last_until(self, after_ms: int, until_ms: int, anchor_ms: int) -> int | None:
         """Return the last tick of this span."""
         after_ms, until_ms = self._from(after_ms), self._until(until_ms)
-        return self.inner.last_until(after_ms, until_ms, anchor_ms)
+        return self.inner.last_until(after_ms, until_ms, self.anchor(anchor_ms))
 
     def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
         """Count the ticks in this span."""
         after_ms, until_ms = self._from(after_ms), self._until(until_ms)
-        return self.inner.count(after_ms, until_ms, anchor_ms) if after_ms < until_ms else 0
+        if after_ms >= until_ms:
+            return 0
+        return self.inner.count(after_ms, until_ms, self.anchor(anchor_ms))
 
     def start(self, now_ms: int) -> tuple[int, int | None]:
         """Begin now, or with the first instant if that is later."""
         if self.begin_ms is not None and self.begin_ms > now_ms:
             watermark_ms = self.begin_ms - 1
             return watermark_ms, self.next_after(watermark_ms, self.begin_ms)
+        if self.has_rhythm:
+            return now_ms, self.next_after(now_ms, now_ms)
         watermark_ms, tick = self.inner.start(now_ms)
         return watermark_ms, self._unless_over(tick)
 

@@ -6,16 +6,16 @@ job.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from warren.scheduler.cron.cron_fields import echo
 from warren.scheduler.cron.expression import Cron
-from warren.scheduler.cron.unix_cron import unix_cron
+from warren.scheduler.cron.unix_cron import as_the_daemon, unix_cron
 from warren.scheduler.cron.words import cron_words, weekday_hint
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.options import NEWEST_RULE, ScheduleOptions
 from warren.scheduler.schedules.schedule import (
     Schedule,
     SingleTick,
@@ -111,6 +111,7 @@ class FixedRate(Schedule):
     value_form = ValueForm.SECONDS
     unit = " s"
     takes_options = True
+    is_rhythmic = True
     title = "fixed rate"
     advice = "Every N seconds, regardless of how long a run takes."
     sentence = "Every %(value)s s"
@@ -121,6 +122,11 @@ class FixedRate(Schedule):
     def read(cls, value: str, _timezone: str) -> Self:
         """Read whole seconds."""
         return cls(period_ms(value))
+
+    @classmethod
+    def newest_rule(cls, begin: str) -> int:
+        """Return the newest one if there is a `from`, which sets the rhythm."""
+        return NEWEST_RULE if begin else 1
 
     def next_after(self, after_ms: int, anchor_ms: int) -> int | None:
         """Return the first tick after this instant."""
@@ -259,6 +265,15 @@ class UnixCronSchedule(CronSchedule):
         return cls(value, unix_cron(value, timezone))
 
     @classmethod
+    def newest_rule(cls, _begin: str) -> int:
+        """Return the one of the cron daemon."""
+        return NEWEST_RULE
+
+    def by_rule(self, rule: int) -> Self:
+        """Return the schedule by a rule."""
+        return replace(self, cron=as_the_daemon(self.expression, self.cron)) if rule > 1 else self
+
+    @classmethod
     def in_words(cls, value: str, _translate: Translate, _language: str) -> str:
         """Return the fields unchanged."""
         return value
@@ -350,5 +365,16 @@ def written(kind: str, value: str | None, options: str | None = None) -> str:
     """Return a row's schedule in the words of a job file; an unknown kind by its own name."""
     if kind not in KINDS:
         return f"{kind} {value or ''}".strip()
-    words = KINDS[kind].written(value or "")
-    return f"{words} ({ScheduleOptions.from_json(options)})" if options else words
+    words, said = KINDS[kind].written(value or ""), ScheduleOptions.from_json(options)
+    return f"{words} ({said})" if said else words
+
+
+def newest_rule(kind: str, options: ScheduleOptions) -> int:
+    """Return the newest rule for a schedule: 1 if its kind has only one."""
+    return KINDS[kind].newest_rule(options.begin) if kind in KINDS else 1
+
+
+def follows_old_rule(kind: str, options: str | None) -> bool:
+    """Whether a row's schedule follows an older rule than it would if it were edited now."""
+    said = ScheduleOptions.from_json(options)
+    return said.rule < newest_rule(kind, said)

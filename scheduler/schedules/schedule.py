@@ -36,6 +36,8 @@ class Ticks(ABC):
     fires: ClassVar[bool] = True
     #: Whether the end of a run sets the next tick; the schedule then has not ended without one.
     waits_for_completion: ClassVar[bool] = False
+    #: Whether its anchor decides its ticks.
+    is_rhythmic: ClassVar[bool] = False
 
     __slots__ = ()
 
@@ -135,6 +137,11 @@ class Schedule(Ticks):
     @abstractmethod
     def read(cls, value: str, timezone: str) -> Self:
         """Parse a row's value, in an IANA time zone; raises `Problem`."""
+
+    @classmethod
+    def newest_rule(cls, _begin: str) -> int:
+        """Return the newest rule of a schedule that has this `from`; see `NEWEST_RULE`."""
+        return 1
 
     @classmethod
     def written(cls, value: str) -> str:

@@ -223,7 +223,10 @@ def test_a_rate_keeps_its_phase_in_its_window_and_calendar(window: str, zone: st
 
 @given(
     cron=st.sampled_from(
-        ["0 0 0/6 * * ?", "0 30 18 L * ?", "5 0 9,17 1-7 * ?", "0 0 12 ? * SAT", "0 15 2 * * ?"]
+        [
+            *("0 0 0/6 * * ?", "0 30 18 L * ?", "5 0 9,17 1-7 * ?", "0 0 12 ? * SAT"),
+            *("0 15 2 * * ?", "15 2 * * *", "15 */2 * * *", "*/20 1-2 * * *"),
+        ]
     ),
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]),
     on_holiday=st.sampled_from(["skip", "next", "previous"]),
@@ -255,7 +258,8 @@ def test_next_last_and_count_speak_of_one_set(
     options = {"calendar": "x", "on_holiday": on_holiday, "gap": gap}
     if window:
         options["window"] = window
-    ticks = schedule("CRON", cron, zone, known, **options)
+    kind = "UNIX_CRON" if len(cron.split()) == 5 else "CRON"
+    ticks = schedule(kind, cron, zone, known, **options)
     until = start + 90 * 86_400_000
 
     found = all_ticks(ticks, start, until)
@@ -366,6 +370,13 @@ def test_a_working_day_of_the_month_moves_with_its_calendar_until_it_has_run(
         ("CRON", "0 30 2 * * ?", "run_after", ["28 02:30", "29 03:00", "30 02:30"]),
         ("UNIX_CRON", "30 2 * * *", "", ["28 02:30", "29 03:00", "30 02:30"]),
         ("UNIX_CRON", "30 2 * * *", "skip", ["28 02:30", "30 02:30"]),
+        ("UNIX_CRON", "*/30 2 * * *", "", ["28 02:00", "28 02:30", "30 02:00", "30 02:30"]),
+        (
+            "UNIX_CRON",
+            "*/30 2 * * *",
+            "run_after",
+            ["28 02:00", "28 02:30", "29 03:00", "30 02:00", "30 02:30"],
+        ),
         # What is due right after the gap anyway meets it.
         (
             "CRON",
@@ -408,6 +419,40 @@ def test_a_time_that_autumn_has_twice_fires_once(gap: str) -> None:
     assert all_ticks(ticks, after, ms(2026, 10, 25, 12)) == [ms(2026, 10, 25, 1, 30)]
 
 
+@pytest.mark.parametrize(
+    ("value", "gap", "wanted"),
+    [
+        ("30 2 * * *", "", ["00:30"]),
+        ("30 2 * * *", "skip", ["00:30"]),
+        ("30 */2 * * *", "", ["00:30", "01:30"]),
+        ("30 */2 * * *", "run_after", ["00:30", "01:30"]),
+    ],
+)
+def test_a_time_of_a_crontab_that_autumn_has_twice_fires_as_the_daemon_says(
+    value: str, gap: str, wanted: list[str]
+) -> None:
+    options = {"window": "02:00-03:00", **({"gap": gap} if gap else {})}
+    ticks = schedule("UNIX_CRON", value, "Europe/Berlin", **options)
+
+    found = all_ticks(ticks, ms(2026, 10, 24, 12), ms(2026, 10, 25, 12))
+
+    assert [f"{datetime.fromtimestamp(at / 1_000, UTC):%H:%M}" for at in found] == wanted
+
+
+@pytest.mark.parametrize("value", ["30 2 * * *", "*/30 2 * * *"])
+def test_a_crontab_line_that_was_stored_without_a_rule_fires_as_it_did(value: str) -> None:
+    stored = ["", '{"window":"02:00-03:00"}']
+    after, until = ms(2026, 3, 28, 12), ms(2026, 10, 25, 12)
+
+    ticks = [read_schedule(ScheduleFacts("UNIX_CRON", value, "Europe/Berlin", o)) for o in stored]
+
+    # What spring leaves out runs right after; of what autumn has twice, the second one runs.
+    for each in ticks:
+        assert each.next_after(after, 0) == ms(2026, 3, 29, 1)
+        assert each.last_until(after, until, 0) == ms(2026, 10, 25, 1, 30)
+        assert ms(2026, 10, 25, 0, 30) not in all_ticks(each, until - 86_400_000, until)
+
+
 def test_a_schedule_has_ticks_from_its_first_day_to_its_last() -> None:
     ticks = schedule(
         "CRON", "0 0 2 * * ?", "Asia/Shanghai", **{"from": "2026-12-01", "until": "2026-12-03"}
@@ -428,6 +473,33 @@ def test_a_rate_with_a_first_instant_takes_its_phase_from_it() -> None:
 
     assert first == ms(2026, 12, 1, 8)
     assert ticks.ticks(watermark, 2**60, first, 2) == [first, first + 5_400_000]
+
+
+@pytest.mark.parametrize("window", ["", "06:00-22:00"])
+def test_a_rate_keeps_the_rhythm_of_a_first_instant_that_has_passed(window: str) -> None:
+    options = {"from": "2026-12-01T08:00", **({"window": window} if window else {})}
+    ticks = schedule("FIX_RATE", "5400", "UTC", **options)
+    now = ms(2027, 3, 1, 12, 0, 7)
+
+    watermark, first = ticks.start(now)
+
+    assert first is not None
+    assert watermark <= now < first <= now + 5_400_000
+    assert (first - ms(2026, 12, 1, 8)) % 5_400_000 == 0
+    # Whatever tick it goes on from.
+    for anchor in (first, 0, now):
+        assert ticks.next_after(now, anchor) == first
+        assert ticks.last_until(now, first, anchor) == first
+        assert ticks.count(now, first, anchor) == 1
+
+
+def test_a_rate_that_was_stored_without_a_rule_begins_when_it_is_started() -> None:
+    stored = '{"from":"2026-12-01T08:00"}'
+    ticks = read_schedule(ScheduleFacts("FIX_RATE", "5400", "UTC", stored))
+    now = ms(2027, 3, 1, 12, 0, 7)
+
+    assert ticks.start(now)[1] == now + 5_400_000
+    assert ticks.next_after(now, now) == now + 5_400_000
 
 
 def test_a_calendars_schedule_ends_with_its_data() -> None:
@@ -520,9 +592,13 @@ def test_a_schedule_that_is_over_may_stay_in_its_file() -> None:
 
 def test_options_are_kept_in_one_canonical_form() -> None:
     written = ScheduleOptions(jitter="300s", window="8:00 - 20:00", begin="2026-12-01 08:00")
+    stored = '{"from":"2026-12-01T08:00","jitter":"5m","window":"08:00-20:00"}'
 
-    assert written.to_json() == '{"from":"2026-12-01T08:00","jitter":"5m","window":"08:00-20:00"}'
-    assert ScheduleOptions.from_json(written.to_json()) == written
+    assert written.by_rule(1).to_json() == stored
+    assert written.by_rule(2).to_json() == stored.replace('"window"', '"rule":2,"window"')
+    assert ScheduleOptions.from_json(stored) == written
+    assert [ScheduleOptions.from_json(each).rule for each in (None, stored)] == [1, 1]
+    assert ScheduleOptions.from_json(written.to_json()).rule == 2
 
 
 def test_facts_are_read_back_as_they_were_stored() -> None:
