@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -104,6 +105,22 @@ def _read_values(
     return values
 
 
+#: Values of `${NAME}` in job files.
+value_files = click.option(
+    "--values",
+    "value_paths",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Take the values of ${NAME} from this YAML file; may be repeated, later ones win.",
+)
+file_values = click.option(
+    "--set",
+    "values",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Set the value of ${NAME}; may be repeated, and wins over --values.",
+)
 #: Values of a typed handler's params.
 param_values = click.option(
     "--set",

@@ -4,6 +4,7 @@
     [tool.pytest.ini_options]
     warren_handlers = ["acme_jobs.handlers"]
     warren_jobs = ["jobs.yaml"]
+    warren_values = ["BUCKET=tests"]    # of ${BUCKET} in them
 
     def test_the_load_ends(warren_stack):
         run = warren_stack.trigger("load", "2026-12-01").wait()
@@ -26,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     handlers = "Modules or .py files with the handlers that warren_stack runs."
     parser.addini("warren_handlers", handlers, type="args", default=[])
     parser.addini("warren_jobs", "The job files of warren_stack.", type="paths", default=[])
+    values = "The values of ${NAME} in these files, as NAME=VALUE."
+    parser.addini("warren_values", values, type="linelist", default=[])
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +42,11 @@ def warren_stack(
     root = request.config.rootpath
     sources = [_resolved(name, root) for name in request.config.getini("warren_handlers")]
     files = request.config.getini("warren_jobs")
+    values = request.config.getini("warren_values")
     with ExitStack() as held:
         with _garbage_kept():
-            stack = _stack_type()(tmp_path_factory.mktemp("warren"), handlers=sources, jobs=files)
+            folder = tmp_path_factory.mktemp("warren")
+            stack = _stack_type()(folder, handlers=sources, jobs=files, values=values)
             held.enter_context(stack)
         yield stack
 

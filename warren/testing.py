@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import io
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
@@ -240,6 +240,7 @@ def load_jobs(
     handlers: str | ModuleType | None = None,
     app: str = "",
     timezone: str = "UTC",
+    values: Mapping[str, object] | None = None,
 ) -> Jobs:
     """Read job files, and check them as `warren jobs check` does, without a database.
 
@@ -255,6 +256,7 @@ def load_jobs(
             not in it.
         app: that of declared jobs that name none.
         timezone: that of jobs that name none.
+        values: those of `${NAME}` in the files, by name.
 
     Raises:
         TypeError: a module is given as a file.
@@ -265,7 +267,7 @@ def load_jobs(
     # Executors install the base only, and that is all that `run` needs.
     from warren.jobfile.check import check  # noqa: PLC0415 - see above
     from warren.jobfile.declared import declared_in  # noqa: PLC0415 - see above
-    from warren.jobfile.sources import read_sources  # noqa: PLC0415 - see above
+    from warren.jobfile.sources import read_sources, values_of  # noqa: PLC0415 - see above
     from warren.scheduler.jobs.spec import facts_of  # noqa: PLC0415 - see above
     from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
 
@@ -278,7 +280,8 @@ def load_jobs(
         declared = declared_in([name], app=app)
         known = declared.handlers
         sources += [declared.job_file()] if declared.jobs else []
-    checked_files = check(sources, timezone=timezone, handlers=known)
+    given = values_of(values or {}, "values={{'{name}': …}}")
+    checked_files = check(sources, given, timezone=timezone, handlers=known)
     schedules = {
         f"{spec.app}/{spec.name}": (facts_of(spec, timezone), checked_files.calendars)
         for spec in checked_files.specs

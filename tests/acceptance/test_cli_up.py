@@ -246,6 +246,7 @@ def test_what_cannot_be_started_ends_with_one_line_and_leaves_nothing(
     last = command.text().splitlines()[-1]
     assert last.startswith("error: ")
     assert words in last
+    assert not (tmp_path / ".warren").exists()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_nothing_is_made_before_the_job_file_is_found_good_in_the_database(
     with up(folder, "--executors", "1") as command:
         assert command.wait() == 1
         refused = command.text()
-    left = [*listed(folder, "jobs", "list"), *listed(folder, "executors", "list")]
+    left = (folder / ".warren").exists()
     (folder / "jobs.yaml").write_text(JOBS)
     with up(folder, "--executors", "1") as command:
         command.wait_for("admin password: ")
@@ -275,18 +276,42 @@ def test_nothing_is_made_before_the_job_file_is_found_good_in_the_database(
 
     assert words in refused.splitlines()[-1]
     assert "admin password" not in refused
-    assert left == []
+    assert not left
 
 
-def test_first_password_is_said_though_the_start_fails_after_it_was_made(folder: Path) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_start_that_fails_late_shows_no_password_that_is_then_lost(
+    folder: Path, is_there: bool
+) -> None:
     (folder / "full.py").write_text(FULL)
     arguments = ("full.py", "up", "--jobs", "handlers.py", "--apply", "jobs.yaml")
+    if is_there:
+        (folder / ".warren").mkdir()
 
     with Command(*arguments, folder=folder, program=Path(sys.executable)) as command:
         assert command.wait() == 1
 
-    assert "admin password: " in command.text()
     assert command.text().splitlines()[-1] == "error: the disk is full"
+    assert ("admin password: " in command.text()) is is_there
+    assert (folder / ".warren/warren.db").exists() is is_there
+
+
+def test_the_job_file_has_its_values(folder: Path) -> None:
+    text = JOBS.replace("handler: failing, retries: 1", "handler: failing, retries: '${RETRIES}'")
+    (folder / "jobs.yaml").write_text(text.replace("often,", "'${NAME}',"))
+    (folder / "values.yaml").write_text("RETRIES: 2\nNAME: often\n")
+
+    refused = run_warren("up", "--apply", "jobs.yaml", "--set", "NAME=other", folder=folder)
+    homeless = run_warren("up", "--set", "NAME=other", folder=folder)
+    with up(folder, "--values", "values.yaml", "--set", "NAME=other") as command:
+        command.wait_for("Ctrl-C stops everything")
+        jobs = {str(one["name"]) for one in listed(folder, "jobs", "list")}
+        end(command)
+
+    words = "error: jobs.yaml:6: no value for ${RETRIES}; give one by --values or --set RETRIES=…"
+    assert refused.stderr.splitlines() == [words]
+    assert "--values and --set need a job file" in homeless.stderr
+    assert jobs == {"other", "stubborn", "failing", "unknown"}
 
 
 @pytest.mark.release

@@ -20,20 +20,22 @@ PROJECT = {
             return f"3 rows of {context.param}"
         """,
     "jobs.yaml": """
+        calendars: [{name: work, weekend: [SUN], until: 2099-12-31}]
         apps: [{name: orders}, {name: mails}]
         jobs:
           - name: load
             app: orders
             handler: orders.load
-            schedule: {every: 1}
+            schedule: {cron: "* * * * * ?", calendar: work}
             enabled: true
             retries: 1
-          - {name: remind, app: mails, handler: orders.load}
+          - {name: remind, app: mails, handler: orders.load, param: "${DAY}"}
         """,
     "pyproject.toml": """
         [tool.pytest.ini_options]
         warren_handlers = ["acme_handlers.py"]
         warren_jobs = ["jobs.yaml"]
+        warren_values = ["DAY=2026-12-24"]
         """,
     "test_orders.py": """
         import logging
@@ -53,7 +55,8 @@ PROJECT = {
             assert list(warren_stack.client.follow(done)) == ["loading 2026-12-01"]
 
         def test_each_app_has_an_executor_and_schedules_do_not_fire(warren_stack):
-            assert warren_stack.trigger("remind", "x").wait().status == "SUCCEEDED"
+            reminded = warren_stack.trigger("remind").wait()
+            assert (reminded.status, reminded.param) == ("SUCCEEDED", "2026-12-24")
             assert {one.app for one in warren_stack.client.executors()} == {"orders", "mails"}
             assert {run.kind for run in warren_stack.client.runs()} <= {"API", "RETRY"}
             with pytest.raises(LookupError, match="known: orders/load, mails/remind"):
@@ -105,6 +108,11 @@ def test_a_projects_tests_trigger_jobs_and_wait_for_their_ends(tmp_path: Path) -
             "jobs: [{name: x, app: y, hander: z}]\n",
             "unknown field 'hander'",
             marks=pytest.mark.release,
+        ),
+        (
+            "jobs.yaml",
+            "jobs: [{name: x, app: y, handler: orders.load, param: '${DAYS}'}]\n",
+            "no value for ${DAYS}, did you mean 'DAY'?",
         ),
     ],
 )

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from warren.command_options import as_json, examples, param_values, takes_settings
+from warren.command_options import (
+    as_json,
+    examples,
+    file_values,
+    param_values,
+    takes_settings,
+    value_files,
+)
 from warren.errands.sending import open_sender, send
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
@@ -24,21 +31,6 @@ _from = click.option(
     "--from", "module", metavar="MODULE", help="Take the jobs that the handlers there declare."
 )
 _app_of_jobs = click.option("--app", help="With --from: the app of the jobs that name none.")
-_values = click.option(
-    "--values",
-    "value_files",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="Take the values of ${NAME} from this YAML file; may be repeated, later ones win.",
-)
-_set = click.option(
-    "--set",
-    "values",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set the value of ${NAME}; may be repeated, and wins over --values.",
-)
 #: The exit status of `--exit-code` if anything would change.
 DIFFERS = 2
 
@@ -60,8 +52,8 @@ def jobs() -> None:
 @_files
 @_from
 @_app_of_jobs
-@_values
-@_set
+@value_files
+@file_values
 @click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
 @click.option(
     "--exit-code",
@@ -84,7 +76,7 @@ def apply(
     files: tuple[Path, ...],
     module: str | None,
     app: str | None,
-    value_files: tuple[Path, ...],
+    value_paths: tuple[Path, ...],
     values: tuple[str, ...],
     dry_run: bool,
     exit_code: bool,
@@ -110,7 +102,7 @@ def apply(
     with open_sender(settings if url is None else with_api(settings, url)) as sender:
         output = sender.send(
             "jobs.apply",
-            values=read_values(value_files, values),
+            values=read_values(value_paths, values),
             dry_run=dry_run or exit_code,
             **origin,
             **how,
@@ -137,8 +129,8 @@ def _declared(module: str, app: str | None) -> DeclaredJobs:
 @_files
 @_from
 @_app_of_jobs
-@_values
-@_set
+@value_files
+@file_values
 @click.option(
     "--handlers",
     "sources",
@@ -153,7 +145,7 @@ def check(
     files: tuple[Path, ...],
     module: str | None,
     app: str | None,
-    value_files: tuple[Path, ...],
+    value_paths: tuple[Path, ...],
     values: tuple[str, ...],
     sources: tuple[str, ...],
 ) -> int:
@@ -168,7 +160,7 @@ def check(
         settings,
         "jobs.check",
         files=checked,
-        values=read_values(value_files, values),
+        values=read_values(value_paths, values),
         handlers=list(declared_in(sources).handlers) if sources else None,
     )
 

@@ -7,19 +7,20 @@ from pathlib import Path
 import click
 
 from warren.broker.topology import check_app
-from warren.command_options import examples, takes_settings
+from warren.command_options import examples, file_values, takes_settings, value_files
 from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
+from warren.jobfile.sources import read_values
 from warren.jobfile.up_jobs import UpJobs
 from warren.logs import BoundedFile, configure_logs
 from warren.program_name import own_call, shown_name
 from warren.settings.home import (
     LOG_FILE,
+    OpenHome,
     home_database_url,
     home_secret,
     lock_embedded_database,
-    open_home,
 )
 from warren.settings.settings import DATABASE_FILE, HOME, Settings
 from warren.sql.engine import Database
@@ -51,6 +52,8 @@ POLL_SECONDS = 0.5
     type=click.Path(path_type=Path),
     help="A job file to apply only if no job was ever created.",
 )
+@value_files
+@file_values
 @click.option(
     "--executors", default=3, show_default=True, type=click.IntRange(1, 50), help="How many to run."
 )
@@ -63,6 +66,8 @@ def up(
     sources: tuple[str, ...],
     file: Path | None,
     seed: Path | None,
+    value_paths: tuple[Path, ...],
+    values: tuple[str, ...],
     executors: int,
     app: str | None,
     reloads: bool,
@@ -75,10 +80,13 @@ def up(
     _refuse_services(settings)
     if reloads and not sources:
         raise click.UsageError("--reload needs handlers to watch: --jobs FILE.py")
+    if (value_paths or values) and not (file or seed):
+        raise click.UsageError("--values and --set need a job file: --apply or --seed FILE.yaml")
     keep_settings_secret()
-    jobs = UpJobs(file=file, seed=seed, sources=sources)
+    given = read_values(value_paths, values)
+    jobs = UpJobs(file=file, seed=seed, values=given, sources=sources)
     with Signals() as signals, contextlib.ExitStack() as held:
-        held.callback(open_home().release)
+        home = held.enter_context(OpenHome())
         lock = lock_embedded_database(home_database_url())
         held.callback(lock.release if lock else lambda: None)
         configure_logs(settings.log_level, BoundedFile(LOG_FILE))
@@ -99,12 +107,15 @@ def up(
                 watch.start()
             platform.wait_until_welcome(signals)
             jobs.apply(frame, database)
+            home.keep()
             _print_summary(frame, name, executors, platform)
         except HandlersError:
             if not signals.count:
                 raise
+            home.keep()
         finally:
-            _print_password(platform.web.password)
+            if home.is_kept:
+                _print_password(platform.web.password)
         _serve(platform, signals)
     print(f"stopped; `{shown_name()} up` continues with the same data")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from warren.errors import JobFileError
 from warren.jobfile.reader import JobFile, read_job_files
-from warren.jobfile.sources import GivenValues, Source
+from warren.jobfile.sources import NO_VALUES, GivenValues, Source
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
@@ -44,7 +44,7 @@ class CheckedFiles:
 
 def check(
     sources: Sequence[Source],
-    values: GivenValues = GivenValues(),  # noqa: B008 - it never changes
+    values: GivenValues = NO_VALUES,
     *,
     timezone: str,
     handlers: Collection[str] | None = None,

@@ -17,7 +17,7 @@ from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.sections.calendars import ICAL, CalendarReader, ical_files
 from warren.jobfile.sections.limits import LimitReader
-from warren.jobfile.sources import GivenValues, Source, read_sources
+from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.jobfile.values import Values
 from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text
 from warren.jobfile.yaml_tree import line_of, tree_of
@@ -42,7 +42,6 @@ _REPLACED = {
     "process": ("fresh_process",),
     "fresh_process": ("process",),
 }
-_NO_VALUES = GivenValues()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ def read_job_file(path: Path, *, now_ms: int, added_routes: Sequence[str] = ()) 
 
 def read_job_files(
     sources: Sequence[Source],
-    given: GivenValues = _NO_VALUES,
+    given: GivenValues = NO_VALUES,
     *,
     now_ms: int,
     added_routes: Sequence[str] = (),

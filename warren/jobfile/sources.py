@@ -4,7 +4,7 @@ Nothing here understands YAML, so that the base installation can send them to an
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,10 +35,18 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class GivenValues(msgspec.Struct, frozen=True):
-    """Where the values of `${NAME}` come from: YAML files, and then texts like `NAME=VALUE`."""
+    """Where the values of `${NAME}` come from: YAML files, and then texts like `NAME=VALUE`.
+
+    `option` is what the texts are called in messages, and `ways` how to give a value.
+    """
 
     files: Sequence[Source] = ()
     texts: Sequence[str] = ()
+    option: str = "--set"
+    ways: str = "--values or --set {name}=…"
+
+
+NO_VALUES = GivenValues()
 
 
 def read_sources(paths: Sequence[Path]) -> list[Source]:
@@ -66,6 +74,12 @@ def read_values(paths: Sequence[Path], texts: Sequence[str]) -> GivenValues:
 
     """
     return GivenValues(files=[_read(path) for path in paths], texts=list(texts))
+
+
+def values_of(values: Mapping[str, object], ways: str) -> GivenValues:
+    """Return values by name that come from no command line; `ways` says how they are given."""
+    texts = [f"{name}={value}" for name, value in values.items()]
+    return GivenValues(texts=texts, option="values", ways=ways)
 
 
 def decoded(data: bytes, name: str) -> str:

@@ -15,7 +15,7 @@ from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import apply, change_parts, warnings_about
 from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import JobFile, read_job_files
-from warren.jobfile.sources import Source, read_sources
+from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_files.preview import Change
@@ -42,6 +42,7 @@ class UpJobs:
     Args:
         file: a job file to apply at each start.
         seed: one to apply only if no job was ever created.
+        values: those of `${NAME}` in it.
         sources: the modules and files of the handlers.
 
     Raises:
@@ -50,12 +51,19 @@ class UpJobs:
 
     """
 
-    def __init__(self, *, file: Path | None, seed: Path | None, sources: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        file: Path | None,
+        seed: Path | None,
+        values: GivenValues,
+        sources: Sequence[str],
+    ) -> None:
         if file and seed:
             raise CommandError("expected one of --apply and --seed, got both")
         self._path = file or seed
         self._is_seed = seed is not None
-        self._wanted = _read(*read_sources([self._path])) if self._path else None
+        self._wanted = _read(read_sources([self._path]), values) if self._path else None
         self._declared = declared_in(sources) if sources else None
         #: What is to be applied, each with where it is declared.
         self._parts: list[tuple[JobFile, Origin]] = []
@@ -92,7 +100,7 @@ class UpJobs:
             self._parts.append((self._wanted, _OF_FILE))
         if self._declared and self._declared.jobs:
             declared = replace(self._declared, app=app)
-            in_code = _read(declared.job_file())
+            in_code = _read([declared.job_file()])
             self._refuse_both(in_code)
             self._parts.append((in_code, declared.origin(take_over=True)))
             names += in_code.app_lines
@@ -134,8 +142,9 @@ class UpJobs:
             raise JobFileError(both)
 
 
-def _read(*sources: Source) -> JobFile:
-    return read_job_files(sources, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+def _read(sources: Sequence[Source], values: GivenValues = NO_VALUES) -> JobFile:
+    now_ms = time.time_ns() // 1_000_000
+    return read_job_files(sources, values, now_ms=now_ms, added_routes=route_names())
 
 
 def _is_untouched(session: Session) -> bool:

@@ -20,8 +20,6 @@ from warren.scheduler.jobs.places import JOB_FILE_BYTES
 _PLACE = re.compile(rf"\$(\$)?\{{({VALUE_NAME})\}}")
 _RESOLVER: Any = yaml.resolver.Resolver()
 _STR, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
-#: What the texts of options are called in messages.
-_OPTION = "--set"
 
 
 class Values:
@@ -38,6 +36,7 @@ class Values:
         self._lines: dict[str, Line] = {}
         self._used: set[str] = set()
         self._left = JOB_FILE_BYTES
+        self._option, self._ways = given.option, given.ways
         for source in given.files:
             self._read(source)
         names: set[str] = set()
@@ -73,7 +72,9 @@ class Values:
         text = self._texts.get(name)
         if text is None:
             near = did_you_mean(name, self._texts)
-            words = f"no value for ${{{name}}}{near or f'; give one by --values or --set {name}=…'}"
+            words = (
+                f"no value for ${{{name}}}{near or f'; give one by {self._ways.format(name=name)}'}"
+            )
             self.problems.append(InvalidEntry(line_of(node), words))
             return ""
         self._left -= len(text)
@@ -105,7 +106,7 @@ class Values:
     def _set(self, text: str, names: set[str]) -> None:
         """Take the value of an option, and its name, which no other option may have."""
         name, equals, value = text.partition("=")
-        line = Line(0, f"{_OPTION} {name}"[:100])
+        line = Line(0, f"{self._option} {name}"[:100])
         if not equals or not re.fullmatch(VALUE_NAME, name):
             self.problems.append(InvalidEntry(line, f"expected NAME=VALUE, got: {text[:100]!r}"))
             return

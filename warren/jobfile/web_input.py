@@ -10,7 +10,7 @@ from warren.errors import InvalidEntry, JobFileError
 from warren.jobfile.export import braces, scalar
 from warren.jobfile.reader import MAX_PROBLEMS, read_job_files
 from warren.jobfile.sections.flow_reader import line_at, plain
-from warren.jobfile.sources import GivenValues, Source, decoded
+from warren.jobfile.sources import Source, decoded, values_of
 from warren.jobfile.yaml_tree import tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.commands.job_files.job_file import FileParts
@@ -24,7 +24,7 @@ def read_upload(files: Sequence[tuple[str, bytes]], values: Mapping[str, str]) -
 
     """
     now_ms = time.time_ns() // 1_000_000
-    given = GivenValues(texts=[f"{name}={value}" for name, value in values.items()])
+    given = values_of(values, "values, {name}")
     try:
         sources = [Source(name, decoded(data, name)) for name, data in files]
         file = read_job_files(sources, given, now_ms=now_ms, added_routes=route_names())

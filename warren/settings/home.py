@@ -6,7 +6,9 @@ A lock file lets one process at a time use it; the lock is released when the pro
 import fcntl
 import os
 import secrets
+import shutil
 from pathlib import Path
+from typing import Self
 
 from warren.errors import CommandError
 from warren.settings.settings import DATABASE_FILE, HOME, Settings, needed_secret
@@ -55,18 +57,37 @@ _SECRET_FILE = HOME / "secret"
 _SECRET_BYTES = 32
 
 
-def open_home() -> FileLock:
-    """Create the folder, for its owner only, and lock it.
+class OpenHome:
+    """The folder, for its owner only, locked within the block.
+
+    If the block has made it and ends before `keep`, a refused first start, it is deleted again.
 
     Raises:
         CommandError: another `warren up` uses it.
 
     """
-    HOME.mkdir(mode=0o700, exist_ok=True)
-    return FileLock(
-        HOME / "lock",
-        f"another `warren up` is using {HOME.absolute()}; stop it, or use another folder",
-    )
+
+    def __init__(self) -> None:
+        self.is_kept = HOME.exists()
+        HOME.mkdir(mode=0o700, exist_ok=True)
+        self._lock = FileLock(
+            HOME / "lock",
+            f"another `warren up` is using {HOME.absolute()}; stop it, or use another folder",
+        )
+
+    def keep(self) -> None:
+        """Keep the folder from now on: what is in it is worth something."""
+        self.is_kept = True
+
+    def __enter__(self) -> Self:
+        """Return the folder."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the lock."""
+        if not self.is_kept:
+            shutil.rmtree(HOME, ignore_errors=True)
+        self._lock.release()
 
 
 def home_database_url() -> str:

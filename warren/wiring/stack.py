@@ -26,7 +26,7 @@ from warren.errors import CommandError
 from warren.executor.core.agent import Executor
 from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import JobFile, read_job_files
-from warren.jobfile.sources import Source, read_sources
+from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.jobfile.up_jobs import DEFAULT_APP
 from warren.logs import BoundedFile, configure_events
 from warren.route_plugins import route_names
@@ -50,6 +50,8 @@ READY_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 #: Requests and triggers per second; high enough that no test reaches the limits by chance.
 _MANY = 100_000.0
+#: The pytest setting that values come from.
+VALUES_INI = "warren_values"
 #: Of each executor.
 SLOTS = 4
 #: At the end, running jobs get SIGTERM at once and SIGKILL after this many seconds.
@@ -94,15 +96,24 @@ class Stack:
         handlers: modules or files; every executor has all of them.
         jobs: job files. Their jobs, and those that the handlers declare, are stopped, so that they
             run only when they are triggered.
+        values: those of `${NAME}` in the job files, as `NAME=VALUE`.
 
     """
 
     def __init__(
-        self, folder: Path, *, handlers: Sequence[str] = (), jobs: Sequence[Path] = ()
+        self,
+        folder: Path,
+        *,
+        handlers: Sequence[str] = (),
+        jobs: Sequence[Path] = (),
+        values: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._sources = list(handlers)
         self._files = list(jobs)
+        self._values = GivenValues(
+            texts=values, option=VALUES_INI, ways=f"{VALUES_INI}, {{name}}=…"
+        )
         self._held = ExitStack()
         self._secret = secrets.token_urlsafe(32)
         self._broker = MemoryBroker()
@@ -158,7 +169,7 @@ class Stack:
             configure_events("info", BoundedFile(self._folder / "warren.log"))
         database = Database(file_url(self._folder / "warren.db"))
         self._held.callback(database.close)
-        file = _read(*read_sources(self._files))
+        file = _read(read_sources(self._files), self._values)
         # Handlers are imported by processes of their own, first to see what they declare, then by
         # the executors: meanwhile this one gets on with the rest.
         with ThreadPoolExecutor(1) as beside:
@@ -186,7 +197,12 @@ class Stack:
             database.write(lambda session, name=name: apps.ensure(session, name))  # type: ignore[misc]
         files_of = client_on(database, self._settings).commands.job_files
         files_of.apply(
-            file.apps, [*specs, *declared], limits=file.limits, dry_run=False, prune=False
+            file.apps,
+            [*specs, *declared],
+            limits=file.limits,
+            calendars=file.calendars,
+            dry_run=False,
+            prune=False,
         )
         return names
 
@@ -195,7 +211,7 @@ class Stack:
         declared = declared_in(self._sources, app=app) if self._sources else None
         if declared is None or not declared.jobs:
             return []
-        return [replace(spec, enabled=False) for spec in _read(declared.job_file()).specs]
+        return [replace(spec, enabled=False) for spec in _read([declared.job_file()]).specs]
 
     def _start_executors(self, apps: Sequence[str]) -> None:
         for app in apps:
@@ -266,5 +282,6 @@ def _first_app(file: JobFile) -> str:
     return next(iter(_apps(file)), DEFAULT_APP)
 
 
-def _read(*sources: Source) -> JobFile:
-    return read_job_files(sources, now_ms=time.time_ns() // 1_000_000, added_routes=route_names())
+def _read(sources: Sequence[Source], values: GivenValues = NO_VALUES) -> JobFile:
+    now_ms = time.time_ns() // 1_000_000
+    return read_job_files(sources, values, now_ms=now_ms, added_routes=route_names())

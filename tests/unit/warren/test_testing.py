@@ -219,6 +219,24 @@ def test_handlers_may_be_given_as_a_module_but_not_as_a_file(
     assert (jobs.names, jobs.problems) == (["orders/load"], [])
 
 
+def test_job_files_get_their_values(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "jobs:\n  - {name: '${NAME}', app: orders, handler: x, timeout: '${SECONDS}'}\n"
+    )
+
+    given = load_jobs(file, values={"NAME": "load", "SECONDS": 30})
+    missing = load_jobs(file, values={"NAME": "load", "SECOND": 30})
+    none = load_jobs(file)
+
+    assert (given.names, given.problems) == (["orders/load"], [])
+    assert missing.problems == [
+        f"{file}:2: no value for ${{SECONDS}}, did you mean 'SECOND'?",
+        "values SECOND: no job file has ${SECOND}, did you mean 'SECONDS'?",
+    ]
+    assert f"{file}:2: no value for ${{NAME}}; give one by values={{'NAME': …}}" in none.problems
+
+
 DOCS = Path(__file__).parents[3] / "docs"
 
 

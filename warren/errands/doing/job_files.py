@@ -11,7 +11,7 @@ from warren.jobfile.apply import apply, change_parts, changed_of, warnings_about
 from warren.jobfile.check import check
 from warren.jobfile.export import job_file
 from warren.jobfile.reader import read_job_files
-from warren.jobfile.sources import GivenValues, Source
+from warren.jobfile.sources import NO_VALUES, GivenValues, Source
 from warren.route_plugins import route_names
 from warren.scheduler.commands.job_files.job_file import FileParts, stored_parts
 from warren.scheduler.jobs.past_spec import job_spec
@@ -21,14 +21,12 @@ from warren.scheduler.views.job_warnings import warning_lines
 from warren.sql.instants import moment
 from warren.sql.jobs import job_file_rows
 
-_NO_VALUES = GivenValues()
-
 
 def apply_files(
     desk: Desk,
     *,
     files: list[Source],
-    values: GivenValues = _NO_VALUES,
+    values: GivenValues = NO_VALUES,
     dry_run: bool = False,
     prune: bool = False,
     take_over: bool = False,
@@ -56,7 +54,7 @@ def check_files(
     desk: Desk,
     *,
     files: list[Source],
-    values: GivenValues = _NO_VALUES,
+    values: GivenValues = NO_VALUES,
     handlers: list[str] | None = None,
 ) -> None:
     """Say what applying job files together would say, were nothing stored.

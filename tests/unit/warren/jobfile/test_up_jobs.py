@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.stored_rows import Rows
+from warren.jobfile.sources import NO_VALUES
 from warren.jobfile.up_jobs import UpJobs
 from warren.settings.settings import Settings
 
@@ -24,7 +25,7 @@ def test_a_first_start_says_of_nothing_that_it_is_unchanged(
     (tmp_path / "jobs.yaml").write_text(FILE)
 
     for _ in range(2):
-        jobs = UpJobs(file=tmp_path / "jobs.yaml", seed=None, sources=[])
+        jobs = UpJobs(file=tmp_path / "jobs.yaml", seed=None, values=NO_VALUES, sources=[])
         jobs.prepare(settings, rows.database, "reports")
         jobs.apply(settings, rows.database)
     rows.database.close()
