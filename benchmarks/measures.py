@@ -36,11 +36,19 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """Seconds from a common tick until all runs were sent and until all were done; their costs."""
+    """Seconds from a common tick until all runs were sent and until all were done; their costs.
+
+    `stored_ms`: from the tick until the row of each run had its result, by the database's clock.
+    """
 
     sent_seconds: float
     done_seconds: float
     rate: Rate
+    stored_ms: Sequence[float]
+
+    def stored(self) -> str:
+        """Return the median and the last of those times, as a line of the table has them."""
+        return f"p50 {statistics.median(self.stored_ms):,.0f} · last {max(self.stored_ms):,.0f} ms"
 
 
 def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
@@ -95,6 +103,7 @@ def storm(stack: Stack, jobs: int, *, process: str = "") -> Storm:
     def specs(at_ms: int) -> list[JobSpec]:
         return _due_once(jobs, at_ms, process=process) if process else _due_daily(jobs, at_ms)
 
+    stack.note_changes()
     ids, at_ms = _apply_ahead(stack, specs)
     before = stack.count(ids)
     # To read the clocks of thousands of processes takes a core for a while: not in the storm.
@@ -108,7 +117,8 @@ def storm(stack: Stack, jobs: int, *, process: str = "") -> Storm:
     cpu_us, rows_read = meter.spent(jobs), (stack.rows_read() - read) / jobs
     assert stack.check(ids) == before + jobs
     rate = Rate(jobs * 1000 / (done_at - at_ms), cpu_us, rows_read)
-    return Storm((sent_at - at_ms) / 1000, (done_at - at_ms) / 1000, rate)
+    stored_ms = [at - at_ms for at in stack.changed_ms(ids, at_ms)]
+    return Storm((sent_at - at_ms) / 1000, (done_at - at_ms) / 1000, rate, stored_ms)
 
 
 def _apply_ahead(stack: Stack, specs: Callable[[int], list[JobSpec]]) -> tuple[list[int], int]:

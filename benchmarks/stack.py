@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal_column, select, text
 from sqlalchemy.orm import Session
 
 from benchmarks import cpu
@@ -234,6 +234,21 @@ class Stack:
         """Return columns of the jobs' runs."""
         statement = select(*columns).where(Run.job_id.in_(job_ids))  # type: ignore[call-overload]
         return self.database.read(lambda s: [tuple(row) for row in s.execute(statement)])
+
+    def note_changes(self) -> None:
+        """Let the database itself note when a run's row last changed, as when it got its result.
+
+        Only a benchmark's own database has this column.
+        """
+        noted = "TIMESTAMP(3) NULL ON UPDATE CURRENT_TIMESTAMP(3)"
+        change = f"ALTER TABLE {Run.__tablename__} ADD COLUMN IF NOT EXISTS changed_at {noted}"
+        self.database.write(lambda session: session.execute(text(change)))
+
+    def changed_ms(self, job_ids: Sequence[int], at_ms: int) -> list[float]:
+        """Return when the rows of the jobs' runs of a tick last changed."""
+        changed = literal_column("UNIX_TIMESTAMP(changed_at) * 1000")
+        rows = self.rows(job_ids, Run.scheduled_at, changed)
+        return [float(str(at)) for tick, at in rows if tick == at_ms]
 
     def serve(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Service:
         """Start a `warren` command beside scheduler and executor; it stops with them."""

@@ -63,6 +63,7 @@ def _storms(
             f"{ratio:.2f} of the bare pipeline",
             _GOALS.get((jobs, name), ""),
         )
+        yield Row(f"{jobs:,} jobs in one second, {name}: stored", storm.stored())
 
 
 #: Goals for the figures of the full benchmark.
