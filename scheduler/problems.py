@@ -119,7 +119,10 @@ class Code(Enum):
     CALENDAR_NAME = "expected calendar to be a name like %(pattern)s, got: %(got)r"
     CALENDAR_UNKNOWN = "unknown calendar %(got)r; first: warren calendars apply"
     CALENDAR_UNKNOWN_NEAR = "unknown calendar %(got)r, did you mean %(near)r?"
-    CALENDAR_PAST = "calendar %(calendar)r knows no day after %(until)s, which has passed"
+    CALENDAR_PAST = (
+        "calendar %(calendar)r knows no day after %(until)s, which has passed: give it a later "
+        "until, with the days off since"
+    )
     CALENDAR_WITHOUT_WORK = "calendar %(calendar)r has no working day from today to %(until)s"
     CALENDAR_NOT_KNOWN = "calendar %(calendar)r knows no day after %(until)s, asked for: %(got)s"
     CALENDAR_DAYS = "expected up to %(most)s days of a calendar, got: %(got)s"
@@ -129,6 +132,10 @@ class Code(Enum):
         "got: %(got)r"
     )
     HOLIDAYS_UNKNOWN = "unknown country %(got)r, did you mean %(near)r?"
+    HOLIDAYS_OVER = (
+        "the package holidays has no days of %(year)s for %(got)r: add until: %(until)s, with "
+        "days of your own"
+    )
     HOLIDAYS_MISSING = "the days of a country need warren[server], which brings holidays"
     ICALENDAR_MISSING = "an .ics file needs warren[server], which brings icalendar"
     ICALENDAR = "expected %(got)r to be an iCalendar file with all-day events: %(why)s"

@@ -7,15 +7,16 @@ from datetime import date
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.calendars.day_sources import DEFAULT_WEEKEND, PREFIX, read_country, read_ical
+from warren.scheduler.calendars.countries import PREFIX, read_country
+from warren.scheduler.calendars.feeds import DEFAULT_WEEKEND, NAME_LENGTH, read_ical
 from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
 from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.working_days import WEEKDAYS, day_of
 from warren.sql.jobs import calendars
 
-#: The most days that a description adds, and the most characters of a holiday's name.
-MAX_DAYS, NAME_LENGTH = 5_000, 100
+#: The most days that a description adds.
+MAX_DAYS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,13 @@ class CalendarSpec:
             weekend = from_source.weekend if from_source else DEFAULT_WEEKEND
         days = {**(from_source.days if from_source else {}), **self.days}
         kept = {day: said for day, said in days.items() if day <= until}
-        resolved = CalendarDays(weekend=weekend, days=kept, until=until, source=self.source)
+        resolved = CalendarDays(
+            weekend=weekend,
+            days=kept,
+            until=until,
+            source=self.source,
+            not_taken=from_source.not_taken if from_source else None,
+        )
         if not resolved.version(1, 0).has_working_day(day_of(today)):
             raise Problem(Code.CALENDAR_WITHOUT_WORK, "days", calendar=self.name, until=str(until))
         return resolved
@@ -67,7 +74,7 @@ class CalendarSpec:
         if not self.source:
             return None
         if self.source.startswith(PREFIX):
-            return read_country(self.source, today)
+            return read_country(self.source, today, self.until)
         text = self.files.get(self.source)
         if text is None:
             raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])

@@ -11,6 +11,7 @@ from datetime import date
 from functools import lru_cache
 from itertools import groupby
 
+import msgspec
 from sqlalchemy.orm import Session
 
 from warren.scheduler.schedules.facts import Scheduled, calendar_of
@@ -25,6 +26,27 @@ from warren.sql.jobs import calendars
 from warren.sql.jobs.calendars import VersionRow
 
 WORK, OFF = "work", "off"
+#: What is said of them.
+NOT_TAKEN = (
+    "events not taken: %(timed)s timed, %(observances)s observances, %(unreadable)s unreadable; "
+    "the first in line %(line)s: %(first)s"
+)
+
+
+class NotTaken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many events of a feed are no days of its calendar, why, and the first in its file.
+
+    `observances` are days on which people work, `first` is its title with what is wrong.
+    """
+
+    timed: int = 0
+    observances: int = 0
+    unreadable: int = 0
+    line: int
+    first: str
+
+    def __str__(self) -> str:
+        return NOT_TAKEN % msgspec.structs.asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +59,7 @@ class CalendarDays:
             holiday behind it: `off National Day`.
         until: the last day that it knows.
         source: where the days are from.
+        not_taken: the events of the source that are no days of it; None = there are none.
 
     """
 
@@ -44,6 +67,7 @@ class CalendarDays:
     days: Mapping[date, str]
     until: date
     source: str = field(default="", compare=False)
+    not_taken: NotTaken | None = field(default=None, compare=False)
 
     @property
     def stored_weekend(self) -> str:
