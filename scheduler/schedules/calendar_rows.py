@@ -28,7 +28,8 @@ from warren.sql.jobs.calendars import VersionRow
 WORK, OFF = "work", "off"
 #: What is said of them.
 NOT_TAKEN = (
-    "events not taken: %(timed)s timed, %(observances)s observances, %(unreadable)s unreadable; "
+    "events not taken: %(timed)s with hours, %(observances)s observances, "
+    "%(unreadable)s unreadable; "
     "the first in line %(line)s: %(first)s"
 )
 
@@ -47,6 +48,11 @@ class NotTaken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return NOT_TAKEN % msgspec.structs.asdict(self)
+
+    @classmethod
+    def of(cls, row: VersionRow) -> "NotTaken | None":
+        """Return what a row says of it."""
+        return msgspec.json.decode(row.not_taken, type=cls) if row.not_taken else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,11 @@ class CalendarDays:
         """The days as a row has them."""
         ordered = {day.isoformat(): self.days[day] for day in sorted(self.days)}
         return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def stored_not_taken(self) -> str | None:
+        """What is left of a feed, as a row has it."""
+        return msgspec.json.encode(self.not_taken).decode() if self.not_taken else None
 
     @property
     def digest(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.calendar_rows import WORK, CalendarDays
+from warren.scheduler.schedules.calendar_rows import WORK, CalendarDays, NotTaken
 from warren.scheduler.schedules.working_days import WEEKDAYS, CalendarVersion, date_of, day_of
 from warren.scheduler.views.to_json import to_json
 from warren.sql.jobs import calendars
@@ -16,7 +16,10 @@ from warren.sql.registry import apps
 
 
 class CalendarView(NamedTuple):
-    """A version of a calendar; `jobs` are those that use it and may be seen, as APP/NAME."""
+    """A version of a calendar; `jobs` are those that use it and may be seen, as APP/NAME.
+
+    `not_taken` says which events of a feed are no days of it; empty = there are none.
+    """
 
     name: str
     version: int
@@ -26,6 +29,7 @@ class CalendarView(NamedTuple):
     effective_at: int
     made_by: str
     jobs: tuple[str, ...]
+    not_taken: str
 
 
 class DayView(NamedTuple):
@@ -50,6 +54,7 @@ class YearView(NamedTuple):
     year: int
     working_days: int
     days: tuple[DayView, ...]
+    not_taken: NotTaken | None
 
     @property
     def special(self) -> list[DayView]:
@@ -95,6 +100,7 @@ def read_year(
         year=year,
         working_days=sum(day.is_working for day in days),
         days=days,
+        not_taken=NotTaken.of(row),
     )
 
 
@@ -147,4 +153,5 @@ def _view(session: Session, row: VersionRow, app_ids: Collection[int] | None) ->
         effective_at=row.effective_at,
         made_by=row.made_by,
         jobs=tuple(f"{named[job.app_id]}/{job.name}" for job in users),
+        not_taken=str(NotTaken.of(row) or ""),
     )

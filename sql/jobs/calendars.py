@@ -28,6 +28,7 @@ class VersionRow(NamedTuple):
     digest: str
     effective_at: int
     made_by: str
+    not_taken: str | None
 
 
 class UserName(NamedTuple):

@@ -96,6 +96,8 @@ class CalendarRow(Model):
     digest: Mapped[str] = mapped_column(String(64))
     effective_at: Mapped[int] = mapped_column(BigInteger)
     made_by: Mapped[str] = mapped_column(String(64))
+    #: The events of a feed that are no days of it, as JSON; NULL = there are none.
+    not_taken: Mapped[str | None] = mapped_column(String(1_000))
 
 
 class Limit(Model):

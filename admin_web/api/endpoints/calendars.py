@@ -31,7 +31,10 @@ class CalendarDay(msgspec.Struct, kw_only=True):
 
 
 class YearAnswer(msgspec.Struct, kw_only=True):
-    """A year of a calendar: its special days, and how many working days it has."""
+    """A year of a calendar: its special days, and how many working days it has.
+
+    `not_taken` says which events of a feed are no days of it; empty = there are none.
+    """
 
     name: str
     version: int
@@ -40,6 +43,7 @@ class YearAnswer(msgspec.Struct, kw_only=True):
     year: int
     working_days: int
     days: list[CalendarDay]
+    not_taken: str
 
 
 class YearQuery(msgspec.Struct, kw_only=True):
@@ -155,6 +159,7 @@ class CalendarEndpoints:
                 CalendarDay(date=day.date, working=day.is_working, name=day.name)
                 for day in shown.special
             ],
+            not_taken=shown.calendar.not_taken,
         )
 
     @endpoint(

@@ -21,7 +21,7 @@ from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.stop_reasons import ended_with_calendar
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Problem, explanation
-from warren.scheduler.schedules.calendar_rows import CalendarDays, load_calendars
+from warren.scheduler.schedules.calendar_rows import CalendarDays, NotTaken, load_calendars
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc
@@ -63,13 +63,15 @@ class LostTick:
 class CalendarChange:
     """What a new version of a calendar changes; `number` 0 = it is as described already.
 
-    `until` is the last day that it knows, `effective_ms` when it begins to count.
+    `until` is the last day that it knows, `effective_ms` when it begins to count, `not_taken` what
+    is left of its feed.
     """
 
     name: str
     number: int = 0
     until: str = ""
     effective_ms: int = 0
+    not_taken: NotTaken | None = None
     moved: Sequence[MovedJob] = ()
     lost: Sequence[LostTick] = ()
 
@@ -134,6 +136,7 @@ class CalendarCommands:
                     digest=days.digest,
                     effective_at=change.effective_ms,
                     made_by=self._context.actor.who,
+                    not_taken=days.stored_not_taken,
                 ),
             )
             self._replan(session, replanned, change)
@@ -164,6 +167,7 @@ class CalendarCommands:
             number=number,
             until=days.until.isoformat(),
             effective_ms=effective_ms,
+            not_taken=days.not_taken,
             moved=[
                 MovedJob(named[job.user.app_id], job.user.name, _next_of(job.user), job.next_ms)
                 for job in replanned

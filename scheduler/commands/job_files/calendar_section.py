@@ -69,7 +69,8 @@ def in_words(change: CalendarChange, zone: ZoneInfo) -> Change:
     if not change.number:
         return Change(action=ChangeAction.UNCHANGED, what="calendar", name=change.name)
     action = ChangeAction.CREATE if change.number == 1 else ChangeAction.UPDATE
-    lines = [
+    lines = [str(change.not_taken)] if change.not_taken else []
+    lines += [
         f"{lost.app}/{lost.job}: {_shown(lost.tick_ms, zone)} has passed by then, and is skipped"
         for lost in change.lost
     ]

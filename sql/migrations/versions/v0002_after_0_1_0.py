@@ -6,7 +6,7 @@ Existing rows are kept. Use the steps of `warren.sql.migrations.steps`, which ma
 import sqlalchemy as sa
 
 from warren.sql.dialects.supported import TABLE_OPTIONS
-from warren.sql.migrations.steps import create_table
+from warren.sql.migrations.steps import add_column, create_table
 
 revision = "0002"
 down_revision = "0001"
@@ -24,3 +24,4 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("began_at"),
         **TABLE_OPTIONS,
     )
+    add_column("warren_calendar", sa.Column("not_taken", sa.String(length=1_000)))

@@ -1,6 +1,7 @@
 """Calendars in the console and the API: a year, the jobs that use them, options of schedules."""
 
 import re
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -10,6 +11,7 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.business_day.calendars import CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.schedules.calendar_rows import NotTaken
 from warren.sql.engine import Database
 
 #: The tests' clock stands in January 2027.
@@ -58,6 +60,22 @@ def test_a_year_shows_moved_working_days_and_holidays(admin: Visit, database: Da
     assert admin.client.get("/calendars/acme?year=2040").status_code == 422
     assert admin.client.get("/calendars/other").status_code == 404
     assert admin.client.get("/calendars/acme?year=0&version=99").status_code == 404
+
+
+def test_a_year_says_which_events_of_its_feed_are_not_taken(
+    admin: Visit, database: Database
+) -> None:
+    context = CommandContext(database=database, now_ms=lambda: NOW_MS, actor=Actor(who="ann"))
+    commands = CalendarCommands(context)
+    noted = NotTaken(timed=2, unreadable=1, line=7, first="<Lunch>")
+    days = commands.resolved(CalendarSpec(name="acme", days=DAYS, until=date(2028, 12, 31)))
+    commands.apply("acme", replace(days, not_taken=noted))
+
+    year = admin.get("/calendars/acme?year=2027").text
+
+    assert (
+        "2 with hours, 0 observances, 1 unreadable. The first is in line 7: &lt;Lunch&gt;" in year
+    )
 
 
 def test_the_form_saves_options_and_shows_them_again(admin: Visit, database: Database) -> None:

@@ -85,6 +85,7 @@ def show_calendar(
             "working days": f"{shown.working_days} in {shown.year}",
             "jobs": ", ".join(view.jobs) or "none",
         }
+        | ({"in its feed": view.not_taken} if view.not_taken else {})
     )
     desk.line()
     rows = [

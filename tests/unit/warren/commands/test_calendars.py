@@ -148,14 +148,20 @@ def test_events_of_an_ical_file_are_days_off_or_moved_working_days(
     ics.write_text(ICS)
 
     alone = warren("calendars", "apply", str(file), "--yes")
-    warren("calendars", "apply", str(file), str(ics), "--yes")
+    applied = warren("calendars", "apply", str(file), str(ics), "--yes")
     [year] = lines(warren("calendars", "show", "cn", "--year", str(YEAR + 1), "--json"))
 
     assert ":1: expected from to be like holidays:CN, or the name of an .ics file" in str(
         alone.exception
     )
+    shown = warren("calendars", "show", "cn").output
     off = [day["date"] for day in year["days"]]  # type: ignore[attr-defined]
     assert off == [f"{YEAR + 1}-{day}" for day in ("02-15", "02-16", "02-17", "05-01")]
+    counted = "1 with hours, 0 observances, 0 unreadable"
+    left = f"events not taken: {counted}; the first in line 22: A meeting"
+    assert left in applied.output
+    assert left in shown
+    assert year["not_taken"] == left
 
 
 JOB = """jobs:
