@@ -336,6 +336,7 @@ class Why(Sentence):
     SHARDS_MISCOUNTED = "%(rows)s of %(total)s shards have a row"
     BACKFILL_LOST = "backfill %(id)s has no run for it"
     BACKFILL_STRAY = "backfill %(id)s has a run for it that it did not plan"
+    BACKFILLS_DOUBLED = "backfills %(id)s and %(other)s both ran it, as missing"
     BACKFILL_UNKNOWN = "its run belongs to backfill %(id)s, which does not exist"
     BACKFILL_MISCOUNTED = "backfill %(id)s counts %(got)s due times, and has %(n)s"
     PARENT_UNSUCCESSFUL = "%(path)s has not succeeded"

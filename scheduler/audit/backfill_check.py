@@ -3,10 +3,11 @@
     the range, computed again = runs + left out + beyond the cursor
 
 A run that was deleted, doubled or moved by hand breaks this. So does a run of a backfill that does
-not exist.
+not exist, and a due time that two backfills have run as missing.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from sqlalchemy.orm import Session
@@ -19,8 +20,11 @@ from warren.scheduler.backfills.kept_schedule import (
     ranks_from_text,
     spans_from_json,
 )
+from warren.sql.backfill_status import Selection
 from warren.sql.jobs import backfills
+from warren.sql.jobs.backfills import FirstRun
 from warren.sql.models import Backfill
+from warren.sql.run_status import RunStatus
 from warren.sql.runs.tick_rows import JobRange
 
 
@@ -28,9 +32,27 @@ def audit_backfills(
     session: Session, tallies: Tallies, bounds: tuple[int, int], job_id: int | None = None
 ) -> None:
     """Find what is wrong with the due times in (after, until] of all backfills, or of a job's."""
+    as_missing: dict[tuple[int, int], list[int]] = defaultdict(list)
     for backfill in backfills.of_jobs(session, job_id):
         if (job := tallies.of(backfill.job_id)) is not None:
-            _compare(session, backfill, job, bounds)
+            # Read after the backfill, so that it has at least those up to the cursor.
+            runs = backfills.first_runs(session, job.job_id, backfill.id)
+            _compare(session, backfill, runs, job, bounds)
+            for run in runs if _is_of_missing(backfill) else ():
+                if run.status != RunStatus.CANCELLED and _is_in(run.scheduled_at, bounds):
+                    as_missing[run.job_id, run.scheduled_at].append(backfill.id)
+    for (of_job, tick), ids in as_missing.items():
+        if len(ids) > 1 and (job := tallies.of(of_job)) is not None:
+            job.add_doubled(tick, Why.BACKFILLS_DOUBLED(id=ids[0], other=ids[1]))
+
+
+def _is_of_missing(backfill: Backfill) -> bool:
+    """Whether a backfill ran only due times for which nothing had run.
+
+    Version 0.1.0 did not look at runs of dates that began after the backfill was made.
+    """
+    kept = KeptSchedule.from_json(backfill.schedule)
+    return backfill.selection == Selection.MISSING and not kept.is_of_dates
 
 
 def audit_strays(
@@ -42,14 +64,19 @@ def audit_strays(
             job.add_doubled(run.scheduled_at, Why.BACKFILL_UNKNOWN(id=run.origin_id))
 
 
-def _compare(session: Session, backfill: Backfill, job: JobTally, bounds: tuple[int, int]) -> None:
-    # The backfill was read before its runs, so it has at least those up to its cursor.
+def _compare(
+    session: Session,
+    backfill: Backfill,
+    runs: Sequence[FirstRun],
+    job: JobTally,
+    bounds: tuple[int, int],
+) -> None:
     session.expunge(backfill)
     ranks = _ranks(session, backfill)
     if len(ranks) != backfill.ticks:
         why = Why.BACKFILL_MISCOUNTED(id=backfill.id, got=backfill.ticks, n=len(ranks))
         job.add_lost(backfill.cursor_at or 0, why)
-    rows = {run.scheduled_at for run in backfills.first_runs(session, job.job_id, backfill.id)}
+    rows = {run.scheduled_at for run in runs}
     purged_until = backfills.purged_until(session, backfill)
     for tick in sorted(_planned(backfill, ranks) - rows):
         if tick > purged_until and _is_in(tick, bounds):

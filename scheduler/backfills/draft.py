@@ -16,10 +16,9 @@ from warren.scheduler.backfills.kept_schedule import (
     KeptSchedule,
     Span,
     joined,
-    ranks_to_text,
     spans_to_json,
 )
-from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
+from warren.scheduler.backfills.outcomes import DueTimeState
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.backfill_status import Selection
@@ -78,9 +77,7 @@ class Draft:
 
     def states(self, session: Session) -> dict[int, DueTimeState]:
         """Return what became of each due time so far."""
-        if self.kept.is_of_dates:
-            return outcomes.states_of_dates(session, self.job.id, self.kept, self.ticks)
-        return outcomes.states(session, self.job.id, self.ticks)
+        return outcomes.states_kept(session, self.job.id, self.kept, self.ticks)
 
     def notices(self) -> list[Reason]:
         """Return what whoever asks for it should know."""
@@ -88,13 +85,9 @@ class Draft:
             return [Why.BACKFILL_ABOVE_CONCURRENCY(n=self.job.concurrency)]
         return []
 
-    def row(self, session: Session, backfill_id: int, *, by: str, now_ms: int) -> Backfill:
-        """Return its row; that of a backfill of dates says which of these are left out."""
+    def row(self, backfill_id: int, *, by: str, now_ms: int) -> Backfill:
+        """Return its row."""
         request = self.request
-        left_out: list[int] = []
-        if self.kept.is_of_dates and request.selection is not Selection.ALL:
-            states, wanted = self.states(session), SELECTED[request.selection]
-            left_out = [rank for rank, t in enumerate(self.ticks) if states[t] not in wanted]
         return Backfill(
             id=backfill_id,
             job_id=self.job.id,
@@ -104,7 +97,6 @@ class Draft:
             schedule=self.kept.to_json(),
             spans=spans_to_json(self.spans),
             ticks=len(self.ticks),
-            left_out=ranks_to_text(left_out),
             at_once=request.at_once,
             newest_first=int(request.newest_first),
             selection=request.selection,

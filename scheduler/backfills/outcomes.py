@@ -67,10 +67,12 @@ def states(
     }
 
 
-def states_of_dates(
+def states_kept(
     session: Session, job_id: int, kept: KeptSchedule, ticks: Sequence[int]
 ) -> dict[int, DueTimeState]:
-    """Return what became of the dates that begin at these ticks, by all runs about them."""
+    """Return what became of due times of a schedule; of dates, by all runs about them."""
+    if not kept.is_of_dates:
+        return states(session, job_id, ticks)
     days = {tick: kept.run_date(tick) for tick in ticks}
     runs = backfills.runs_about(session, job_id, list(days.values())) if days else {}
     return {tick: state_of(_last_by_start(runs.get(day, ()))) for tick, day in days.items()}

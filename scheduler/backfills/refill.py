@@ -102,9 +102,9 @@ class Refill:
         return refilled
 
     def _refill(self, session: Session, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
-        if active.instead:
-            # Before the backfill's row, as those do who delete the job.
-            jobs.lock_if_any(session, active.job_id)
+        # So that no other backfill or re-run takes the same due times meanwhile; before the
+        # backfill's row, as those do who delete the job.
+        jobs.lock_rows(session, [active.job_id])
         backfill = backfills.claim(session, active.id)
         if backfill is None:
             return Refilled()
@@ -225,16 +225,14 @@ class _Work:
     def wanted(self, session: Session, ticks: Sequence[int]) -> set[int]:
         """Return which of the next due times are to run: those of its selection.
 
-        For a backfill of dates this was decided when it was made.
+        Version 0.1.0 decided for a backfill of dates when it was made which are left out.
         """
         backfill = self.backfill
-        if self.kept.is_of_dates:
-            left_out = set(ranks_from_text(backfill.left_out))
-            ranked = enumerate(ticks, backfill.decided)
-            return {tick for rank, tick in ranked if rank not in left_out}
         selected = SELECTED[Selection(backfill.selection)]
-        states = outcomes.states(session, backfill.job_id, ticks)
-        return {tick for tick, state in states.items() if state in selected}
+        left_out = set(ranks_from_text(backfill.left_out))
+        states = outcomes.states_kept(session, backfill.job_id, self.kept, ticks)
+        ranked = enumerate(ticks, backfill.decided)
+        return {tick for rank, tick in ranked if rank not in left_out and states[tick] in selected}
 
     def runs(
         self,

@@ -138,6 +138,7 @@ class FirstRun(NamedTuple):
     scheduled_at: int
     job_id: int
     origin_id: int
+    status: str
 
 
 def first_runs(session: Session, job_id: int, backfill_id: int) -> list[FirstRun]:

@@ -127,6 +127,16 @@ def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
     return locked
 
 
+def lock_rows(session: Session, job_ids: Iterable[int]) -> None:
+    """Lock the jobs among these that exist, in the order of their ids.
+
+    Whoever plans runs for due times by what became of them holds this lock while it reads that.
+    """
+    wanted = use_index(select(Job.id), Job, PRIMARY_KEY)
+    for chunk in chunks(sorted(set(job_ids))):
+        session.execute(wanted.where(Job.id.in_(chunk)).order_by(Job.id).with_for_update()).all()
+
+
 def try_lock(session: Session, job_ids: Iterable[int]) -> set[int]:
     """Lock the jobs among these that nobody else has locked; return their ids."""
     wanted = use_index(select(Job.id), Job, PRIMARY_KEY)

@@ -233,8 +233,12 @@ def check_children(session: Session, runs: Sequence[Repeatable]) -> None:
 
 
 def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
-    """Lock runs and the later runs of their shards, so that nobody repeats them; return them."""
+    """Lock runs and the later runs of their shards, so that nobody repeats them; return them.
+
+    Their jobs are locked as well, so that no backfill runs their due times meanwhile.
+    """
     runs = transitions.lock(session, run_ids)
+    jobs.lock_rows(session, {run.job_id for run in runs})
     later = reruns.later(session, [run.id for run in runs])
     transitions.lock(session, {run.id for later_runs in later.values() for run in later_runs})
     return runs

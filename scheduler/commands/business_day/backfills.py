@@ -107,7 +107,7 @@ class BackfillCommands:
             if known is not None:
                 return Made(id=known.id, is_new=known.id == backfill_id, ticks=known.ticks)
             wanted = self._draft(session, job, request, skips, now_ms)
-            row = wanted.row(session, backfill_id, by=self._context.actor.who, now_ms=now_ms)
+            row = wanted.row(backfill_id, by=self._context.actor.who, now_ms=now_ms)
             session.add(row)
             if request.instead and self._schedules.stop(session, job, now_ms):
                 reason = refill.resting_reason(backfill_id)
