@@ -23,6 +23,7 @@ from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import first_fires
 from warren.scheduler.schedules.registry import has_schedule, hint
@@ -44,11 +45,12 @@ FIRES = 10
 class Preview:
     """A schedule in words and its first times, or what is wrong with it.
 
-    `hint` says which part is easily misread.
+    `hint` says which part is easily misread, `clock_notes` what the next clock changes do.
     """
 
     words: str = ""
     hint: str = ""
+    clock_notes: Sequence[Reason] = ()
     fires: tuple[int, ...] = ()
     zone: str = ""
     wrong: str = ""
@@ -75,12 +77,19 @@ def preview(
         load_zone(zone)
         cut = replace(facts, value=value[:1_000])
         fires = first_fires(cut, now_ms=now_ms, count=FIRES, calendars=calendars)
+        notes = clock_notes(cut, now_ms=now_ms, calendars=calendars)
     except Problem as problem:
         return Preview(wrong=problem_text(problem))
     if not fires and has_schedule(kind):
         return Preview(wrong=gettext("It will not run again."))
     words = job_labels.schedule_words(kind, value)
-    return Preview(words=words, hint=hint(kind, value, language()), fires=tuple(fires), zone=zone)
+    return Preview(
+        words=words,
+        hint=hint(kind, value, language()),
+        clock_notes=notes,
+        fires=tuple(fires),
+        zone=zone,
+    )
 
 
 class Effect(StrEnum):

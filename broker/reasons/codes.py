@@ -308,6 +308,22 @@ class Why(Sentence):
     TICK_AFTER_UNTIL = "after %(until)s, when the schedule ends"
     TICK_MEETS_ANOTHER = "at the same time as another due time"
     TICK_DECIDED_BEFORE = "decided by an earlier version of the calendar, or at another time"
+    CLOCK_DROPS = (
+        "on %(date)s the clock leaves out %(first)s to %(last)s: nothing runs for that time"
+    )
+    CLOCK_MOVES = (
+        "on %(date)s the clock leaves out %(first)s to %(last)s: what would be due then runs once, "
+        "at %(last)s"
+    )
+    CLOCK_REPEATS = (
+        "on %(date)s %(first)s to %(last)s comes twice: what is due then runs both times"
+    )
+    CLOCK_FIRST_ONLY = (
+        "on %(date)s %(first)s to %(last)s comes twice: what is due then runs the first time only"
+    )
+    CLOCK_SECOND_ONLY = (
+        "on %(date)s %(first)s to %(last)s comes twice: what is due then runs the second time only"
+    )
     RUN_DATE_UNKNOWN = "no date for the run: calendar %(calendar)r: %(why)s"
     CALENDAR_MOVED_IT = (
         "version %(number)s of calendar %(calendar)r moved it into the past; nothing ran for it"

@@ -27,6 +27,7 @@ from warren.scheduler.jobs.audit_records import record_of, record_of_children, r
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
 from warren.scheduler.jobs.field_kinds import Flow
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
+from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
@@ -196,6 +197,21 @@ class JobChanges:
         due_jobs.write(session, locked.values())
         return [applied(edit, state_of(edit.job.id, stopped, started)) for edit in edits]
 
+    def follow_rules(
+        self, session: Session, wanted: Mapping[int, str], now_ms: int
+    ) -> list[tuple[str, ...]]:
+        """Lock jobs, and have those that do not yet follow the newest rule for their schedules.
+
+        `wanted` has the name of the app for each id. Returns a line about each that has changed.
+        """
+        locked = jobs.lock_all(session, wanted)
+        jobs.read_sources(session, locked.values())
+        specs = [(job, job_spec(job, wanted[job.id], ())) for job in locked.values()]
+        moving = [(job, spec) for job, spec in specs if spec.follows_old_rule]
+        edits = self._edit(session, moving, now_ms, moves=True)
+        due_jobs.write(session, locked.values())
+        return [edit.words for edit in edits]
+
     def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
         """Change a locked job, including its name; return a line for each change.
 
@@ -261,11 +277,16 @@ class JobChanges:
         session.flush()
 
     def _edit(
-        self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
+        self,
+        session: Session,
+        wanted: Sequence[tuple[Job, JobSpec]],
+        now_ms: int,
+        *,
+        moves: bool = False,
     ) -> list[Edit]:
         """Change locked jobs, without flushing them; return what changed about each."""
         with session.no_autoflush:
-            edits = [self._edit_of(job, spec) for job, spec in wanted]
+            edits = [self._edit_of(job, spec, moves=moves) for job, spec in wanted]
             real = [edit for edit in edits if edit.words]
             before = [record_of_fields(session, edit.job, edit.fields) for edit in real]
             for edit in real:
@@ -325,8 +346,8 @@ class JobChanges:
 
         planned_runs.make_anew(session, changed, made, kinds=BY_SCHEDULE)
 
-    def _edit_of(self, job: Job, spec: JobSpec) -> Edit:
-        edit = edit_of(job, spec)
+    def _edit_of(self, job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
+        edit = edit_of(job, spec, moves=moves)
         if edit.changes_script:
             self._demand(Right.EDIT_GLUE)
         return edit

@@ -63,10 +63,13 @@ class Edit:
         return _any_of(_POLICIES, self.fields) and not self.reschedules
 
 
-def edit_of(job: Job, spec: JobSpec) -> Edit:
-    """Return what a spec changes about a job."""
+def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
+    """Return what a spec changes about a job.
+
+    A schedule that changes follows the newest rule from then on; with `moves`, any does.
+    """
     fields = changed(job, spec)
-    if _reschedules(job, fields):
+    if moves or _reschedules(job, fields):
         spec = spec.by_rule(NEWEST_RULE)
         options = FIELDS["schedule_options"]
         if spec.schedule_options.to_json() != job.schedule_options and options not in fields:

@@ -1,7 +1,8 @@
 """Commands on single jobs: create, change, delete, start and stop."""
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from sqlalchemy.orm import Session
 
@@ -19,9 +20,29 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits.specs import KnownLimits
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.sql.jobs import child_links, history, job_names
+from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.clock_changes import ChangedTimes, changed_by_rule
+from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.registry import RULED_FROM_KINDS, RULED_KINDS, written
+from warren.sql.batch import chunks
+from warren.sql.jobs import child_links, history, job_names, jobs
 from warren.sql.models import App, Job
 from warren.sql.registry import apps
+
+
+@dataclass(frozen=True, slots=True)
+class OldRuleJob:
+    """A job whose schedule follows an older rule, and what the newest one changes of its times.
+
+    `schedule` is in the words of a job file.
+    """
+
+    id: int
+    app: str
+    name: str
+    schedule: str
+    timezone: str
+    changed: ChangedTimes
 
 
 class JobCommands:
@@ -132,6 +153,60 @@ class JobCommands:
 
         """
         return self._switch(job_id, Action.JOB_STOP, self._schedules.stop)
+
+    def with_old_rules(self, app: str | None = None) -> list[OldRuleJob]:
+        """Return the jobs, all or of an app, whose schedules follow an older rule.
+
+        Those that cannot be read are left out: they stop, whatever their rule.
+
+        Raises:
+            Problem: there is no such app.
+
+        """
+
+        def unit(session: Session) -> list[OldRuleJob]:
+            now_ms, usual = self._context.now_ms(), self._schedules.zone(session, None)
+            known = apps.ids_by_name(session, self._context.actor.app_ids)
+            found = [
+                row
+                for row in jobs.without_rule(
+                    session,
+                    kinds=RULED_KINDS,
+                    dated=RULED_FROM_KINDS,
+                    app_ids=known.values() if app is None else [self._app_id(session, app)],
+                )
+                if self._context.actor.knows_job(row.app_id, row.id)
+            ]
+            calendars = calendars_for(session, found)
+            changes = cache(partial(changed_by_rule, now_ms=now_ms, calendars=calendars))
+            old = []
+            for row in found:
+                facts = ScheduleFacts.of(row, row.timezone or usual)
+                try:
+                    changed = changes(facts, next_ms=row.next_tick_at if row.is_enabled else 0)
+                except Problem:
+                    continue
+                words = written(row.schedule_kind, row.schedule_value, row.schedule_options)
+                old.append(OldRuleJob(row.id, row.app, row.name, words, facts.timezone, changed))
+            return old
+
+        return self._context.database.read(unit)
+
+    def follow_rules(self, job_ids: Iterable[int]) -> int:
+        """Have the schedules of jobs follow the newest rule; return how many did not before.
+
+        Raises:
+            Problem: there is no such job.
+
+        """
+
+        def unit(session: Session, part: Collection[int]) -> int:
+            found = [self._context.job(session, job_id) for job_id in part]
+            names = {job.id: self._app(session, job).name for job in found}
+            return len(self._changes.follow_rules(session, names, self._context.now_ms()))
+
+        parts = chunks(sorted(set(job_ids)))
+        return sum(self._context.write(Right.OPERATE, partial(unit, part=part)) for part in parts)
 
     def undo_stop(self, job_id: int, *, stopped: range) -> bool:
         """Start a schedule that this actor stopped within `stopped`, in epoch milliseconds.

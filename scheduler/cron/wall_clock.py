@@ -63,13 +63,13 @@ class WallClock:
 
     def __init__(self, zone: ZoneInfo, *, is_first: bool = False) -> None:
         self.zone = zone
-        self._is_first = is_first
+        self.is_first = is_first
 
     def wall_from(self, instant: int) -> int:
         """Return the first wall second that may still fire at this instant or later."""
         shown = datetime.fromtimestamp(instant, self.zone)
         offset = _offset(shown)
-        if self._is_first:
+        if self.is_first:
             if shown.fold:
                 before = _offset(shown.replace(fold=0))
                 return self._change(instant + offset - before, instant) + before
@@ -84,7 +84,7 @@ class WallClock:
         before, after = self._offsets(wall)
         if after > before:
             return None
-        return wall - (before if self._is_first else after)
+        return wall - (before if self.is_first else after)
 
     def gap_around(self, wall: int) -> tuple[int, int]:
         """Return the first skipped wall second, and the first after the skipped ones."""

@@ -176,6 +176,12 @@ class JobSpec:
         return replace(self, schedule_options=options.by_rule(rule))
 
     @property
+    def follows_old_rule(self) -> bool:
+        """Whether its schedule follows an older rule than if it were edited now."""
+        options = self.schedule_options
+        return options.rule < newest_rule(self.schedule_kind, options)
+
+    @property
     def alarm(self) -> AlarmTargets:
         """Its alarm targets."""
         return AlarmTargets(

@@ -369,12 +369,13 @@ def written(kind: str, value: str | None, options: str | None = None) -> str:
     return f"{words} ({said})" if said else words
 
 
+#: The kinds that have several rules, and those that have them if there is a `from`.
+RULED_KINDS = frozenset(kind for kind, schedule in KINDS.items() if schedule.newest_rule("") > 1)
+RULED_FROM_KINDS = frozenset(
+    kind for kind, schedule in KINDS.items() if schedule.newest_rule("2026-12-01") > 1
+)
+
+
 def newest_rule(kind: str, options: ScheduleOptions) -> int:
     """Return the newest rule for a schedule: 1 if its kind has only one."""
     return KINDS[kind].newest_rule(options.begin) if kind in KINDS else 1
-
-
-def follows_old_rule(kind: str, options: str | None) -> bool:
-    """Whether a row's schedule follows an older rule than it would if it were edited now."""
-    said = ScheduleOptions.from_json(options)
-    return said.rule < newest_rule(kind, said)

@@ -8,7 +8,7 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.refined import RefinedTicks
+from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
 from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.working_days import Calendar, Calendars, date_of, day_of
 
@@ -58,7 +58,11 @@ def fates(
 
 
 def _of_each(ticks: RefinedTicks, plain: Ticks, now_ms: int, anchor_ms: int) -> Iterator[Fate]:
+    anchor_ms = ticks.anchor(anchor_ms)
     nominal = plain.next_after(now_ms, anchor_ms)
+    if nominal is not None and ticks.begin_ms is not None and nominal < ticks.begin_ms:
+        yield _fate(ticks, nominal)  # it stands for all before the first
+        nominal = plain.next_after(ticks.begin_ms - 1, anchor_ms)
     while nominal is not None:
         fate = _fate(ticks, nominal)
         if fate.tick_ms is not None and not _is_tick(ticks, fate.tick_ms, anchor_ms):
@@ -101,9 +105,17 @@ def _by_calendar(ticks: RefinedTicks, calendar: Calendar, nominal: int, shown: d
     if target is None:
         return Fate(nominal, None, why)
     moved = shown.replace(tzinfo=None) + timedelta(days=target - day)
-    # Of a time that comes twice, the second one is due.
-    at = moved.replace(tzinfo=ticks.zone, fold=1)
-    return Fate(nominal, (at - _EPOCH) // _MILLISECOND, why)
+    return Fate(nominal, _due_at(ticks, moved), why)
+
+
+def _due_at(ticks: RefinedTicks, shown: datetime) -> int | None:
+    """Return when a time that a calendar has moved is due; None if the clock leaves it out."""
+    assert isinstance(ticks.inner, WallTicks)  # a rate moves nothing
+    cron, wall = ticks.inner.cron, (shown - _EPOCH.replace(tzinfo=None)) // timedelta(seconds=1)
+    instant = cron.clock.instant_of(wall)
+    if instant is None and cron.runs_after_gap:
+        instant = cron.clock.instant_of(cron.clock.gap_around(wall)[1])
+    return None if instant is None else instant * 1_000
 
 
 def _shown(ticks: RefinedTicks, instant: int) -> datetime:

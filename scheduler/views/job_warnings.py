@@ -16,13 +16,18 @@ from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.reading import first_fires
 from warren.scheduler.views.process_view import read_catalogues
 from warren.sql.alarms.watches import MIN_SUCCESSES
-from warren.sql.registry import presence
+from warren.sql.jobs import jobs
+from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import state
 
 #: The most names that are compared with mistyped ones, which takes a second.
 MAX_COMPARISONS = 20_000
 #: How many due times are searched for a pause: a week of an hourly schedule.
 DUE_TIMES_LOOKED_AT = 170
+#: What is said of a job whose schedule follows an older rule.
+OLD_RULE = (
+    "due by the rule of an earlier version; what the newest changes: warren jobs follow-rules"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,19 @@ def file_warnings(
 ) -> list[tuple[str, str]]:
     """Return what looks wrong about the jobs of a file: pairs of APP/NAME and a sentence.
 
-    Warnings about jobs that are not `changed` were given when those changed, and are not repeated.
+    Warnings about jobs that are not `changed` were given when those changed, and are not repeated,
+    apart from that about their rule.
     """
+    known = apps.ids_by_name(session)
+    old = {
+        f"{row.app}/{row.name}"
+        for row in jobs.without_rule(
+            session,
+            kinds=registry.RULED_KINDS,
+            dated=registry.RULED_FROM_KINDS,
+            app_ids={known[spec.app] for spec in specs if spec.app in known},
+        )
+    }
     check = HandlerCheck.read(session, {spec.app for spec in specs}, now_ms)
     warnings = []
     for spec in specs:
@@ -115,6 +131,7 @@ def file_warnings(
         warnings += (
             [(name, words) for words in own_warnings(spec, now_ms)] if name in changed else []
         )
+        warnings += [(name, OLD_RULE)] if name in old else []
     return warnings
 
 

@@ -1,10 +1,10 @@
 """Inserts jobs, and locks and reads them by id."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import and_, bindparam, not_, or_, select
 from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
@@ -41,6 +41,21 @@ class JobToRun(NamedTuple):
     is_enabled: int
     stop_reason: str | None
     stop_why: str | None
+
+
+class ScheduledJob(NamedTuple):
+    """The columns of a job that decide its due times, and its next one."""
+
+    id: int
+    app_id: int
+    app: str
+    name: str
+    schedule_kind: str
+    schedule_value: str | None
+    schedule_options: str | None
+    timezone: str | None
+    is_enabled: int
+    next_tick_at: int
 
 
 class JobToTrigger(NamedTuple):
@@ -224,6 +239,25 @@ def to_call(
             session, CallableJob, of_apps.where(Job.app_id == app_id, Job.name.in_(chunk))
         )
     }
+
+
+def without_rule(
+    session: Session, *, kinds: Collection[str], dated: Collection[str], app_ids: Collection[int]
+) -> list[ScheduledJob]:
+    """Return the jobs of some apps whose schedules were stored without a rule, by app and name.
+
+    They are of one of these kinds, or of one that is `dated` and has a `from`.
+    """
+    stored = Job.schedule_options
+    has_from = and_(Job.schedule_kind.in_(sorted(dated)), stored.contains('"from":'))
+    wanted = (
+        query(ScheduledJob, Job, app=App.name)
+        .join(App, App.id == Job.app_id)
+        .where(Job.app_id.in_(sorted(app_ids)))
+        .where(or_(Job.schedule_kind.in_(sorted(kinds)), has_from))
+        .where(or_(stored.is_(None), not_(stored.contains('"rule":'))))
+    )
+    return fetch(session, ScheduledJob, wanted.order_by(App.name, Job.name))
 
 
 def is_any(session: Session) -> bool:

@@ -243,6 +243,36 @@ def next_command(settings: Settings, **wanted: Any) -> int:
     return send(settings, "jobs.next", **wanted)
 
 
+@jobs.command(
+    "follow-rules",
+    epilog=examples(
+        "warren jobs follow-rules --dry-run",
+        "warren jobs follow-rules",
+        "warren jobs follow-rules --app reports --yes",
+    ),
+)
+@click.argument("names", metavar="[NAME]…", nargs=-1)
+@click.option("--app", help="Only the jobs of this app.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+@takes_settings("database_url", "timezone")
+def follow_rules(settings: Settings, *, dry_run: bool, yes: bool, **wanted: Any) -> int:
+    """Have schedules that an earlier version stored follow the newest rules.
+
+    It first lists them, with the due times within a year that change. Without NAMEs, all jobs.
+    """
+    with open_sender(settings) as sender:
+        seen = sender.send("jobs.follow-rules", dry_run=True, **wanted)
+        print_output(seen)
+        if dry_run or not seen.facts["jobs"]:
+            return 0
+        if not yes and not click.confirm("Move them?", default=False, err=True):
+            return 1
+        print_output(sender.send("jobs.follow-rules", dry_run=False, **wanted))
+    return 0
+
+
 @jobs.command(epilog=examples("warren jobs start nightly-report mails/hourly"))
 @_names
 @takes_settings("database_url", "timezone")

@@ -7,6 +7,7 @@ from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.reading import is_waiting
 from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.views.job_view import JobView
+from warren.scheduler.views.job_warnings import OLD_RULE
 from warren.sql.listings.job_search import ListedJob
 from warren.views.instants import local
 from warren.views.terminal import relative
@@ -42,6 +43,7 @@ def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[
         "state": _state(job),
         "stopped because": job.stop_reason,
         "schedule": f"{job.schedule}  ({job.timezone})",
+        "rule": OLD_RULE if job.spec.follows_old_rule else "",
         "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else waits,
         "handler": job.spec.handler,
         "script": _script(job),

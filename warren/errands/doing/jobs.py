@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from warren.errands.desk import Desk, visible_children, visible_spec
-from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.commands.jobs import JobCommands, OldRuleJob
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import next_fires
 from warren.scheduler.schedules.why import Fate, fates
@@ -29,6 +31,8 @@ from warren.views.terminal import relative
 #: Runs and skips that are shown with a job.
 _LAST_RUNS = 10
 _LAST_SKIPS = 5
+#: Changed due times of a job that are listed.
+_SHOWN_TIMES = 2
 
 
 def list_jobs(desk: Desk, *, app: str | None = None, as_json: bool = False) -> None:
@@ -91,6 +95,9 @@ def next_fires_of(
     if hint := registry.hint(job.schedule_kind, job.schedule_value):
         desk.warn(hint)
     zone = ZoneInfo(job.timezone or zone_of_jobs)
+    facts = ScheduleFacts.of(job, zone.key)
+    for note in clock_notes(facts, now_ms=now, calendars=known):
+        desk.warn(str(note))
     if why:
         _say_why(desk, job, _fates(job, known, now, count, zone.key), zone, as_json=as_json)
         return
@@ -135,6 +142,66 @@ def _say_why(
         for fate in fates
     ]
     desk.table(("meant", "fires at", "why"), lines, "it never fires on its own")
+
+
+def follow_rules(
+    desk: Desk,
+    *,
+    names: list[str] = [],  # noqa: B006 - never changed
+    app: str | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Have schedules follow the newest rules, all or those of an app or of `names`.
+
+    With `dry_run`, only list them. The output's `jobs` is how many they are.
+    """
+    wanted = {desk.ids.job(f"{app}/{name}" if app and "/" not in name else name) for name in names}
+    found = desk.commands.jobs.with_old_rules(app)
+    old = [job for job in found if not names or job.id in wanted]
+    desk.output.facts["jobs"] = len(old)
+    if not dry_run:
+        moved = desk.commands.jobs.follow_rules([job.id for job in old])
+        if as_json:
+            desk.record({"moved": moved})
+        else:
+            desk.line(
+                f"{moved} {'job follows' if moved == 1 else 'jobs follow'} the newest rule now"
+            )
+        return
+    if as_json:
+        for job in old:
+            desk.record(_rule_json(job))
+        return
+    lines = [
+        (
+            f"{job.app}/{job.name}",
+            job.schedule,
+            _some(job.changed.before, ZoneInfo(job.timezone)),
+            _some(job.changed.after, ZoneInfo(job.timezone)),
+        )
+        for job in old
+    ]
+    headers = ("job", "schedule", "not due any more", "due instead")
+    desk.table(headers, lines, "every job follows the newest rule")
+
+
+def _some(times: Sequence[int], zone: ZoneInfo) -> str:
+    """Return the first of some times, and how many more there are."""
+    shown = [local(at, zone) for at in times[:_SHOWN_TIMES]]
+    more = len(times) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else ())])
+
+
+def _rule_json(job: OldRuleJob) -> dict[str, Any]:
+    return {
+        "job": job.name,
+        "app": job.app,
+        "schedule": job.schedule,
+        "timezone": job.timezone,
+        "not_due_any_more": [iso(at) for at in job.changed.before],
+        "due_instead": [iso(at) for at in job.changed.after],
+    }
 
 
 def start_jobs(desk: Desk, *, names: list[str]) -> None:

@@ -30,6 +30,8 @@ COMMANDS = [
     "jobs show jbo",
     "jobs next job --count 3",
     "jobs next odd",
+    "jobs follow-rules --dry-run",
+    "jobs follow-rules --yes --json",
     "jobs next child --json",
     "jobs export",
     "jobs export --app reports job",

@@ -1,5 +1,6 @@
 """What becomes of the times that a schedule means, and why."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from warren.scheduler.schedules.facts import ScheduleFacts
@@ -7,6 +8,7 @@ from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.why import fates
 from warren.scheduler.schedules.working_days import Calendar, CalendarVersion, day_of
 
+END = date(2026, 12, 31)
 #: A Monday.
 NOW = int(datetime(2026, 6, 1, tzinfo=UTC).timestamp() * 1_000)
 OFF = CalendarVersion(
@@ -69,3 +71,30 @@ def test_the_end_of_a_calendars_data_is_the_last_that_is_told() -> None:
     assert told("0 0 9 30 * ?", 3, calendar="x")[-1] == (
         "30 09:00 - its calendar 'x' knows no day after 2026-06-30"
     )
+
+
+def test_a_distant_from_is_told_once() -> None:
+    found = told("0 0/5 * * * ?", 2, **{"from": "2027-06-01"})
+
+    assert found == [
+        "01 00:05 - before 2027-06-01, when the schedule begins",
+        "01 00:00 01 00:00",
+        "01 00:05 01 00:05",
+    ]
+
+
+def test_a_time_that_is_moved_to_an_hour_that_comes_twice_is_due_as_its_kind_says() -> None:
+    calendar = replace(OFF, days={day_of(date(2026, 10, 24)): False}, until_day=day_of(END))
+    calendar = replace(calendar, weekend=frozenset())
+    now = int(datetime(2026, 10, 24, tzinfo=UTC).timestamp() * 1_000)
+    stored = ScheduleOptions.of({"calendar": "x", "on_holiday": "next"}).to_json() or ""
+
+    due = {}
+    for kind, value in (("CRON", "0 30 2 24 * ?"), ("UNIX_CRON", "30 2 24 * *")):
+        facts = ScheduleFacts(kind, value, "Europe/Berlin", stored)
+        known = {"x": Calendar("x", (calendar,))}
+        [fate] = fates(facts, known, now_ms=now, anchor_ms=now, count=1)
+        assert fate.tick_ms is not None
+        due[kind] = f"{datetime.fromtimestamp(fate.tick_ms / 1_000, UTC):%d %H:%M}"
+
+    assert due == {"CRON": "25 01:30", "UNIX_CRON": "25 00:30"}
