@@ -419,8 +419,11 @@ class Code(Enum):
     NO_BACKFILL = "no backfill %(id)s", ProblemKind.UNKNOWN
     BACKFILL_OVER = "backfill %(id)s is over already (%(state)s)", ProblemKind.CONFLICT
     RERUN_PARTS = "expected one of failed, from and only, got several"
-    RERUN_NO_FLOW = "run %(id)s is not that of a flow, or never began; run it again as a whole"
-    RERUN_NO_NODE = "the flow of run %(id)s has no node %(node)r; there are %(known)s"
+    RERUN_NO_FLOW = (
+        "run %(id)s is not that of a flow, its job is none any more, or it never began; run it "
+        "again as a whole"
+    )
+    RERUN_NO_NODE = "the graph that would run has no node %(node)r; it has %(known)s"
     RERUN_NOTHING_FAILED = (
         "in run %(id)s nothing failed that was not handled; name a node, or run it again as a whole"
     )

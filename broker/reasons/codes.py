@@ -251,6 +251,7 @@ class Why(Sentence):
     FLOW_OUTDATED = "COVER_EARLY: newer run %(id)s of the flow is running"
     NODE_BYPASSED = "%(node)s ended %(outcome)s, and %(needed)s was needed"
     NODE_CONDITION_FALSE = "its condition is false"
+    NODE_NOT_REPEATED = "it had not run before, and was not repeated"
     NODE_NOT_BEGUN = "node %(node)s cannot begin: %(why)s"
     NODE_RUNS_GONE = "its runs were deleted"
     NODE_WITHOUT_ELEMENTS = "its list is empty"

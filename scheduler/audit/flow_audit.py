@@ -98,7 +98,7 @@ def _of_judge(run: FlowRow, graph: Graph, states: Mapping[str, NodeState]) -> It
         for name, state in states.items()
         if state.outcome == KEPT and state.real_outcome
     }
-    forced = {name for name, state in states.items() if state.kept_of and name not in kept}
+    forced = {name for name, state in states.items() if state.is_forced}
     verdict = judge(graph, kept, begin, forced=forced)
     for name in graph.nodes:
         state = states[name]
@@ -125,8 +125,9 @@ def _of_judge(run: FlowRow, graph: Graph, states: Mapping[str, NodeState]) -> It
 def _of_runs(state: NodeState, runs: Sequence[TickRun]) -> Iterator[_Found]:
     """Yield where the runs of a node that is over are not as its row says."""
     first = {run.shard_index for run in runs if run.attempt == 0}
-    if len(first) < (state.shards or 0):
-        why = Why.NODE_RUNS(node=state.node, rows=len(first), total=state.shards or 0)
+    least = state.shards or 1  # of a broadcast, it is not known
+    if len(first) < least:
+        why = Why.NODE_RUNS(node=state.node, rows=len(first), total=least)
         yield True, why
         return
     end = tick_end(Tick(state.job_id, runs[0].scheduled_at, state.id), runs) if runs else None

@@ -1,7 +1,7 @@
 """How the nodes of flows end: once all their runs are over, with the last retry of each."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -23,13 +23,24 @@ _NOTHING = Explanation()
 class NodeEnd:
     """What became of a node; `reason` says why it did not succeed, or why it has no result.
 
-    `is_told`: if it failed, the end of its run has raised the alarm.
+    `results` are those of its runs, in the order of their shards, and `result` what is kept of
+    them. `is_told`: if it failed, the end of its run has raised the alarm.
     """
 
     outcome: Outcome
     reason: Explanation = _NOTHING
     result: str | None = None
+    results: tuple[str | None, ...] = ()
     is_told: bool = True
+
+    def kept(self, *, is_list: bool) -> "NodeEnd":
+        """Return the end with the result that is kept: a list, or that of its only run."""
+        if self.outcome is not Outcome.SUCCEEDED or self.reason.text or not self.results:
+            return self
+        joined = joined_results(self.results) if is_list else self.results[0]
+        result, size = kept_result(joined)
+        why = Why.FLOW_RESULT_TOO_LONG(n=size, most=RESULT_BYTES)
+        return replace(self, result=result, reason=explanation(why) if size else _NOTHING)
 
 
 def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:
@@ -63,24 +74,23 @@ def ends_of_ticks(session: Session, of_nodes: Iterable[Tick]) -> dict[int, NodeE
 def _stored_end(session: Session, end: TickEnd, last_ids: dict[int, int]) -> NodeEnd:
     """Return the end of a node; `last_ids` are the last runs of its shards."""
     runs = queries.ended(session, {*last_ids.values(), end.deciding_id})
-    deciding = runs[end.deciding_id]
-    result = deciding.result
-    if len(last_ids) > 1:
-        in_order = [runs[last_ids[index]] for index in sorted(last_ids)]
-        result = joined_results([run.result for run in in_order])
-    message = Explanation(deciding.message or "", deciding.message_why)
-    return _node_end(end.status, message, result)
+    told = {run_id: Explanation(run.message or "", run.message_why) for run_id, run in runs.items()}
+    in_order = [last_ids[index] for index in sorted(last_ids)]
+    dropped = next((told[run_id] for run_id in in_order if _was_dropped(told[run_id])), None)
+    message = dropped or told[end.deciding_id]
+    return _node_end(end.status, message, *(runs[run_id].result for run_id in in_order))
 
 
-def _node_end(status: RunStatus, message: Explanation, result: str | None) -> NodeEnd:
+def _node_end(status: RunStatus, message: Explanation, *results: str | None) -> NodeEnd:
     if status is RunStatus.SKIPPED:
         return NodeEnd(Outcome.SKIPPED, message)
     if status is not RunStatus.SUCCEEDED:
         text = message.text or status.value
         return NodeEnd(Outcome.FAILED, message._replace(text=text))
-    kept, size = kept_result(result)
-    if size:
-        why = Why.FLOW_RESULT_TOO_LONG(n=size, most=RESULT_BYTES)
-        return NodeEnd(Outcome.SUCCEEDED, explanation(why))
-    was_dropped = kept is None and Why.RESULT_TOO_LONG.name in (message.why or "")
-    return NodeEnd(Outcome.SUCCEEDED, message if was_dropped else _NOTHING, kept)
+    reason = message if _was_dropped(message) else _NOTHING
+    return NodeEnd(Outcome.SUCCEEDED, reason, results=results)
+
+
+def _was_dropped(message: Explanation) -> bool:
+    """Whether a result was too long to be kept with its run."""
+    return Why.RESULT_TOO_LONG.name in (message.why or "")

@@ -24,7 +24,7 @@ from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import flow_nodes
-from warren.sql.runs.flow_nodes import NodeState
+from warren.sql.runs.flow_nodes import BROADCAST, NodeState
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun
 
@@ -74,8 +74,8 @@ class JudgedFlow:
             if state.real_outcome:
                 known[state.node] = Outcome(state.real_outcome)
             elif state.id in ends:
-                known[state.node] = ends[state.id].outcome
-                self._note(state.node, ends[state.id])
+                end = ends[state.id].kept(is_list=self._has_list(state, ends[state.id]))
+                known[state.node] = self._note(state.node, end)
             elif state.begun_at is not None:
                 known[state.node] = None
         # A node whose row was deleted by hand cannot begin; the audit reports it.
@@ -84,12 +84,20 @@ class JudgedFlow:
             graph,
             known,
             self._begin,
-            forced={state.node for state in nodes if state.kept_of and not state.outcome},
+            bypass=self._bypass,
+            forced={state.node for state in nodes if state.is_forced},
             stopped=run.status != RunStatus.RUNNING or run.kill_requested_at is not None,
         )
-        for name, false in verdict.bypassed.items():
-            self._note(name, NodeEnd(Outcome.BYPASSED, explanation(_why_bypassed(false))))
         self.end = verdict.end
+
+    def _has_list(self, state: NodeState, end: NodeEnd) -> bool:
+        """Whether the result of a node is a list: with `each`, and of a broadcast."""
+        node = self._graph.nodes.get(state.node)
+        has_elements = node is not None and bool(node.each)
+        return has_elements or state.shards == BROADCAST or len(end.results) > 1
+
+    def _bypass(self, name: str, false: FalseEdge | None) -> None:
+        self._note(name, NodeEnd(Outcome.BYPASSED, explanation(_why_bypassed(false))))
 
     def _begin(self, node: Node) -> Outcome | None:
         """Make the runs of a node; return its outcome if it is over without one."""

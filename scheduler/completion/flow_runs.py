@@ -6,11 +6,13 @@ Whoever holds the lock of a flow's run is the only one who judges it.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why, Words
+from warren.broker.reasons.stored import from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_ends import NodeEnd, node_ends
@@ -21,13 +23,13 @@ from warren.scheduler.flows.graph import NO_RETRY, Graph, NodeRetry
 from warren.scheduler.flows.graph_parser import stored_graph
 from warren.scheduler.flows.judge import Outcome
 from warren.scheduler.flows.repetition import FlowPart, repeated
-from warren.scheduler.problems import Refused, fault_of
+from warren.scheduler.problems import Refused, explanation, fault_of
 from warren.sql.ids import RunIds
 from warren.sql.jobs import job_names, jobs, script_versions
 from warren.sql.registry import apps
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import flow_nodes, planning, transitions
-from warren.sql.runs.flow_nodes import KEPT
+from warren.sql.runs.flow_nodes import BROADCAST, KEPT, NEW, StoredNode
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun
 
@@ -152,38 +154,40 @@ class FlowRuns:
             new_run_id: the run that repeats it.
             part: what is repeated.
             node: the node of FROM and ONLY, which runs in any case.
-            version: the graph of the new run, if it is another one.
+            version: the graph of the new run, if it is another one. Of its nodes that the repeated
+                run does not have, those that do not run now are kept as bypassed.
 
         """
-        graphs = self._graphs_of(session, {run.id: version or run.script_version})
-        graph = graphs.get(run.id, Graph({}))
+        graph = self.graph(session, version or run.script_version) or Graph({})
         stored = {item.node: item for item in flow_nodes.stored(session, run.id)}
         outcomes = {
             name: Outcome(outcome)
             for name, item in stored.items()
             if (outcome := item.kept_outcome if item.outcome == KEPT else item.outcome)
         }
-        again = repeated(graph, outcomes, part, node)
-        rows = [
-            {
-                **item._asdict(),
-                "flow_run_id": new_run_id,
-                "outcome": KEPT,
-                "kept_outcome": outcomes[name].value,
-                "kept_of": item.kept_of if item.outcome == KEPT else item.id,
-            }
-            for name, item in stored.items()
-            if name in graph.nodes and name not in again and name in outcomes
-        ]
-        if node and node in stored:
-            empty = dict.fromkeys(stored[node]._fields)
-            facts = {"node": node, "job_id": stored[node].job_id, "kept_of": stored[node].id}
-            rows.append({**empty, **facts, "flow_run_id": new_run_id})
+        declined = {name for name, item in stored.items() if _was_declined(item)}
+        again = repeated(graph, outcomes, part, node, declined=declined)
+        job_ids = _job_ids(session, [(run, wanted.job) for wanted in graph.nodes.values()])
+        rows = []
+        for name, wanted in graph.nodes.items():
+            item = stored.get(name, _ABSENT)
+            # By its id if its job has another name by now.
+            job_id = job_ids.get((run.app_id, wanted.job), item.job_id)
+            row = _ABSENT._asdict() | {"node": name, "job_id": job_id}
+            if name not in again:
+                row = _kept(item) if name in outcomes else row | _NOT_REPEATED
+            elif name == node:
+                row["kept_of"] = item.id
+            rows.append(row | {"flow_run_id": new_run_id})
         ids = self._ids.take(session, len(rows))
         flow_nodes.add(
             session, [{**row, "id": node_id} for row, node_id in zip(rows, ids, strict=True)]
         )
         return again
+
+    def graph(self, session: Session, version: int | None) -> Graph | None:
+        """Return the graph that a version holds; None if it holds none, or is gone."""
+        return self._graphs_of(session, {0: version}).get(0)
 
     # -- graphs -----------------------------------------------------------------------------------
 
@@ -241,7 +245,14 @@ class FlowRuns:
         work.run_ids = planning.plan_asked(session, work.planned, self._ids)
         flow_nodes.begin(
             session,
-            [{"id": node_id, "begun_at": now_ms, "shards": len(new)} for node_id, new in fired],
+            [
+                {
+                    "id": node_id,
+                    "begun_at": now_ms,
+                    "shards": len(new) if new[0].shard_total else BROADCAST,
+                }
+                for node_id, new in fired
+            ],
         )
         over = [row for flow in judged for row in flow.over]
         flow_nodes.end(session, sorted(over, key=lambda row: int(row["id"])))
@@ -282,6 +293,37 @@ def is_flow(row: LockedRun) -> bool:
 
 def _end(run: LockedRun, status: RunStatus, message: Words, now_ms: int) -> End:
     return End(run_id=run.id, status=status, message=message, finished_at=now_ms)
+
+
+#: A node that the repeated run does not have; and what is stored of one that does not run now.
+_ABSENT = StoredNode(
+    **dict.fromkeys(StoredNode._fields) | {"id": NEW, "node": "", "job_id": 0}  # type: ignore[arg-type] - the rest is None
+)
+_ABSENCE = explanation(Why.NODE_NOT_REPEATED())
+_NOT_REPEATED = {
+    "outcome": KEPT,
+    "kept_outcome": Outcome.BYPASSED.value,
+    "kept_of": NEW,
+    "reason": _ABSENCE.text,
+    "why": _ABSENCE.why,
+}
+
+
+def _kept(item: StoredNode) -> dict[str, Any]:
+    """Return the row of a node that stays as it became in the repeated run."""
+    if item.outcome == KEPT:
+        return item._asdict()
+    return item._asdict() | {
+        "outcome": KEPT,
+        "kept_outcome": item.outcome,
+        "kept_of": item.id,
+    }
+
+
+def _was_declined(item: StoredNode) -> bool:
+    """Whether a node was bypassed though its edges let it run, and nothing stopped it."""
+    why = from_json(item.why)
+    return why is not None and why.code in (Why.NODE_CONDITION_FALSE, Why.NODE_NOT_REPEATED)
 
 
 def _job_ids(

@@ -69,6 +69,7 @@ def judge(
     states: States,
     begin: Callable[[Node], Outcome | None],
     *,
+    bypass: Callable[[str, FalseEdge | None], None] = lambda _name, _false: None,
     forced: Collection[str] = (),
     stopped: bool = False,
 ) -> Verdict:
@@ -80,6 +81,7 @@ def judge(
         begin: called for each node whose edges let it run, when all nodes that it may name are
             over; returns None if it runs, or how it ended at once: by its condition, an error or
             an empty list.
+        bypass: called for each node that is bypassed, before any node begins that may name it.
         forced: the nodes that run whatever became of those before them.
         stopped: whether no more nodes may run.
 
@@ -90,22 +92,21 @@ def judge(
         if name in known:
             continue
         node = graph.nodes[name]
-        if stopped:
-            verdict.bypassed[name] = None
-            known[name] = Outcome.BYPASSED
-            continue
         edges = list(_edges(node, known))
-        if name in forced or _runs(node.join, edges):
+        false = None if stopped else _false_edge(node, edges, known)
+        if not stopped and (name in forced or _runs(node.join, edges)):
             known[name] = outcome = begin(node)
             if outcome is None:
                 verdict.fire.append(name)
             else:
                 verdict.at_once[name] = outcome
-        elif false := _false_edge(node, edges, known):
+        elif stopped or false:
             verdict.bypassed[name] = false
             known[name] = Outcome.BYPASSED
-    if len(known) == len(graph.nodes) and None not in known.values():
-        verdict.end = _flow_end(graph, {name: state for name, state in known.items() if state})
+            bypass(name, false)
+    over = {name: state for name in graph.nodes if (state := known.get(name)) is not None}
+    if len(over) == len(graph.nodes):
+        verdict.end = _flow_end(graph, over)
     return verdict
 
 

@@ -1,6 +1,6 @@
 """Which nodes of a flow run again when it is repeated, and which are kept. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 from warren.scheduler.flows.graph import Graph, Join
@@ -19,7 +19,12 @@ class FlowPart(StrEnum):
 
 
 def repeated(
-    graph: Graph, outcomes: Mapping[str, Outcome], part: FlowPart, node: str = ""
+    graph: Graph,
+    outcomes: Mapping[str, Outcome],
+    part: FlowPart,
+    node: str = "",
+    *,
+    declined: Collection[str] = (),
 ) -> set[str]:
     """Return the nodes of a flow that run again; all others are kept.
 
@@ -28,6 +33,7 @@ def repeated(
         outcomes: what became of the nodes in the run that is repeated.
         part: what is repeated.
         node: the node of FROM and ONLY.
+        declined: the nodes that were bypassed because their conditions were false.
 
     """
     if part is FlowPart.ONLY:
@@ -37,7 +43,11 @@ def repeated(
     return graph.descendants(
         {
             *unhandled(graph, outcomes),
-            *(name for name in graph.nodes if _was_cut(graph, name, outcomes)),
+            *(
+                name
+                for name in graph.nodes
+                if name not in declined and _was_cut(graph, name, outcomes)
+            ),
         }
     )
 

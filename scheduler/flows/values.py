@@ -1,6 +1,6 @@
 """What the expressions of a flow's nodes name and give: results, conditions, elements. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from warren.broker.messages.values import result_value
@@ -89,7 +89,7 @@ def rendered(template: str, names: Mapping[str, Value]) -> str:
     return read_template(template).render(names)
 
 
-def joined_results(results: list[str | None]) -> str:
+def joined_results(results: Iterable[str | None]) -> str:
     """Return the results of a node's runs, in JSON, as a JSON list."""
     return f"[{','.join(result or 'null' for result in results)}]"
 

@@ -71,15 +71,19 @@ class FlowKeeper:
 
     def _heal(self, now_ms: int) -> None:
         """End nodes and flows that ended without completion."""
-        left, orphaned = self._context.database.read(
+        left, stalled, orphaned = self._context.database.read(
             lambda session: (
                 flow_nodes.left_behind(session, before_ms=now_ms - LEFT_BEHIND_MS),
+                flow_nodes.stalled(session, before_ms=now_ms - LEFT_BEHIND_MS),
                 flow_nodes.orphaned(session),
             )
         )
         if left:
             log.warning("flow_nodes_left_behind", nodes=[state.id for state in left][:20])
             self._advance({state.flow_run_id for state in left}, left)
+        if stalled:
+            log.warning("flows_stalled", runs=stalled[:20])
+            self._advance(stalled)
         if orphaned:
             self._context.database.write(
                 lambda session: flow_nodes.bypass_orphaned(

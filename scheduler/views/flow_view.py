@@ -18,6 +18,7 @@ from warren.sql.listings import flow_nodes
 from warren.sql.listings.flow_nodes import NodeJob, NodeLine, RunGroup
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs.flow_nodes import BROADCAST
 
 #: Whether the viewer may see the runs of a job, given the ids of its app and of itself.
 MaySee = Callable[[int, int], bool]
@@ -176,8 +177,11 @@ def _view(
     ended = {group.status: group.runs for group in groups if group.status not in OPEN}
     opened = sum(group.runs for group in groups if group.status in OPEN)
     succeeded, skipped = ended.get(RunStatus.SUCCEEDED, 0), ended.get(RunStatus.SKIPPED, 0)
+    shards = line.shards
+    if shards == BROADCAST:
+        shards = max(1, succeeded + skipped + opened)
     # Failed attempts that were retried are no failed shards.
-    failed = max(0, (line.shards or 0) - succeeded - skipped - opened) if groups else 0
+    failed = max(0, (shards or 0) - succeeded - skipped - opened) if groups else 0
     started = [group.started_at for group in groups if group.started_at]
     return NodeView(
         node=line.node,
@@ -189,7 +193,7 @@ def _view(
         outcome=line.outcome,
         kept_outcome=line.kept_outcome,
         kept_run_id=line.kept_run_id if line.outcome == NodeState.KEPT else None,
-        shards=line.shards,
+        shards=shards,
         succeeded=succeeded,
         skipped=skipped,
         failed=failed,

@@ -19,6 +19,11 @@ from warren.sql.run_status import FINAL, OPEN, RunStatus
 #: The outcomes of a node that was not repeated, and of one that could not run any more.
 KEPT, BYPASSED = "KEPT", "BYPASSED"
 
+#: The `shards` of a broadcast: as many as there are executors when it is due.
+BROADCAST = 0
+#: The `kept_of` of a node that the repeated run does not have.
+NEW = 0
+
 _IS_OPEN = f"{FlowNode.outcome.expression} IS NULL"
 _IS_WAITING = f"{_IS_OPEN} AND {FlowNode.begun_at.expression} IS NULL"
 
@@ -40,6 +45,11 @@ class NodeState(NamedTuple):
     def real_outcome(self) -> str | None:
         """What became of it; of a KEPT node, in the run that is repeated."""
         return self.kept_outcome if self.outcome == KEPT else self.outcome
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether it runs whatever became of those before it, because a repetition names it."""
+        return self.kept_of is not None and self.outcome != KEPT
 
 
 class NodeResult(NamedTuple):
@@ -138,10 +148,10 @@ def opened(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> li
     return fetch(session, FlowRow, rows)
 
 
-def names_in(session: Session, flow_run_id: int) -> set[str]:
-    """Return the names of the nodes of a flow's run."""
-    rows = select(FlowNode.node).where(FlowNode.flow_run_id == flow_run_id)
-    return set(session.execute(rows).scalars())
+def has_any(session: Session, flow_run_id: int) -> bool:
+    """Whether a run is that of a flow and was opened."""
+    rows = select(FlowNode.id).where(FlowNode.flow_run_id == flow_run_id).limit(1)
+    return session.execute(rows).first() is not None
 
 
 def graph_versions(session: Session, flow_run_ids: Iterable[int]) -> dict[int, int | None]:
@@ -238,6 +248,31 @@ def left_behind(session: Session, *, before_ms: int) -> list[NodeState]:
         .where(FlowNode.outcome.is_(None), FlowNode.begun_at <= before_ms, not_(is_open))
     )
     return fetch(session, NodeState, rows.limit(1_000))
+
+
+def stalled(session: Session, *, before_ms: int) -> list[int]:
+    """Return the runs of flows that began before `before_ms` and of which no node runs.
+
+    One whose nodes ended by completion has a node that runs, or is over.
+    """
+    running = aliased(FlowNode)
+    runs = exists().where(
+        running.flow_run_id == FlowNode.flow_run_id,
+        running.outcome.is_(None),
+        running.begun_at.is_not(None),
+    )
+    flows = (
+        select(FlowNode.flow_run_id)
+        .join(Run, Run.id == FlowNode.flow_run_id)
+        .where(
+            FlowNode.outcome.is_(None),
+            FlowNode.begun_at.is_(None),
+            Run.status == RunStatus.RUNNING,
+            Run.started_at <= before_ms,
+            not_(runs),
+        )
+    )
+    return sorted(session.execute(flows.distinct().limit(1_000)).scalars())
 
 
 def ticks_of(session: Session, states: Iterable[NodeState]) -> dict[int, tuple[int, int, int]]:

@@ -257,12 +257,12 @@ def keep_nodes(
     if part is None:
         return
     node = options.from_node or options.only_node
-    names = flow_nodes.names_in(session, run.id)
-    if not names:
+    graph = flows.graph(session, new.script_version)
+    if graph is None or not flow_nodes.has_any(session, run.id):
         raise Problem(Code.RERUN_NO_FLOW, id=run.id)
-    if node and node not in names:
-        listed = ", ".join(sorted(names)[:20])
-        raise Problem(Code.RERUN_NO_NODE, id=run.id, node=node[:100], known=listed)
+    if node and node not in graph.nodes:
+        listed = ", ".join(list(graph.nodes)[:20])
+        raise Problem(Code.RERUN_NO_NODE, node=node[:100], known=listed)
     assert new.run_id is not None
     again = flows.keep_for(
         session, run, new.run_id, part=part, node=node, version=new.script_version

@@ -8,6 +8,8 @@ from sqlalchemy import select
 from tests.integration.scheduler.family import completion
 from tests.support.cluster import APP, Cluster
 from tests.support.sql_rows import put
+from warren.broker.reasons.codes import Words
+from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.completion.end import End
 from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.spec import JobSpec
@@ -70,8 +72,31 @@ def end_node(
     """End the open runs of a node, each in a transaction of its own."""
     open_ids = [run.id for run in runs_of(cluster, run_id, node) if run.status in OPEN]
     assert open_ids
-    put(cluster.database, open_ids, status=RunStatus.SENT, routed_at=cluster.now_ms(), address="a")
-    one = completion(cluster)
     for open_id in open_ids:
-        end = End(run_id=open_id, status=status, message=message, finished_at=1_000, result=result)
-        cluster.database.write(lambda session, end=end: one.end(session, [end]))
+        end_run(cluster, open_id, status=status, result=result, message=message)
+
+
+def end_run(
+    cluster: Cluster,
+    run_id: int,
+    *,
+    status: RunStatus = SUCCEEDED,
+    result: str = "",
+    message: Words = "",
+) -> None:
+    """End a run of a node as its executor would."""
+    put(cluster.database, [run_id], status=RunStatus.SENT, routed_at=cluster.now_ms(), address="a")
+    one = completion(cluster)
+    end = End(run_id=run_id, status=status, message=message, finished_at=1_000, result=result)
+    cluster.database.write(lambda session: one.end(session, [end]))
+
+
+def faults(cluster: Cluster) -> list[str]:
+    """Return what the audit finds."""
+    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
+    return [
+        f"{kind}: {fault.why}"
+        for row in report.jobs
+        for kind, found in (("lost", row.lost), ("doubled", row.doubled))
+        for fault in found
+    ]

@@ -9,6 +9,7 @@ from tests.integration.scheduler.flow_play import (
     FAILED,
     SKIPPED,
     end_node,
+    faults,
     flow,
     job,
     open_run,
@@ -32,16 +33,6 @@ FLOW = {
     "maybe": {"job": "a", "after": "extract", "if": "extract.result == 7"},
     "report": {"job": "a", "after": ["load", "mend"], "join": "any"},
 }
-
-
-def faults(cluster: Cluster) -> list[str]:
-    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
-    return [
-        f"{kind}: {fault.why}"
-        for row in report.jobs
-        for kind, found in (("lost", row.lost), ("doubled", row.doubled))
-        for fault in found
-    ]
 
 
 def night(cluster: Cluster) -> int:

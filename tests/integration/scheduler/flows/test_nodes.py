@@ -1,6 +1,7 @@
 """What becomes of the nodes of a flow: conditions, elements, results, and what cannot go on."""
 
 import json
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from sqlalchemy import select
 from tests.integration.scheduler.flow_play import (
     FAILED,
     SKIPPED,
+    SUCCEEDED,
     begun,
     end_node,
+    end_run,
     flow,
     job,
     nodes_of,
@@ -20,6 +23,7 @@ from tests.integration.scheduler.flow_play import (
 )
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
+from warren.broker.reasons.codes import Why
 from warren.sql.models import Alarm
 
 pytestmark = on_memory
@@ -93,6 +97,76 @@ def test_a_node_has_a_run_for_each_element_and_a_list_of_their_results(cluster: 
 
     assert nodes_of(cluster, run_id)["parts"].result == '["well","well"]'
     assert begun(cluster, run_id) == ["last", "named"]
+
+
+def test_one_element_makes_a_list_too(cluster: Cluster) -> None:
+    run_id = first_then(
+        cluster,
+        parts={"each": "first.result"},
+        again={"after": "parts", "each": "parts.result"},
+    )
+    end_node(cluster, run_id, "first", result='["x"]')
+
+    end_node(cluster, run_id, "parts", result='{"rows": 3}')
+
+    assert nodes_of(cluster, run_id)["parts"].result == '[{"rows": 3}]'
+    assert [run.param for run in runs_of(cluster, run_id, "again")] == ['{"rows": 3}']
+
+
+def test_a_broadcast_to_one_executor_makes_a_list_too(cluster: Cluster) -> None:
+    nodes = {
+        "all": {"job": "b"},
+        "last": {"job": "a", "after": "all", "param_template": "{{ all.result }}"},
+    }
+    cluster.apply(job("a"), job("b", route="SHARDING_BROADCAST"), flow("nightly", nodes))
+    run_id = opened(cluster, "nightly")
+    put(cluster.database, [runs_of(cluster, run_id, "all")[0].id], shard_total=1)
+
+    end_node(cluster, run_id, "all", result="3")
+
+    assert [run.param for run in runs_of(cluster, run_id, "last")] == ["[3]"]
+
+
+def test_a_result_that_is_too_long_in_a_list_makes_the_list_too_long(cluster: Cluster) -> None:
+    run_id = first_then(
+        cluster, parts={"each": "first.result"}, last={"after": "parts", "each": "parts.result"}
+    )
+    end_node(cluster, run_id, "first", result="[1, 2]")
+    first, second = runs_of(cluster, run_id, "parts")
+    # The message of a run whose executor left the result out.
+    why = Why.RESULT_TOO_LONG(n="60,000")
+    end_run(cluster, first.id, result="1")
+    end_run(cluster, second.id, message=why)
+
+    assert nodes_of(cluster, run_id)["parts"].result is None
+    reason = f"the result of parts cannot be used: {why}"
+    assert nodes_of(cluster, run_id)["last"].reason == f"node last cannot begin: {reason}"
+
+
+@pytest.mark.parametrize("order", [*permutations(["x", "y"])], ids=" then ".join)
+def test_a_bypassed_node_has_an_outcome_whenever_it_was_bypassed(
+    cluster: Cluster, order: tuple[str, ...]
+) -> None:
+    nodes = {
+        "x": {"job": "a"},
+        "y": {"job": "a"},
+        "after_x": {"job": "a", "after": "x"},
+        "last": {
+            "job": "a",
+            "after": {"y": "always", "after_x": "always"},
+            "if": "after_x.outcome == 'BYPASSED' and after_x.result == none",
+            "param_template": "{{ after_x.reason }}",
+        },
+    }
+    cluster.apply(job("a"), flow("nightly", nodes))
+    run_id = opened(cluster, "nightly")
+
+    for node in order:
+        end_node(cluster, run_id, node, status=FAILED if node == "x" else SUCCEEDED)
+
+    assert begun(cluster, run_id) == ["last"]
+    [last] = runs_of(cluster, run_id, "last")
+    assert last.param == "x ended FAILED, and success was needed"
 
 
 def test_an_empty_list_is_a_success_without_a_run(cluster: Cluster) -> None:

@@ -7,8 +7,10 @@ import pytest
 from tests.integration.scheduler.family import end
 from tests.integration.scheduler.flow_play import (
     FAILED,
+    SUCCEEDED,
     begun,
     end_node,
+    faults,
     flow,
     job,
     nodes_of,
@@ -123,6 +125,95 @@ def test_a_repetition_takes_the_graph_of_then_or_of_now(cluster: Cluster) -> Non
     assert {nodes_of(cluster, one)["extract"].kept_of for one in (then, now)} == {first}
     assert begun(cluster, now) == ["load", "new"]
     assert [run.param for run in runs_of(cluster, now, "load")] == ["less"]
+
+
+def test_what_succeeded_after_a_declined_node_stays(cluster: Cluster) -> None:
+    declining = {
+        "first": {"job": "a"},
+        "declined": {"job": "a", "after": "first", "if": "{{ false }}"},
+        "clean": {"job": "a", "after": {"declined": "always"}},
+        "load": {"job": "a", "after": "first"},
+    }
+    cluster.apply(job("a"), flow("nightly", declining, retries=1))
+    run_id = opened(cluster, "nightly")
+    for node, status in {"first": SUCCEEDED, "clean": SUCCEEDED, "load": FAILED}.items():
+        end_node(cluster, run_id, node, status=status)
+
+    [retry] = cluster.runs(kind="RETRY")
+    open_run(cluster, retry.id)
+    assert begun(cluster, retry.id) == ["load"]
+    end_node(cluster, retry.id, "load", status=FAILED)
+    new_id = again(cluster, retry.id, failed=True)
+    assert begun(cluster, new_id) == ["load"]
+    end_node(cluster, new_id, "load")
+
+    assert cluster.run(new_id).status == "SUCCEEDED"
+    with pytest.raises(Problem) as refused:
+        again(cluster, new_id, failed=True)
+    assert refused.value.code is Code.RERUN_NOTHING_FAILED
+
+
+def edited(cluster: Cluster) -> int:
+    """Return a failed night's run; in the graph of now `add` stands in the place of `other`."""
+    run_id = failed_night(cluster)
+    nodes = {
+        **FLOW,
+        "add": {"job": "b", "after": "extract"},
+        "report": {"job": "b", "after": ["load", "add"]},
+    }
+    del nodes["other"]
+    cluster.apply(job("b"), flow("nightly", nodes))
+    return run_id
+
+
+def test_a_part_is_judged_against_the_graph_that_will_run(cluster: Cluster) -> None:
+    run_id = edited(cluster)
+
+    for options in ({"from_node": "other", "current": True}, {"only_node": "add"}):
+        with pytest.raises(Problem) as refused:
+            again(cluster, run_id, **options)
+        assert refused.value.code is Code.RERUN_NO_NODE
+    new_id = again(cluster, run_id, from_node="add", current=True)
+
+    assert begun(cluster, new_id) == ["add"]
+    end_node(cluster, new_id, "add")
+    assert outcomes(cluster, new_id)["report"] == "BYPASSED"
+    assert cluster.run(new_id).message == "failed, and no node handled it: load"
+    assert faults(cluster) == []
+
+
+def test_a_new_node_that_is_not_named_does_not_run(cluster: Cluster) -> None:
+    run_id = edited(cluster)
+
+    new_id = again(cluster, run_id, only_node="report", current=True)
+    end_node(cluster, new_id, "report")
+    [job_of_now] = {run.job_id for run in runs_of(cluster, new_id, "report")}
+
+    assert job_of_now != cluster.run(run_id).job_id
+    add = nodes_of(cluster, new_id)["add"]
+    assert (add.outcome, add.kept_outcome) == ("KEPT", "BYPASSED")
+    assert add.reason == "it had not run before, and was not repeated"
+    assert faults(cluster) == []
+
+
+def test_a_node_whose_job_was_renamed_is_repeated(cluster: Cluster) -> None:
+    run_id = failed_night(cluster)
+    [stored] = cluster.jobs(name="a")
+    acting(cluster.database).jobs.update(stored.id, job("z"), seen=None)
+
+    new_id = again(cluster, run_id, failed=True)
+
+    assert begun(cluster, new_id) == ["load"]
+
+
+def test_a_job_that_is_no_flow_any_more_has_no_part_to_repeat(cluster: Cluster) -> None:
+    run_id = failed_night(cluster)
+    cluster.apply(job("nightly"))
+
+    with pytest.raises(Problem) as refused:
+        again(cluster, run_id, failed=True, current=True)
+
+    assert refused.value.code is Code.RERUN_NO_FLOW
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_flow_that_takes_too_long_is_stopped_and_retried_from_there(
     run = cluster.run(run_id)
     assert (run.status, run.message) == ("TIMED_OUT", "timed out after 60 s")
     [retry] = cluster.runs(kind="RETRY")
-    assert outcomes(cluster, retry.id) == {"first": "KEPT"}
+    assert outcomes(cluster, retry.id) == {"first": "KEPT", "second": None}
 
 
 def test_a_retry_of_a_node_of_a_killed_flow_is_not_planned(cluster: Cluster) -> None:
@@ -117,6 +117,17 @@ def test_a_node_that_runs_for_long_is_not_taken_for_one_that_was_left_behind(
     keep()
 
     assert begun(cluster, run_id) == ["first"]
+
+
+def test_a_flow_of_which_no_node_runs_is_judged_again(cluster: Cluster, keep: Keep) -> None:
+    run_id = night(cluster)
+    first = update(FlowNode).where(FlowNode.node == "first").values(outcome="SUCCEEDED")
+    cluster.database.write(lambda session: session.execute(first))
+    put(cluster.database, [run_id], started_at=cluster.now_ms() - 60_000)
+
+    keep()
+
+    assert begun(cluster, run_id) == ["second"]
 
 
 def test_a_node_whose_run_was_cancelled_with_its_job_is_ended_with_an_alarm(
