@@ -1,7 +1,9 @@
 """Stores executors' reports: one transaction per batch, acknowledged after its commit.
 
-A callback that cannot be stored is found by bisection and dead-lettered, and its run ends FAILED
-with the reason, so that one bad report never blocks the others.
+A callback that cannot be stored is found by bisection and dead-lettered, so that one bad report
+never blocks the others. It decides no run either: its run ends as the executor says, without the
+texts of the report, one of which may be at fault. If that cannot be stored, the scheduler is at
+fault: the run stays open, and its executor, asked about it, reports again.
 """
 
 import time
@@ -40,7 +42,7 @@ from warren.scheduler.problems import fault_of
 from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence
-from warren.sql.run_status import IN_FLIGHT, RunStatus
+from warren.sql.run_status import IN_FLIGHT
 from warren.sql.runs import queries, successes, transitions
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.successes import SentTo
@@ -220,32 +222,30 @@ class Callbacks:
         return replace(item, app_id=self._context.app_names.id_of(app_of(item.delivery)))
 
     def _give_up(self, item: _Item, error: Exception, now_ms: int) -> None:
-        """End the run of a report that cannot be stored; if that fails too, skip it.
+        """Store a report without its texts; if that fails too, skip it.
 
         Raises:
             DatabaseUnavailable: a harmless write fails as well, so the report is not at fault.
 
         """
-        self._check_writes(item.report.run_id)
+        report = item.report
+        self._check_writes(report.run_id)
         self._context.counters.count("callbacks_unstorable")
         words = fault_of(error)
-        log.error("callback_unstorable", run_id=item.report.run_id, error=words)
-        if isinstance(item.report, Called):
-            self._refuse(item.report, words)
-            return
-        end = End(
-            run_id=item.report.run_id,
-            status=RunStatus.FAILED,
-            message=Why.RESULT_NOT_STORED(why=words),
-            finished_at=now_ms,
-            sent_to=item.sent_to,
-        )
+        log.error("callback_unstorable", run_id=report.run_id, error=words)
+        if isinstance(report, Called):
+            self._refuse(report, words)
+        elif not isinstance(report, Started):  # the end of the run will say that it started
+            self._end_bare(end_of(report, item.sent_to, now_ms), words)
+
+    def _end_bare(self, end: End, words: str) -> None:
+        message = Why.RESULT_NOT_STORED(why=words)
         try:
-            self._ender.end([end])
+            self._ender.end([replace(end, message=message, log_tail="", result="")])
         except DatabaseUnavailable:
             raise
         except Exception:
-            log.exception("run_not_ended", run_id=item.report.run_id)
+            log.exception("run_not_ended", run_id=end.run_id)
 
     def _refuse(self, call: Called, words: str) -> None:
         """Tell that nothing runs of a call; its run goes on."""

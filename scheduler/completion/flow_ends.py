@@ -35,7 +35,7 @@ class NodeEnd:
 
     def kept(self, *, is_list: bool) -> "NodeEnd":
         """Return the end with the result that is kept: a list, or that of its only run."""
-        if self.outcome is not Outcome.SUCCEEDED or self.reason.text or not self.results:
+        if not self.results or self.reason.text:
             return self
         joined = joined_results(self.results) if is_list else self.results[0]
         result, size = kept_result(joined)
@@ -92,5 +92,6 @@ def _node_end(status: RunStatus, message: Explanation, *results: str | None) -> 
 
 
 def _was_dropped(message: Explanation) -> bool:
-    """Whether a result was too long to be kept with its run."""
-    return Why.RESULT_TOO_LONG.name in (message.why or "")
+    """Whether a result is not kept with its run: it was too long, or could not be stored."""
+    lost = (Why.RESULT_TOO_LONG.name, Why.RESULT_NOT_STORED.name)
+    return any(name in (message.why or "") for name in lost)

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why, Words
 from warren.scheduler.completion.flow_ends import NodeEnd
-from warren.scheduler.expressions.functions import Fault, text
+from warren.scheduler.expressions.functions import Fault
 from warren.scheduler.flows.graph import Graph, Node
 from warren.scheduler.flows.judge import FalseEdge, Outcome, judge
-from warren.scheduler.flows.values import NodeValue, elements, is_true, parsed, rendered
+from warren.scheduler.flows.values import NodeValue, is_true, params, parsed, rendered
 from warren.scheduler.jobs.new_run import app_names_for, run_of
 from warren.scheduler.jobs.param_templates import Occasion, calendar_names, template_calendar
 from warren.scheduler.membership.self_health import cluster_zone
@@ -127,16 +127,10 @@ class JudgedFlow:
         if not node.each:
             param = rendered(node.param_template, names) if node.param_template else node.param
             return [self._run(node, job, param=param)]
-        items = elements(node, names)
-        params = [
-            rendered(node.param_template, {**names, "item": item, "index": index})
-            if node.param_template
-            else text(item)
-            for index, item in enumerate(items)
-        ]
+        made = params(node, names)
         return [
-            replace(self._run(node, job, param=param), shard_index=index, shard_total=len(params))
-            for index, param in enumerate(params)
+            replace(self._run(node, job, param=param), shard_index=index, shard_total=len(made))
+            for index, param in enumerate(made)
         ]
 
     def _run(self, node: Node, job: JobToPlan, *, param: str | None) -> NewRun:

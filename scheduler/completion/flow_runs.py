@@ -296,9 +296,7 @@ def _end(run: LockedRun, status: RunStatus, message: Words, now_ms: int) -> End:
 
 
 #: A node that the repeated run does not have; and what is stored of one that does not run now.
-_ABSENT = StoredNode(
-    **dict.fromkeys(StoredNode._fields) | {"id": NEW, "node": "", "job_id": 0}  # type: ignore[arg-type] - the rest is None
-)
+_ABSENT = StoredNode._make([NEW, "", 0, *[None] * 9])
 _ABSENCE = explanation(Why.NODE_NOT_REPEATED())
 _NOT_REPEATED = {
     "outcome": KEPT,

@@ -17,11 +17,22 @@ Value: TypeAlias = Any
 
 #: The directives of `format`; C libraries would also take widths, as in `%1000000d`.
 DIRECTIVES = "YmdHMSjyuwVGU%"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DIRECTIVE = re.compile("%(.?)", re.DOTALL)
 
 
+#: The longest text of a Fault, which may quote what an expression reads.
+FAULT_LENGTH = 1_000
+
+
 class Fault(ValueError):
-    """An expression cannot be read, or has no value; the text says what was expected."""
+    """An expression cannot be read, or has no value; the text says what was expected.
+
+    It can be stored, whatever it quotes: lone surrogates are escaped.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words.encode(errors="backslashreplace").decode()[:FAULT_LENGTH])
 
 
 def days(value: Value, number: Value) -> date:
@@ -68,7 +79,10 @@ def format_(value: Value, pattern: Value) -> str:
 
 def tojson(value: Value) -> str:
     """Return a value as JSON; dates and times are texts."""
-    return json.dumps(value, ensure_ascii=False, default=text)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Fault(f"it cannot be written as JSON: {error}") from None
 
 
 #: All functions by name.
@@ -88,17 +102,25 @@ CALENDAR = "<calendar>"
 
 
 def text(value: Value) -> str:
-    """Return a value as a template writes it: texts as they are, lists and objects as JSON."""
-    if isinstance(value, str):
-        return value
+    """Return a value as a template writes it: texts as they are, lists and objects as JSON.
+
+    Raises:
+        Fault: it cannot be written, or not be stored: it holds a lone surrogate.
+
+    """
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
-    return value.isoformat() if isinstance(value, date) else tojson(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    written = value if isinstance(value, str) else tojson(value)
+    if not written.isascii() and (half := _SURROGATE.search(written)):
+        raise Fault(f"the text holds half a character: {half[0]}")
+    return written
 
 
 def shown(value: Value) -> str:
     """Return a value as a message quotes it."""
-    return text(value)[:60] or "an empty text"
+    return (value if isinstance(value, str) else text(value))[:60] or "an empty text"
 
 
 def _day(value: Value, function: str) -> date:

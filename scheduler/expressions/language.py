@@ -31,6 +31,8 @@ from warren.scheduler.expressions.functions import (
 MAX_SOURCE_BYTES, MAX_RESULT_BYTES = 4_096, 65_536
 #: How deep expressions may be nested.
 MAX_DEPTH = 50
+#: The largest number that an expression comes to: one of 1,000 digits.
+MAX_NUMBER = 10**1_000 - 1
 
 _SYNTAX = Environment(autoescape=False, keep_trailing_newline=True)  # noqa: S701 - only its parser is used, and this is no HTML
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -93,7 +95,7 @@ class Template:
         texts: list[str] = []
         left = MAX_RESULT_BYTES
         for part in self._parts:
-            texts.append(part if isinstance(part, str) else text(_value(part, values)))
+            texts.append(part if isinstance(part, str) else text(_evaluated(part, values)))
             left -= len(texts[-1].encode(errors="replace"))
             if left < 0:
                 raise Fault(f"the text is longer than {MAX_RESULT_BYTES:,} bytes")
@@ -137,7 +139,22 @@ def read_expression(source: str) -> Callable[[Mapping[str, Value]], Value]:
     if len(parts) != 1 or isinstance(parts[0], str):
         raise Fault(f"expected one expression, got: {source[:60]!r}")
     expression = parts[0]
-    return lambda values: _value(expression, values)
+    return lambda values: _evaluated(expression, values)
+
+
+def _evaluated(expression: nodes.Node, values: Mapping[str, Value]) -> Value:
+    """Return what an expression comes to.
+
+    Raises:
+        Fault: it has no value, whatever went wrong: that harms no run but its own.
+
+    """
+    try:
+        return _value(expression, values)
+    except Fault:
+        raise
+    except Exception as error:  # noqa: BLE001 - the language cannot know what values may raise
+        raise Fault(f"it has no value: {type(error).__name__}: {error}") from None
 
 
 def _parsed(source: str) -> nodes.Template:
@@ -147,6 +164,8 @@ def _parsed(source: str) -> nodes.Template:
         raise Fault(f"{error.message} (line {error.lineno})") from None
     except RecursionError:
         raise Fault("it is nested too deeply") from None
+    except Exception as error:  # noqa: BLE001 - such as numbers that Python does not read
+        raise Fault(f"it cannot be read: {error}") from None
 
 
 def _walk(node: nodes.Node) -> Iterator[nodes.Node]:
@@ -188,7 +207,10 @@ def _check_call(name: str, node: nodes.Call | nodes.Filter, *, given: int) -> No
 
 def _value(node: nodes.Node, values: Mapping[str, Value]) -> Value:
     """Return what an expression comes to; `_check` has allowed it."""
-    return _VALUE_OF[type(node)](node, values)
+    value = _VALUE_OF[type(node)](node, values)
+    if _is_number(value) and not -MAX_NUMBER <= value <= MAX_NUMBER:
+        raise Fault("expected numbers of up to 1,000 digits")
+    return value
 
 
 def _call(node: Any, values: Mapping[str, Value]) -> Value:

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from warren.broker.messages.values import result_value
-from warren.scheduler.expressions.functions import Fault, Value, shown
+from warren.scheduler.expressions.functions import Fault, Value, shown, text
 from warren.scheduler.expressions.language import read_expression, read_template
 from warren.scheduler.flows.graph import MAX_SHARDS, Node
 
 #: The longest result of a node that is kept for its flow, in bytes of JSON.
 RESULT_BYTES = 16_384
+#: The longest params of all runs of a node with `each` together, in bytes of UTF-8.
+MAX_PARAMS_BYTES = 4_000_000
 
 
 class NodeValue(NamedTuple):
@@ -77,6 +79,24 @@ def elements(node: Node, names: Mapping[str, Value]) -> list[Value]:
     if len(value) > MAX_SHARDS:
         raise Fault(f"expected each to have up to {MAX_SHARDS:,} elements, got: {len(value):,}")
     return value
+
+
+def params(node: Node, names: Mapping[str, Value]) -> list[str]:
+    """Return the params of the runs of a node with `each`.
+
+    Raises:
+        Fault: as `elements` and `rendered` say, or they are too long.
+
+    """
+    made: list[str] = []
+    left = MAX_PARAMS_BYTES
+    for index, item in enumerate(elements(node, names)):
+        own = {**names, "item": item, "index": index}
+        made.append(rendered(node.param_template, own) if node.param_template else text(item))
+        left -= len(made[-1].encode())
+        if left < 0:
+            raise Fault(f"the params of its runs are longer than {MAX_PARAMS_BYTES:,} bytes in all")
+    return made
 
 
 def rendered(template: str, names: Mapping[str, Value]) -> str:

@@ -255,6 +255,26 @@ def test_a_run_whose_param_cannot_be_made_fails_with_the_reason_and_no_other_doe
 
 
 @on_memory
+def test_a_template_that_raises_fails_due_times_and_refuses_triggers(
+    cluster: Cluster, commands: Commands
+) -> None:
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    cluster.apply(spec("bad", param_template=TEMPLATE, **every))
+    put_template(cluster, "bad", r"{{ format(run_date, '\ud800') }}")
+    node = cluster.new_scheduler()
+
+    eventually(lambda: node.planner.run_round(cluster.now_ms()) or cluster.runs())
+    with pytest.raises(Problem) as refused:
+        commands.runs.trigger(job_id(cluster, "bad"))
+
+    why = "the template of its param fails: it has no value: UnicodeEncodeError: "
+    assert refused.value.code is Code.PARAM_NOT_MADE
+    assert {(run.status, (run.message or "")[: len(why)]) for run in cluster.runs()} == {
+        (RunStatus.FAILED, why)
+    }
+
+
+@on_memory
 def test_a_run_that_fails_while_it_is_planned_is_counted(cluster: Cluster) -> None:
     every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
     cluster.apply(spec("bad", param_template=TEMPLATE, **every))

@@ -1,7 +1,7 @@
 """Reports move rows: once, whoever repeats them, whatever came first, and only from whom it may."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -288,32 +288,64 @@ def test_reports_on_runs_that_do_not_exist_are_settled_and_counted(
     assert node.connections.admin.count_messages("warren.dead") == 0
 
 
-def test_a_report_that_cannot_be_stored_fails_its_run_and_no_other(
-    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+def refusing(
+    monkeypatch: pytest.MonkeyPatch, is_refused: Callable[[transitions.FinalState], bool]
 ) -> None:
-    cluster.job("work", concurrency=50)
-    ids = [cluster.trigger("work") for _ in range(20)]
-    desk.take(20)
-    poison = ids[7]
+    """Let the database refuse such ends."""
     end = transitions.end
 
     def refuse(session: Session, ends: Sequence[transitions.FinalState]) -> None:
-        if any((one.run_id, one.status) == (poison, RunStatus.SUCCEEDED) for one in ends):
+        if any(map(is_refused, ends)):
             raise ValueError("no column takes that")
         end(session, ends)
 
     monkeypatch.setattr(transitions, "end", refuse)
-    reports = [desk.finished(run_id) for run_id in ids if run_id != poison]
 
-    desk.report(*reports[:9], desk.finished(poison), *reports[9:])
+
+def reported(cluster: Cluster, desk: FakeExecutor) -> tuple[int, list[int]]:
+    """Report twenty successes, the eighth with a result; return its run, and all of them."""
+    cluster.job("work", concurrency=50)
+    ids = [cluster.trigger("work") for _ in range(20)]
+    desk.take(20)
+    poison = ids[7]
+    desk.report(*(desk.finished(each, result="7" if each == poison else "") for each in ids))
+    return poison, ids
+
+
+def test_a_report_whose_texts_cannot_be_stored_is_stored_without_them(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, lambda end: end.result == "7")
+
+    poison, ids = reported(cluster, desk)
     for run_id in ids:
         cluster.wait_final(run_id)
 
-    assert cluster.run(poison).status == RunStatus.FAILED
-    assert "could not be stored" in cluster.run(poison).message
-    assert len(cluster.runs(status=RunStatus.SUCCEEDED)) == 19
+    assert len(cluster.runs(status=RunStatus.SUCCEEDED)) == 20
+    assert cluster.run(poison).message == "its result could not be stored: no column takes that"
     eventually(lambda: node.connections.admin.count_messages("warren.dead") == 1)
     assert node.counters["callbacks_unstorable"] == 1
+
+
+def test_an_error_of_the_server_decides_no_run(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        refused: list[int] = []
+        refusing(broken, lambda end: end.run_id in refused or end.result == "7")
+        cluster.job("work")
+        poison = cluster.trigger("work")
+        desk.take()
+        refused.append(poison)
+
+        desk.report(desk.finished(poison))
+        eventually(lambda: node.counters["callbacks_unstorable"] == 1)
+        eventually(lambda: node.connections.admin.count_messages("warren.dead") == 1)
+        assert cluster.run(poison).status in (RunStatus.SENT, RunStatus.ROUTED)
+
+    desk.report(desk.finished(poison))
+
+    assert cluster.wait_final(poison).status == RunStatus.SUCCEEDED
 
 
 def test_reports_wait_for_a_database_that_is_away(

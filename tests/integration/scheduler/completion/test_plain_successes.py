@@ -208,7 +208,7 @@ def test_a_success_that_cannot_be_stored_spoils_no_other_and_slows_few(
         desk.report(*reports)
         rows: list[Run] = [cluster.wait_final(one) for one in ids]
 
-    assert [row.status for row in rows].count(RunStatus.SUCCEEDED) == 15
-    assert rows[3].status == RunStatus.FAILED
+    assert [row.status for row in rows].count(RunStatus.SUCCEEDED) == 16
+    assert (rows[3].message or "").startswith("its result could not be stored")
     assert node.counters["callbacks_unstorable"] == 1
     assert all(f"id IN ({ids[3]})" in text for text in ends_by_row(said))

@@ -209,6 +209,45 @@ def test_elements_that_there_cannot_be_fail_the_node_by_name(
     assert begun(cluster, run_id) == ["other"]
 
 
+NASTY = {
+    "an unhashable key": "first.result.rows[first.result]",
+    "a sum that overflows": "first.result.huge + 0.5",
+    "a huge number": "0x" + "F" * 4_000,
+    "no number": "1e999 - 1e999",
+    "half a character": r"'\ud800'",
+    "a key with half a character": r"first.result['\ud800']",
+    "no result": "first.result.rows.none",
+    "a pattern with half a character": r"format(run_date, '\ud800')",
+    "a date without end": "run_date + " + "9" * 900,
+}
+
+
+def test_no_expression_harms_another_node_than_its_own(cluster: Cluster) -> None:
+    nodes = {
+        f"{option}_{number}": {"after": {"first": "always"}, option: "{{" + source + "}}"}
+        for number, source in enumerate(NASTY.values())
+        for option in ("if", "each", "param_template")
+    }
+    long = {"each": "first.result.each", "param_template": "{{ first.result.text }}" * 6}
+    run_id = first_then(cluster, **nodes, long=long, well={"after": {"first": "always"}})
+
+    texts = {"rows": {}, "huge": 10**4_000, "each": [0] * 1_000, "text": "x" * 7_000}
+    end_node(cluster, run_id, "first", result=json.dumps(texts))
+
+    became = outcomes(cluster, run_id)
+    assert became.pop("first") == "SUCCEEDED"
+    assert begun(cluster, run_id) == ["well"]
+    assert became.pop("well") is None
+    assert set(became.values()) == {"FAILED"}
+    rows = nodes_of(cluster, run_id)
+    assert [row.reason for name, row in rows.items() if name in became and not row.reason] == []
+    assert rows["long"].reason == (
+        "node long cannot begin: the params of its runs are longer than 4,000,000 bytes in all"
+    )
+    end_node(cluster, run_id, "well")
+    assert cluster.run(run_id).status == "FAILED"
+
+
 def test_a_long_chain_of_nodes_that_cannot_begin_ends_in_one_transaction(cluster: Cluster) -> None:
     chain = {
         f"n{number}": {"after": {f"n{number - 1}" if number else "first": "always"}, "if": "'no'"}

@@ -16,6 +16,10 @@ from warren.scheduler.expressions.language import (
     read_template,
 )
 
+HUGE = 10**4_299
+DEEP: Any = []
+for _ in range(3_000):
+    DEEP = [DEEP]
 NAMES: dict[str, Any] = {
     "run_date": date(2026, 3, 31),
     "scheduled_at": datetime(2026, 3, 31, 2, 5, tzinfo=UTC),
@@ -113,6 +117,94 @@ def test_what_may_not_be_done_is_refused_by_name() -> None:
     wrong = {source: got for source, word in cases.items() if word not in (got := fault(source))}
 
     assert not wrong
+
+
+#: Values that a hand, another version or a handler may have left behind, by name.
+NASTY: dict[str, Any] = {
+    **NAMES,
+    "huge": HUGE,
+    "half": "\ud800",
+    "deep": DEEP,
+    "nan": float("nan"),
+    "naive": datetime(9999, 12, 31, 23, 59),  # noqa: DTZ001 - what aware ones cannot be compared with
+    "odd": {"a": HUGE, "b": ["\udfff"], "c": {1, 2}, "d": object()},
+}
+
+
+def test_whatever_goes_wrong_in_an_expression_is_a_fault_that_can_be_stored() -> None:
+    cases = {
+        "extract.result[extract.result]": "TypeError",
+        "extract.result in extract.result": "cannot compare",
+        "huge + 0.5": "numbers of up to 1,000 digits",
+        "huge": "numbers of up to 1,000 digits",
+        "odd.a": "numbers of up to 1,000 digits",
+        "0x" + "F" * 4_000: "numbers of up to 1,000 digits",
+        "9" * 1_000 + " + 1": "numbers of up to 1,000 digits",
+        "1e999": "numbers of up to 1,000 digits",
+        "nan": "numbers of up to 1,000 digits",
+        "run_date - " + "9" * 900: "there is no date",
+        "days(run_date, 0x" + "F" * 4_000 + ")": "numbers of up to 1,000 digits",
+        "'\\ud800'": "half a character: \\ud800",
+        "half": "half a character: \\ud800",
+        "odd.b": "half a character: \\udfff",
+        "half + 1": "cannot add '1' and '\\ud800'",
+        "half < 1": "cannot compare",
+        "odd[half]": "there is no '\\ud800'",
+        "format(run_date, half)": "UnicodeEncodeError",
+        "format(run_date, '\\ud800')": "UnicodeEncodeError",
+        "deep": "cannot be written as JSON",
+        "deep == deep[0]": "RecursionError",
+        "deep + 1": "cannot be written as JSON",
+        "odd.c": "cannot be written as JSON",
+        "odd.d": "cannot be written as JSON",
+        "scheduled_at < naive": "cannot compare",
+        "days(naive, 1)": "there is no date",
+        "naive + 1": "there is no date",
+        "1" * 4_090: "numbers of up to 1,000 digits",
+    }
+
+    wrong = {}
+    for source, word in cases.items():
+        try:
+            got = read_template("{{" + source + "}}").render(NASTY)
+        except Fault as caught:
+            got = str(caught)
+            got.encode()
+        if word not in got:
+            wrong[source[:60]] = got[:200]
+
+    assert not wrong
+
+
+_ATOMS = st.sampled_from(
+    [*NASTY, "odd.a", "odd.b", "extract.result", "0", "-1", "9e307", "0x" + "F" * 830, "true", "''"]
+)
+_EXPRESSIONS = st.recursive(
+    _ATOMS,
+    lambda part: st.one_of(
+        st.tuples(part, st.sampled_from(["+", "-", "<", "==", "in", "and", "or"]), part).map(
+            lambda three: "({} {} {})".format(*three)
+        ),
+        st.tuples(part, part).map(lambda two: "{}[{}]".format(*two)),
+        st.tuples(part, st.sampled_from(["tojson", "days(1)", "months(-1)", "format('%Y')"])).map(
+            lambda two: "({} | {})".format(*two)
+        ),
+        part.map("-{}".format),
+    ),
+    max_leaves=6,
+)
+
+
+@given(_EXPRESSIONS)
+def test_any_expression_over_any_values_is_a_text_or_a_fault_that_can_be_stored(
+    source: str,
+) -> None:
+    try:
+        got = read_template("{{ " + source + " }}").render(NASTY)
+    except Fault as caught:
+        got = str(caught)
+
+    assert len(got.encode()) <= MAX_RESULT_BYTES
 
 
 def test_a_text_that_becomes_too_long_is_refused() -> None:
