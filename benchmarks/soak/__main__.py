@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import math
 import os
 import platform
 import random
@@ -9,18 +10,32 @@ import shutil
 import sys
 import tempfile
 import time
+from datetime import date, timedelta
 from pathlib import Path
 
 import structlog
+from sqlalchemy import select
 
 from benchmarks.servers import Servers, servers
 from benchmarks.soak.cluster import SoakCluster
-from benchmarks.soak.evidence import gather, open_runs
+from benchmarks.soak.evidence import gather, open_backfills, open_runs
 from benchmarks.soak.faults import Faults, Undo
-from benchmarks.soak.jobs import SoakJob, jobs
+from benchmarks.soak.jobs import (
+    BACKFILLS,
+    FILLED_AT_ONCE,
+    FILLED_MS,
+    LIMIT,
+    LIMIT_AT_ONCE,
+    SoakJob,
+    jobs,
+)
 from benchmarks.soak.plan import Fault, plan
-from benchmarks.soak.verdict import Verdict, judge
+from benchmarks.soak.verdict import Calendar, Verdict, judge
+from tests.support.acting import acting
 from tests.support.eventually import eventually
+from warren.scheduler.backfills.draft import BackfillRequest
+from warren.sql.instants import DAY_MS
+from warren.sql.models import Job
 
 RATE = 40.0
 FAULT_SECONDS = 10.0
@@ -50,7 +65,9 @@ def main() -> int:
         cluster = SoakCluster(own, slots=arguments.slots)
         try:
             cluster.start()
-            verdict = _soak(cluster, jobs(arguments.rate, cluster.book_path), faults, seconds)
+            verdict = _soak(
+                cluster, jobs(arguments.rate, cluster.book_path, arguments.seed), faults, seconds
+            )
         finally:
             cluster.close()
     for name, wrong in verdict.wrong.items():
@@ -65,7 +82,9 @@ def main() -> int:
 
 
 def _soak(cluster: SoakCluster, mix: list[SoakJob], faults: list[Fault], seconds: float) -> Verdict:
+    cluster.deployment.commands.limit(LIMIT, at_once=LIMIT_AT_ONCE)
     cluster.deployment.jobs(*(one.spec for one in mix))
+    filled = _fill(cluster, mix, seconds)
     _suffer(cluster, faults, seconds)
     for _ in range(int(CALM_SECONDS)):
         cluster.supervise()
@@ -77,12 +96,30 @@ def _soak(cluster: SoakCluster, mix: list[SoakJob], faults: list[Fault], seconds
     except AssertionError:
         print("runs are still open", flush=True)
     time.sleep(1.0)  # the processes of the last runs end
-    return judge(gather(cluster, mix, stopped_ms))
+    return judge(gather(cluster, mix, stopped_ms, filled))
+
+
+def _fill(cluster: SoakCluster, mix: list[SoakJob], seconds: float) -> Calendar:
+    """Let jobs run for the last days, one for each five minutes of the soak; return due times."""
+    today = cluster.deployment.now_ms() // DAY_MS
+    first = today - math.ceil(seconds / 300)
+    days = {"from_date": _day(first), "to_date": _day(today - 1)}
+    request = BackfillRequest(**days, at_once=FILLED_AT_ONCE)
+    database = cluster.deployment.database
+    wanted = select(Job.id).where(Job.name.in_(one.spec.name for one in mix if one.is_filled))
+    for job_id in database.read(lambda session: list(session.execute(wanted).scalars())):
+        for _ in range(BACKFILLS):
+            acting(database, who="soak").backfills.make(job_id, request)
+    return Calendar(0, FILLED_MS, first * DAY_MS, today * DAY_MS)
+
+
+def _day(number: int) -> date:
+    return date(1970, 1, 1) + timedelta(days=number)
 
 
 def _is_over(cluster: SoakCluster) -> bool:
     cluster.supervise()
-    return open_runs(cluster) == 0
+    return open_runs(cluster) == 0 and open_backfills(cluster) == 0
 
 
 def _suffer(cluster: SoakCluster, faults: list[Fault], seconds: float) -> None:

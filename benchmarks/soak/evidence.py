@@ -1,15 +1,19 @@
 """Gathers what a soak left: its rows, skips and starts, the audit, and stray processes."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlalchemy import func, select
 
-from benchmarks.soak import book
+from benchmarks.soak import book, shares
 from benchmarks.soak.cluster import SoakCluster
+from benchmarks.soak.flows import FlowRun, Last, NodeRow, SoakFlow
 from benchmarks.soak.jobs import SoakJob
 from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip
 from warren.scheduler.audit.integrity_check import audit
-from warren.sql.models import Job, Run, SkippedTicks
+from warren.sql.engine import Database
+from warren.sql.models import Backfill, FlowNode, Job, Run, SkippedTicks
 from warren.sql.run_status import BY_SCHEDULE, FINAL, Kind, RunStatus
 
 _OF_SCHEDULES = {*BY_SCHEDULE, Kind.RETRY}
@@ -21,11 +25,25 @@ def open_runs(cluster: SoakCluster) -> int:
     return int(cluster.deployment.database.read(lambda s: s.execute(statement).scalar_one()))
 
 
-def gather(cluster: SoakCluster, jobs: Sequence[SoakJob], stopped_ms: int) -> Evidence:
-    """Return the evidence; `stopped_ms`: until when every due time must be decided."""
+def open_backfills(cluster: SoakCluster) -> int:
+    """Return how many backfills are not over."""
+    statement = select(func.count()).select_from(Backfill).where(Backfill.ended_at.is_(None))
+    return int(cluster.deployment.database.read(lambda s: s.execute(statement).scalar_one()))
+
+
+def gather(
+    cluster: SoakCluster, jobs: Sequence[SoakJob], stopped_ms: int, filled: Calendar
+) -> Evidence:
+    """Return the evidence.
+
+    `stopped_ms`: until when every due time must be decided. `filled`: what backfills had to run.
+    """
     database = cluster.deployment.database
     columns = (Run.id, Run.job_id, Run.scheduled_at, Run.due_at, Run.shard_index, Run.attempt)
-    found = database.read(lambda s: s.execute(select(*columns, Run.kind, Run.status)).all())
+    more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id)
+    found = database.read(lambda s: s.execute(select(*columns, *more)).all())
+    ids = database.read(lambda s: dict(s.execute(select(Job.name, Job.id)).all()))
+    flows = {ids[one.spec.name]: one.flow for one in jobs if one.flow}
     rows = [
         Row(
             run=row.id,
@@ -34,7 +52,10 @@ def gather(cluster: SoakCluster, jobs: Sequence[SoakJob], stopped_ms: int) -> Ev
             due=row.due_at,
             shard=row.shard_index,
             attempt=row.attempt,
-            is_scheduled=row.kind in _OF_SCHEDULES,
+            is_scheduled=row.kind in _OF_SCHEDULES and row.flow_run_id is None,
+            is_backfill=row.kind == Kind.BACKFILL,
+            is_flow=row.job_id in flows,
+            node=row.origin_id if row.flow_run_id is not None else 0,
             status=RunStatus(row.status),
         )
         for row in found
@@ -43,18 +64,39 @@ def gather(cluster: SoakCluster, jobs: Sequence[SoakJob], stopped_ms: int) -> Ev
         Skip(one.job_id, one.from_at, one.to_at, one.count)
         for one in database.read(lambda s: list(s.execute(select(SkippedTicks)).scalars()))
     ]
-    ids = database.read(lambda s: dict(s.execute(select(Job.name, Job.id)).all()))
     report = audit(database, since_ms=0, until_ms=stopped_ms, timezone="UTC")
     return Evidence(
         rows=rows,
         starts=book.read(cluster.book_path),
         skips=skips,
         calendars=_calendars(jobs, ids, rows, stopped_ms),
+        filled=[replace(filled, job=ids[one.spec.name]) for one in jobs if one.is_filled],
+        flows=_flow_runs(database, rows, flows),
+        exceeded=shares.exceeded(cluster.book_path.parent),
         audit_lost=sum(job.lost_count for job in report.jobs),
         audit_doubled=sum(job.doubled_count for job in report.jobs),
         orphans=list(map(str, cluster.orphans())),
         memory=cluster.memory,
     )
+
+
+def _flow_runs(
+    database: Database, rows: Sequence[Row], flows: dict[int, SoakFlow]
+) -> list[FlowRun]:
+    """Return the runs of flows, with their nodes."""
+    last: dict[int, dict[int, Last]] = defaultdict(dict)
+    for row in sorted(rows, key=lambda one: one.attempt):
+        if row.node:
+            last[row.node][row.shard] = Last(row.run, row.attempt, row.status)
+    nodes: dict[int, dict[str, NodeRow]] = defaultdict(dict)
+    for node in database.read(lambda s: list(s.execute(select(FlowNode)).scalars())):
+        outcome, is_kept = node.kept_outcome or node.outcome, node.outcome == "KEPT"
+        nodes[node.flow_run_id][node.node] = NodeRow(outcome, is_kept, last[node.id])
+    return [
+        FlowRun(flows[row.job], row.run, row.tick, row.attempt, row.status, nodes[row.run])
+        for row in rows
+        if row.is_flow
+    ]
 
 
 def _calendars(

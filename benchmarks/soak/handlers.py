@@ -3,7 +3,8 @@
 import time
 from pathlib import Path
 
-from benchmarks.soak import book
+from benchmarks.soak import book, shares
+from benchmarks.soak.flows import fate_of
 from warren import JobContext, job
 
 BOOK = Path(__file__).with_name("book")
@@ -31,6 +32,28 @@ def flaky(context: JobContext) -> str:
     if context.attempt < int(context.param):
         raise RuntimeError("no luck")
     return "at last"
+
+
+@job("soak.share")
+def share(context: JobContext) -> None:
+    """Hold as much of what is shared as the param says, for some seconds."""
+    note(context)
+    name, size, weight, seconds = context.param.split()
+    with shares.held(BOOK.parent, name, int(size), int(weight), f"run {context.run_id}"):
+        time.sleep(float(seconds))
+
+
+@job("soak.node")
+def node(context: JobContext) -> object:
+    """End as the run's id says."""
+    note(context)
+    time.sleep(0.1)
+    fate = fate_of(context.run_id)
+    if fate.status == "FAILED":
+        raise RuntimeError("no luck")
+    if fate.status == "SKIPPED":
+        context.skip("nothing to do")
+    return fate.result
 
 
 @job("soak.fail")

@@ -1,30 +1,71 @@
 """The jobs of a soak: every kind of job, in as many copies as the rate requires."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.soak import book
+from benchmarks.soak.flows import SoakFlow, new_flow
+from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.spec import JobSpec
 
 APP = "soak"
+#: The limit that jobs share.
+LIMIT, LIMIT_AT_ONCE = "shared", 3
+#: How many backfills a job has at once, how many runs of each, and how far its due times are apart.
+BACKFILLS, FILLED_AT_ONCE, FILLED_MS = 1, 3, 20 * 60_000
 #: Runs a second of one mix, on three executors.
 MIX_RATE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class SoakJob:
-    """A job and its due times: each multiple of `period_ms`, or 0 if only Warren knows them."""
+    """A job and its due times: each multiple of `period_ms`, or 0 if only Warren knows them.
+
+    `flow`: what it is if it is a flow. `is_filled`: whether backfills run it.
+    """
 
     spec: JobSpec
     period_ms: int
+    flow: SoakFlow | None = None
+    is_filled: bool = False
 
 
-def jobs(rate: float, book_path: Path) -> list[SoakJob]:
+def jobs(rate: float, book_path: Path, seed: int) -> list[SoakJob]:
     """Return jobs with about `rate` runs a second."""
     copies = max(1, round(rate / MIX_RATE))
-    return [one for number in range(copies) for one in _mix(number, book_path)]
+    return [
+        one
+        for number in range(copies)
+        for one in (*_mix(number, book_path), *_shared(number), *_flow(number, seed))
+    ]
+
+
+def _shared(number: int) -> Iterator[SoakJob]:
+    """Yield jobs that share a limit, and one for backfills; they tell if there are too many."""
+    for name, weight in (("a", 1), ("b", 1), ("c", 2)):
+        param = f"{LIMIT} {LIMIT_AT_ONCE} {weight} 0.4"
+        limits = (f"{LIMIT}:{weight}",)
+        yield _every(
+            5, f"limited-{number}-{name}", handler="soak.share", param=param, limits=limits
+        )
+    name, at_once = f"filled-{number}", FILLED_AT_ONCE * BACKFILLS
+    given: dict[str, Any] = {"param": f"{name} {at_once} 1 0.3", "concurrency": 8}
+    minutes = FILLED_MS // 60_000
+    given |= {"schedule_kind": "CRON", "schedule_value": f"0 0/{minutes} * * * ?"}
+    spec = JobSpec(name=name, app=APP, handler="soak.share", timezone="UTC", **given)
+    yield SoakJob(spec, 0, is_filled=True)
+
+
+def _flow(number: int, seed: int) -> Iterator[SoakJob]:
+    """Yield a random flow, behind the jobs of its nodes."""
+    one = new_flow(seed, number)
+    for node in one.flow.values():
+        yield SoakJob(JobSpec(name=node.job, app=APP, handler="soak.node", concurrency=4), 0)
+    graph = parse({node.name: node.said() for node in one.flow.values()})
+    flow = _every(10, one.name, flow=graph, retries=one.retries, concurrency=3)
+    yield replace(flow, flow=one)
 
 
 def _mix(number: int, book_path: Path) -> Iterator[SoakJob]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.soak.book import Start
+from benchmarks.soak.flows import FlowRun, mistakes
 from warren.sql.run_status import FINAL, RunStatus
 
 _NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}
@@ -13,7 +14,10 @@ _NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One run, as its row says; `is_scheduled`: its tick is one of a schedule."""
+    """One run, as its row says; `is_scheduled`: its tick is one of a schedule.
+
+    `node`: the row of the flow's node that it belongs to. `is_flow`: it is the run of a flow.
+    """
 
     run: int
     job: int
@@ -22,6 +26,9 @@ class Row:
     shard: int = 0
     attempt: int = 0
     is_scheduled: bool = True
+    is_backfill: bool = False
+    is_flow: bool = False
+    node: int = 0
     status: RunStatus = RunStatus.SUCCEEDED
 
 
@@ -52,12 +59,19 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a soak left; `memory` are samples in time of the bytes of each long-lived process."""
+    """What a soak left; `memory` are samples in time of the bytes of each long-lived process.
+
+    `filled` are the due times that backfills had to run once, `exceeded` what jobs that share a
+    limit or a backfill told of others.
+    """
 
     rows: Sequence[Row]
     starts: Sequence[Start]
     skips: Sequence[Skip] = ()
     calendars: Sequence[Calendar] = ()
+    filled: Sequence[Calendar] = ()
+    flows: Sequence[FlowRun] = ()
+    exceeded: Sequence[str] = ()
     audit_lost: int = 0
     audit_doubled: int = 0
     orphans: Sequence[str] = ()
@@ -71,6 +85,8 @@ class Verdict:
     ticks: int
     runs: int
     skipped: int
+    flows: int
+    filled: int
     late_p99_ms: float
     rss_growth_percent: float
     wrong: dict[str, list[str]] = field(default_factory=dict)
@@ -83,7 +99,8 @@ class Verdict:
     def __str__(self) -> str:
         zeros = " ".join(f"{name}={len(found)}" for name, found in self.wrong.items())
         return (
-            f"ticks={self.ticks} runs={self.runs} skipped={self.skipped} {zeros} "
+            f"ticks={self.ticks} runs={self.runs} skipped={self.skipped} flows={self.flows} "
+            f"filled={self.filled} {zeros} "
             f"late_p99_ms={self.late_p99_ms:.0f} rss_growth_percent={self.rss_growth_percent:.1f}"
         )
 
@@ -95,14 +112,26 @@ def judge(evidence: Evidence) -> Verdict:
         ticks=len({(row.job, row.tick) for row in evidence.rows if row.is_scheduled}),
         runs=len(rows),
         skipped=sum(skip.count for skip in evidence.skips),
+        flows=len(evidence.flows),
+        filled=sum(row.is_backfill for row in evidence.rows),
         late_p99_ms=_late_p99_ms(evidence.starts, rows),
         rss_growth_percent=_growth_percent(evidence.memory),
         wrong={
-            "lost": [*_lost(evidence, rows), *_of_audit(evidence.audit_lost)],
-            "doubled": [*_doubled(evidence, rows), *_of_audit(evidence.audit_doubled)],
+            "lost": [
+                *_lost(evidence, rows),
+                *_unfilled(evidence),
+                *_of_flows("lost", evidence),
+                *_of_audit(evidence.audit_lost),
+            ],
+            "doubled": [
+                *_doubled(evidence, rows),
+                *_of_flows("doubled", evidence),
+                *_of_audit(evidence.audit_doubled),
+            ],
             "started_twice": list(_started_twice(evidence.starts, rows)),
             "stuck": [str(row) for row in evidence.rows if row.status not in FINAL],
             "orphans": list(evidence.orphans),
+            "exceeded": list(evidence.exceeded),
         },
     )
 
@@ -120,24 +149,48 @@ def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
                 yield f"job {calendar.job} has neither run nor skip for {tick}"
     started = {start.run for start in evidence.starts}
     for row in rows.values():
-        if row.status == RunStatus.SUCCEEDED and row.run not in started:
+        if row.status == RunStatus.SUCCEEDED and row.run not in started and not row.is_flow:
             yield f"no start of a run that succeeded: {row}"
+
+
+def _unfilled(evidence: Evidence) -> Iterator[str]:
+    """Yield due times that a backfill left out."""
+    ran = {(row.job, row.tick) for row in evidence.rows if row.is_backfill}
+    for calendar in evidence.filled:
+        for tick in calendar.ticks():
+            if (calendar.job, tick) not in ran:
+                yield f"job {calendar.job} has no run of its backfill for {tick}"
+
+
+def _of_flows(kind: str, evidence: Evidence) -> Iterator[str]:
+    return (what for found, what in mistakes(evidence.flows) if found == kind)
 
 
 def _doubled(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
     """Yield ticks with two runs, by the rows or by the book; each attempt counts for itself."""
     fired: Counter[tuple[int, ...]] = Counter(
-        (row.job, row.tick, row.shard, row.attempt) for row in rows.values() if row.is_scheduled
+        (row.job, row.tick, row.shard, row.attempt, row.node)
+        for row in rows.values()
+        if _fires_once(row)
     )
     begun = {
-        (start.run, start.job, start.tick, start.shard, start.attempt)
+        (start.run, start.job, start.tick, start.shard, start.attempt, _node(rows, start))
         for start in evidence.starts
-        if start.run not in rows or rows[start.run].is_scheduled
+        if start.run not in rows or _fires_once(rows[start.run])
     }
     fired |= Counter(one[1:] for one in begun)
-    for (job, tick, shard, attempt), count in fired.items():
+    for (job, tick, shard, attempt, _node_id), count in fired.items():
         if count > 1:
             yield f"job {job} fired {count} times for {tick}, shard {shard}, attempt {attempt}"
+
+
+def _fires_once(row: Row) -> bool:
+    is_cancelled = row.status == RunStatus.CANCELLED
+    return row.is_scheduled or row.node > 0 or (row.is_backfill and not is_cancelled)
+
+
+def _node(rows: dict[int, Row], start: Start) -> int:
+    return rows[start.run].node if start.run in rows else 0
 
 
 def _started_twice(starts: Sequence[Start], rows: dict[int, Row]) -> Iterator[str]:

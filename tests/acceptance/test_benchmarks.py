@@ -240,7 +240,7 @@ def test_a_short_soak_under_faults_loses_and_doubles_nothing(tmp_path: Path) -> 
         printed = soak.output.read_text()
 
     assert status == 0, printed
-    zeros = "lost=0 doubled=0 started_twice=0 stuck=0 orphans=0"
+    zeros = "lost=0 doubled=0 started_twice=0 stuck=0 orphans=0 exceeded=0"
     found = re.search(
         rf"^ticks=(\d+) runs=(\d+) skipped=\d+ {zeros} late_p99_ms=", printed, re.MULTILINE
     )

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.soak import book
+from benchmarks.soak import book, shares
 from benchmarks.soak.book import Start
+from benchmarks.soak.flows import FlowRun, Last, NodeRow, SoakFlow, mistakes
 from benchmarks.soak.plan import Kind, plan
 from benchmarks.soak.proxy import Proxy
 from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip, judge
+from tests.support import flow_judge
 from warren.sql.run_status import RunStatus
 
-ZEROS = ("lost", "doubled", "started_twice", "stuck", "orphans")
+ZEROS = ("lost", "doubled", "started_twice", "stuck", "orphans", "exceeded")
 
 
 def row(run: int, tick: int, **facts: Any) -> Row:
@@ -45,8 +47,8 @@ def test_a_sound_cluster_is_said_to_be_sound_in_one_line() -> None:
 
     assert verdict.is_clean
     assert str(verdict) == (
-        "ticks=2 runs=2 skipped=1 lost=0 doubled=0 started_twice=0 stuck=0 orphans=0 "
-        "late_p99_ms=5 rss_growth_percent=10.0"
+        "ticks=2 runs=2 skipped=1 flows=0 filled=0 lost=0 doubled=0 started_twice=0 stuck=0 "
+        "orphans=0 exceeded=0 late_p99_ms=5 rss_growth_percent=10.0"
     )
 
 
@@ -145,3 +147,80 @@ def test_network_that_is_cut_holds_what_is_sent_and_one_that_is_reset_ends_conne
                 there.close()
         finally:
             proxy.close()
+
+
+# -- flows, backfills and limits --------------------------------------------------------------
+
+
+def test_due_time_that_a_backfill_left_out_or_ran_twice_is_found() -> None:
+    filled = Calendar(2, 1_000, 1_000, 3_000)
+    ran = Row(run=20, job=2, tick=1_000, due=9_000, is_scheduled=False, is_backfill=True)
+    again = Row(run=21, job=2, tick=1_000, due=9_000, is_scheduled=False, is_backfill=True)
+    starts = [*SOUND["starts"], *(Start(run, 2, 1_000, 0, 0, 9_005) for run in (20, 21))]
+
+    found = wrong(filled=[filled], rows=[*SOUND["rows"], ran, again], starts=starts)
+
+    assert found == {"lost": 1, "doubled": 1}
+
+
+def test_jobs_that_share_more_than_there_is_are_told_and_those_that_died_are_not(
+    tmp_path: Path,
+) -> None:
+    with shares.held(tmp_path, "s", 3, 2, "a"), shares.held(tmp_path, "s", 3, 1, "b"):
+        assert shares.exceeded(tmp_path) == []
+        with shares.held(tmp_path, "s", 3, 1, "c"):
+            pass
+    with shares.held(tmp_path, "s", 3, 3, "d"):
+        pass
+
+    assert shares.exceeded(tmp_path) == ["c found 0 of 1 free, of 3 of s"]
+    assert wrong(exceeded=shares.exceeded(tmp_path)) == {"exceeded": 1}
+
+
+NIGHT = SoakFlow(
+    "night",
+    {
+        "load": flow_judge.Node(name="load"),
+        "mend": flow_judge.Node(name="mend", after={"load": "failure"}),
+        "report": flow_judge.Node(name="report", after={"load": "success"}),
+    },
+    retries=1,
+)
+BYPASSED = NodeRow("BYPASSED", False, {})
+
+
+def ran(outcome: str, *, shards: int = 1) -> NodeRow:
+    return NodeRow(outcome, False, {shard: Last(shard, 0, outcome) for shard in range(shards)})
+
+
+def night(status: str, *, attempt: int = 0, **nodes: NodeRow) -> FlowRun:
+    return FlowRun(NIGHT, 50 + attempt, 1_000, attempt, status, nodes)
+
+
+SUCCESS = {"load": ran("SUCCEEDED"), "mend": BYPASSED, "report": ran("SUCCEEDED")}
+FAILURE = {"load": ran("FAILED"), "mend": ran("FAILED"), "report": BYPASSED}
+#: The runs of a flow for a tick, and what is found.
+FLOW_RUNS: list[tuple[list[FlowRun], set[str]]] = [
+    ([night("SUCCEEDED", **SUCCESS)], set()),
+    ([night("FAILED", **FAILURE), night("SUCCEEDED", attempt=1, **SUCCESS)], set()),
+    ([night("FAILED", **FAILURE)], {"lost"}),  # it was not repeated
+    ([night("FAILED", **FAILURE), night("CANCELLED", attempt=1)], set()),
+    ([night("SUCCEEDED", **SUCCESS), night("SUCCEEDED", attempt=1, **SUCCESS)], {"doubled"}),
+    ([night("FAILED", **SUCCESS)], {"lost"}),
+    ([night("SUCCEEDED", **SUCCESS | {"report": BYPASSED})], {"lost"}),
+    ([night("SUCCEEDED", **SUCCESS | {"mend": ran("SUCCEEDED")})], {"doubled"}),
+    ([night("SUCCEEDED", **SUCCESS | {"load": ran("SUCCEEDED", shards=2)})], {"doubled"}),
+]
+
+
+def test_flow_is_judged_by_how_the_runs_of_its_nodes_ended() -> None:
+    found = [{kind for kind, _ in mistakes(runs)} for runs, _ in FLOW_RUNS]
+
+    assert found == [expected for _, expected in FLOW_RUNS]
+
+
+def test_run_of_a_node_that_was_planned_twice_is_doubled() -> None:
+    twice = [row(run, 1_000, is_scheduled=False, node=7) for run in (30, 31)]
+    starts = [*SOUND["starts"], *(start(run, 1_000) for run in (30, 31))]
+
+    assert wrong(rows=[*SOUND["rows"], *twice], starts=starts) == {"doubled": 1}
