@@ -6,7 +6,7 @@ would bind them. Objects that the session has loaded are not refreshed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -56,10 +56,21 @@ def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
 
 
 def insert_or_ignore(
-    session: Session, model: type[DeclarativeBase], rows: Iterable[Values], *, key: str = "id"
+    session: Session,
+    model: type[DeclarativeBase],
+    rows: Iterable[Values],
+    *,
+    key: str = "id",
+    same: Sequence[str] = (),
 ) -> None:
-    """Insert rows, except those whose unique key already exists; all must have the same keys."""
-    _execute(session, model, rows, key, of(session).insert_rows)
+    """Insert rows, except those whose unique key already exists; all must have the same keys.
+
+    With `same`, the attributes of a unique key, only a row with that key counts as existing; an id
+    that another row has is an error, see `Dialect.insert_rows`.
+    """
+    mapped, insert = model.__mapper__.columns, of(session).insert_rows
+    of_same = [mapped[attribute] for attribute in same]
+    _execute(session, model, rows, key, partial(insert, same=of_same))
 
 
 def update_each(

@@ -5,6 +5,9 @@ after a deadlock or a lost connection. So it must have no effect outside the ses
 user code. It may also run again after a commit whose answer was lost, so what it inserts needs a
 unique key.
 
+If the counter of run ids has gone back, ids that it gave out again are rejected. Then a new epoch
+of ids begins, and the unit is repeated once.
+
 While a database is unavailable, callers fail at once instead of waiting.
 
 MySQL has no INSERT … RETURNING, so the ORM would insert rows one by one to learn their ids. Nobody
@@ -17,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, Update, event, insert
@@ -25,11 +28,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
+from warren.sql import epochs
 from warren.sql.dialects import dialect
 from warren.sql.dialects.database_url import parse
 from warren.sql.dialects.dialect import Connecting
 from warren.sql.dialects.supported import named
-from warren.sql.errors import DatabaseUnavailable
+from warren.sql.errors import DatabaseUnavailable, RunIdTaken
 from warren.sql.models import AuditEntry, History
 
 #: The tables whose rows are inserted together.
@@ -153,6 +157,17 @@ ANSWER_SECONDS = 10
 AUTOCOMMIT_POOL_SIZE = 2
 
 
+@dataclass(slots=True)
+class SeenIds:
+    """The highest run id that this process knows of, and how often it has seen the counter go back.
+
+    Ids reserved before `turns` has grown may belong to others.
+    """
+
+    highest: int = 0
+    turns: int = 0
+
+
 class Database:
     """A database to read from and write to; thread-safe.
 
@@ -197,6 +212,7 @@ class Database:
             fail_fast=fail_fast,
         )
         self.engine = self.dialect.make_engine(self.url, how)
+        self.seen_ids = SeenIds()
         self._retry_seconds = retry_seconds
         embedded = self.dialect.is_embedded
         self._outage = Outage(self._ask) if fail_fast and not embedded else None
@@ -218,6 +234,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: the database did not answer, refused us, or kept failing.
+            RunIdTaken: a row has an id that was taken before the transaction began.
 
         """
 
@@ -227,7 +244,29 @@ class Database:
                 session.commit()
                 return result
 
-        return self._retry(commit)
+        try:
+            return self._committed(commit)
+        except RunIdTaken:
+            self.begin_epoch(epochs.Cause.COUNTER)
+        # What takes its ids in the transaction now gets new ones.
+        return self._committed(commit)
+
+    def begin_epoch(self, cause: epochs.Cause, *, seen_id: int = 0, told_by: str = "") -> bool:
+        """Begin an epoch of run ids if their counter has gone back; return whether it had."""
+        seen_id = max(seen_id, self.seen_ids.highest)
+        begun = self.write(
+            lambda session: epochs.begin(session, cause, seen_id=seen_id, told_by=told_by)
+        )
+        self.seen_ids.turns += 1
+        return begun is not None
+
+    def _committed(self, commit: Callable[[], T]) -> T:
+        try:
+            return self._retry(commit)
+        except DBAPIError as error:
+            if not epochs.is_of_counter(error.statement) or not self.dialect.is_id_taken(error):
+                raise
+            raise RunIdTaken("a run id that was given out belongs to another row") from error
 
     def read(self, unit: Callable[[Session], T]) -> T:
         """Run a unit of work without committing, and return its result.

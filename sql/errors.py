@@ -7,6 +7,7 @@ SqlError
 ├── LookupFailed          a row was not found; it has a code and facts
 │   ├── NotFound          no such job, run, app, executor, user or token
 │   └── Ambiguous         several rows have the name
+├── RunIdTaken            an id that the counter gave out belongs to another row
 └── RunsNotPlanned        a run that somebody asked for has the key of another run
 """
 
@@ -72,6 +73,10 @@ class NotFound(LookupFailed):
 
 class Ambiguous(LookupFailed):
     """Several rows have the name."""
+
+
+class RunIdTaken(SqlError):
+    """An id that the counter of run ids gave out has been given out before."""
 
 
 class RunsNotPlanned(SqlError):

@@ -21,7 +21,7 @@ from warren.sql.alarms.rate_limit import is_undecided
 from warren.sql.engine import Database
 from warren.sql.jobs.backfills import HAS_WORK
 from warren.sql.jobs.due_jobs import earliest_tick
-from warren.sql.models import Run
+from warren.sql.models import Run, Sequence
 from warren.sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
 from warren.sql.registry.presence import IS_REQUESTED
 from warren.sql.registry.uptimes import IS_UNSETTLED, LAST_RECORD
@@ -34,7 +34,8 @@ from warren.sql.runs.queries import is_kill_requested
 class Pending(NamedTuple):
     """The work that is pending; instants are epoch milliseconds, None = no work.
 
-    `uptime_until` is when a scheduler last recorded that it can send; 0 = never.
+    `uptime_until` is when a scheduler last recorded that it can send; 0 = never. `next_id` is where
+    the counter of run ids is.
     """
 
     has_pauses: bool
@@ -52,6 +53,7 @@ class Pending(NamedTuple):
     has_mails: bool
     has_webhooks: bool
     has_run_ends: bool
+    next_id: int
 
 
 def look(database: Database, *, since_ms: int, now_ms: int) -> Pending:
@@ -78,6 +80,7 @@ def _statement() -> Select[*tuple[Any, ...]]:
         "has_mails": exists().where(*is_ready(now_ms, MessageKind.MAIL)),
         "has_webhooks": exists().where(*is_ready(now_ms, MessageKind.WEBHOOK)),
         "has_run_ends": exists().where(*is_ready(now_ms, MessageKind.RUN_END)),
+        "next_id": select(Sequence.next_id).where(Sequence.name == "run").scalar_subquery(),
     }
     return select(*(columns[field].label(field) for field in Pending._fields))
 

@@ -24,6 +24,7 @@ CAUSE = {
     "return": lazy_gettext("executor is back"),
     "ailing": lazy_gettext("executor in trouble"),
     "calendar": lazy_gettext("calendar ends soon"),
+    "epoch": lazy_gettext("database has gone back"),
     "summary": lazy_gettext("summary of alarms"),
     "test": lazy_gettext("test"),
     "ended": lazy_gettext("run ended"),

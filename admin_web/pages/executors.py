@@ -32,9 +32,14 @@ from warren.scheduler.views.process_view import (
     node_view,
     read_catalogues,
 )
+from warren.sql.epochs import all_epochs
+from warren.sql.instants import DAY_MS
 from warren.sql.listings import app_listing, dashboard
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
+
+#: How long the page tells of a new epoch of run ids.
+EPOCH_DAYS = 7
 
 
 class SchedulerPages:
@@ -47,12 +52,13 @@ class SchedulerPages:
 
     @route("/schedulers", Right.VIEW)
     def index(self) -> str | Response:
-        """Show schedulers and consoles, and whether the broker is connected."""
+        """Show schedulers and consoles, whether the broker is connected, and new epochs of ids."""
         now_ms = self._services.now_ms()
-        rows, paused = self._services.database.read(
+        rows, paused, epochs = self._services.database.read(
             lambda session: (
                 presence.listing(session, presence.ADMIN),
                 pauses.of(session, EVERY_APP, now_ms),
+                all_epochs(session, since_ms=now_ms - EPOCH_DAYS * DAY_MS),
             )
         )
 
@@ -66,6 +72,7 @@ class SchedulerPages:
             "pages/schedulers.html",
             schedulers=nodes(presence.SCHEDULER),
             consoles=nodes(presence.CONSOLE),
+            epochs=epochs,
             is_paused=paused is not None,
             is_broker_up=self._services.is_broker_up(),
         )

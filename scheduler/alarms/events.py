@@ -186,6 +186,16 @@ class CalendarEnding(_News, frozen=True, kw_only=True, tag="calendar"):
     names: tuple[str, ...]
 
 
+class NewEpoch(_News, frozen=True, kw_only=True, tag="epoch"):
+    """The counter of run ids had gone back to `found_id`, and goes on at `next_id` since `at`."""
+
+    at: int
+    cause: str
+    told_by: str
+    found_id: int
+    next_id: int
+
+
 class Summary(_News, frozen=True, kw_only=True):
     """Alarms of one job that were held back; "" = of the app itself. `run_ids`: the last few."""
 
@@ -234,6 +244,7 @@ News = (
     | Return
     | Ailing
     | CalendarEnding
+    | NewEpoch
     | Summary
     | Trial
     | TickNews

@@ -14,6 +14,7 @@ from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.message import MessageContext
 from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook
+from warren.scheduler.alarms.epoch_watch import EpochWatch
 from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
 from warren.scheduler.membership.roster import Roster
@@ -62,6 +63,8 @@ class AlarmRoles:
         self.loops.add("ailment watch", ailments.run_round, longest_seconds=LONGEST_SECONDS)
         calendars = CalendarWatch(database=database, defaults=policy.defaults)
         self.loops.add("calendar watch", calendars.run_round, longest_seconds=LONGEST_SECONDS)
+        new_epochs = EpochWatch(database=database, defaults=policy.defaults)
+        self.loops.add("epoch watch", new_epochs.run_round, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
         self._senders = [self._add("webhooks", webhook.run_round, pending_work.webhooks)]

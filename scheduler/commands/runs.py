@@ -30,7 +30,7 @@ from warren.scheduler.schedules.working_days import UnknownDay
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.ids import RunIds, take_block
+from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.instants import iso
 from warren.sql.jobs import jobs
 from warren.sql.jobs.job_names import JobPath
@@ -79,6 +79,7 @@ class RunCommands:
         trigger = Trigger(param=param, addresses=addresses, when=when, run_date=run_date)
         return self.trigger_once(job_id, trigger).run_id
 
+    @again_if_taken
     def trigger_once(
         self,
         job: int | JobPath,
@@ -101,6 +102,7 @@ class RunCommands:
         run_id = self._ids.take_one()
         return self._trigger(job, [trigger], run_id, kind=kind, once=once, traceparent=traceparent)
 
+    @again_if_taken
     def trigger_all(
         self,
         job: int | JobPath,
@@ -285,6 +287,7 @@ class RunCommands:
         app, name = wanted
         raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
 
+    @again_if_taken
     def rerun(
         self,
         run_ids: Sequence[int],

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, WakeUp
 from warren.sql.engine import Database
+from warren.sql.ids import has_gone_back
 from warren.sql.pending import Pending, look
 
 #: Seconds between two looks, and how old one may be to count.
@@ -60,10 +61,15 @@ class PendingWork:
         self.latest: WorkSnapshot | None = None
 
     def run_round(self, now_ms: int) -> float:
-        """Look, and wake the roles for which work has appeared."""
+        """Look, and wake the roles for which work has appeared.
+
+        The look also shows whether the counter of run ids has gone back.
+        """
         began_at = self.clock()
+        seen_id = self._database.seen_ids.highest
         pending = look(self._database, since_ms=self._since_ms(now_ms), now_ms=now_ms)
         self.latest = WorkSnapshot(began_at, pending)
+        has_gone_back(self._database, pending.next_id, seen_id)
         self._on_look(pending, began_at, now_ms)
         for role in self._roles:
             role.hear(pending, now_ms)

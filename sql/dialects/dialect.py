@@ -137,6 +137,9 @@ class Dialect(Protocol):
     def is_schema_fault(self, error: DBAPIError) -> bool:
         """Whether a table or column is missing."""
 
+    def is_id_taken(self, error: DBAPIError) -> bool:
+        """Whether a row could not be inserted because another one has its primary key."""
+
     def index_hint(self, index: str) -> str | None:
         """Return the hint that makes a statement use an index; None if the database has none.
 
@@ -168,8 +171,13 @@ class Dialect(Protocol):
     def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that adds to `column` of an existing row with the same primary key."""
 
-    def insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
+    def insert_rows(
+        self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
+    ) -> str:
         """Return an INSERT of many rows with the driver's placeholders; existing rows are kept.
+
+        With `same`, the columns of a unique key, only rows with that key are kept; if a row with
+        another one has the primary key, the statement fails with an error that `is_id_taken` knows.
 
         The columns come with their types, for databases that would not know those of bare values;
         the values are bound as SQLAlchemy does for these types. The statement must not truncate

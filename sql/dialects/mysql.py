@@ -73,6 +73,10 @@ LOSS_CODES = frozenset({2002, 2003, 1040, 1053, 2006, 2013, 2055, 4031})
 #: Errors about a table (1146) or a column (1054) that is missing.
 SCHEMA_CODES = frozenset({1054, 1146})
 
+#: Added to any id, it is out of range; and the errors for that (1690) and for a duplicate (1062).
+_LARGEST_ID = 2**63 - 1
+_OUT_OF_RANGE, _DUPLICATE = 1690, 1062
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
 
@@ -153,6 +157,11 @@ class MySQL:
         """Check the error code."""
         return _code(error) in SCHEMA_CODES
 
+    def is_id_taken(self, error: DBAPIError) -> bool:
+        """Recognize the error of `insert_rows`, and that of any other INSERT by its key's name."""
+        code = _code(error)
+        return code == _OUT_OF_RANGE or (code == _DUPLICATE and "PRIMARY'" in str(error.orig))
+
     def index_hint(self, index: str) -> str | None:
         """Return FORCE INDEX, which both servers obey."""
         return f"FORCE INDEX ({index or 'PRIMARY'})"
@@ -191,12 +200,21 @@ class MySQL:
         insert, name = mysql.insert(model), str(column.expression.key)
         return insert.on_duplicate_key_update({name: column + insert.inserted[name]})
 
-    def insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
-        """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
+    def insert_rows(
+        self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
+    ) -> str:
+        """Set the key to itself, because INSERT IGNORE would truncate values that do not fit.
+
+        The count of rows does not tell which were kept. So if an existing row is not the same, its
+        key becomes too large for the column's type, which is an error in any SQL mode.
+        """
         table, name = key.table.name, key.name
         row = f"({', '.join(['%s'] * len(columns))})"
         into = f"INSERT INTO {table} ({', '.join(column.name for column in columns)})"
         otherwise = f"ON DUPLICATE KEY UPDATE {name} = {table}.{name}"
+        if same:
+            alike = (f"{table}.{each.name} = VALUES({each.name})" for each in same)
+            otherwise += f" + IF({' AND '.join(alike)}, 0, {_LARGEST_ID})"
         return f"{into} VALUES {', '.join([row] * count)} {otherwise}"
 
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:

@@ -90,6 +90,10 @@ class SQLite:
         """Recognize a missing table or column by the message: the library has no code for it."""
         return str(error.orig).startswith(("no such table", "no such column"))
 
+    def is_id_taken(self, error: DBAPIError) -> bool:
+        """Compare the name of the library's error."""
+        return getattr(error.orig, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_PRIMARYKEY"
+
     def index_hint(self, _index: str) -> str | None:
         """Return None; SQLite's planner needs no hints."""
         return None
@@ -133,11 +137,14 @@ class SQLite:
             set_={name: column + insert.excluded[name]},
         )
 
-    def insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
-        """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
+    def insert_rows(
+        self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
+    ) -> str:
+        """Return ON CONFLICT DO NOTHING, which applies to any unique key, or to the named one."""
         names = ", ".join(column.name for column in columns)
-        values = _placeholders(columns, count)
-        return f"INSERT INTO {key.table.name} ({names}) VALUES {values} ON CONFLICT DO NOTHING"  # noqa: S608 - constants of ours
+        into = f"{key.table.name} ({names}) VALUES {_placeholders(columns, count)}"
+        named = f"({', '.join(column.name for column in same)}) " if same else ""
+        return f"INSERT INTO {into} ON CONFLICT {named}DO NOTHING"
 
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Start with UPDATE, not WITH, because otherwise the driver does not count rows."""

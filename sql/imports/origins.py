@@ -16,6 +16,7 @@ from warren.sql.dialects.supported import of
 from warren.sql.instants import midnight
 from warren.sql.models import App, DayReport, History, ImportOrigin, Job, Model, Run, ScriptVersion
 from warren.sql.models import Sequence as Counter
+from warren.sql.models.runs import TICK_KEY
 from warren.sql.rows import fetch, query
 
 #: Name prefix of a counter row for run ids that were skipped: from the number after the prefix up
@@ -97,8 +98,8 @@ def known_runs(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
 
 
 def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert finished runs, except those whose id is taken."""
-    insert_or_ignore(session, Run, rows)
+    """Insert finished runs, except those that are there."""
+    insert_or_ignore(session, Run, rows, same=TICK_KEY)
 
 
 #: The kinds of imported items.

@@ -90,8 +90,8 @@ class Sequence(Model):
 class Epoch(Model):
     """A time since which run ids are counted anew, because the counter of run ids had gone back.
 
-    That is after a failover that lost commits, or a restore. `found_id`: where the counter was
-    found; `next_id`: the first id of this epoch.
+    That is after a failover that lost commits, or a restore. `told_by`: the executor or user that
+    told so, if any; `found_id`: where the counter was found; `next_id`: the first id of this epoch.
     """
 
     __tablename__ = "warren_epoch"
@@ -99,7 +99,7 @@ class Epoch(Model):
 
     began_at: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     cause: Mapped[str] = mapped_column(String(16))
-    found_by: Mapped[str] = mapped_column(String(64))
+    told_by: Mapped[str] = mapped_column(String(255))
     found_id: Mapped[int] = mapped_column(BigInteger)
     next_id: Mapped[int] = mapped_column(BigInteger)
 

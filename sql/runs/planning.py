@@ -15,6 +15,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
 from warren.sql.models import Run
+from warren.sql.models.runs import TICK_KEY
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs.run_rows import LockedRun
 from warren.sql.runs.transitions import ENTERED
@@ -101,14 +102,14 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
     """Insert PLANNED rows; return the id assigned to each.
 
     A run whose tick, origin, shard and attempt already have a row is not inserted, and its id stays
-    unused.
+    unused. If another run has its id, the statement fails, see `Database.write`.
     """
     if not runs:
         return []
     new_ids = iter(ids.take(session, sum(run.run_id is None for run in runs)))
     run_ids = [next(new_ids) if run.run_id is None else run.run_id for run in runs]
     rows = [_row(run, run_id) for run, run_id in zip(runs, run_ids, strict=True)]
-    insert_or_ignore(session, Run, rows)
+    insert_or_ignore(session, Run, rows, same=TICK_KEY)
     return run_ids
 
 

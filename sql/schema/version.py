@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from warren.sql.dialects.dialect import Dialect
 from warren.sql.dialects.supported import of
 from warren.sql.engine import Database
+from warren.sql.epochs import Cause
 from warren.sql.errors import SchemaMismatch
 from warren.sql.models import AuditEntry, Model, Run, Sequence
 
@@ -31,10 +32,15 @@ VERSION_TABLE = "alembic_version"
 
 
 def check(database: Database) -> None:
-    """Raise SchemaMismatch unless the schema is complete and of the version needed here."""
+    """Raise SchemaMismatch unless the schema is complete and of the version needed here.
+
+    If run ids would be given out again, as after restoring only some tables, a new epoch begins.
+    """
     problem = database.read(_problem)
     if problem:
         raise SchemaMismatch(problem)
+    if database.read(_is_counter_stale):
+        database.begin_epoch(Cause.COUNTER)
 
 
 def newest_version() -> str:
@@ -73,7 +79,7 @@ def _problem(session: Session) -> str | None:
         return "the database has no schema yet; run: warren db upgrade"
     if version != newest_version():
         return another_version(version)
-    return _missing_part(connection, of(session).indexes) or _stale_counter(session)
+    return _missing_part(connection, of(session).indexes) or _missing_counter(session)
 
 
 def _missing_part(connection: Connection, indexes: str) -> str | None:
@@ -103,19 +109,21 @@ def _wanted_indexes(table: Table) -> Iterator[tuple[str, tuple[str, ...], bool]]
             yield str(constraint.name), tuple(column.name for column in constraint.columns), True
 
 
-def _stale_counter(session: Session) -> str | None:
-    """Return an error message if run ids would be reused, as after restoring only some tables.
+def _missing_counter(session: Session) -> str | None:
+    counter = select(Sequence.next_id).where(Sequence.name == "run")
+    if session.execute(counter).scalar_one_or_none() is None:
+        return "the database has lost its counter of run ids; restore it before starting"
+    return None
 
-    New runs with such ids would silently fail to be inserted. The counter is read last: others
-    reserve and insert ids meanwhile, and it never falls.
+
+def _is_counter_stale(session: Session) -> bool:
+    """Whether runs have ids that the counter has yet to give out.
+
+    The counter is read last: others reserve and insert ids meanwhile, and it never falls.
     """
     newest = session.execute(select(func.max(Run.id))).scalar_one() or 0
-    next_id = session.execute(
-        select(Sequence.next_id).where(Sequence.name == "run")
-    ).scalar_one_or_none()
-    if next_id is not None and next_id > newest:
-        return None
-    return f"expected the counter of run ids to be over {newest}, got: {next_id}"
+    counter = select(Sequence.next_id).where(Sequence.name == "run")
+    return int(session.execute(counter).scalar_one()) <= newest
 
 
 _ALL = "SELECT, INSERT, UPDATE, DELETE"

@@ -16,6 +16,7 @@ from warren.scheduler.alarms.events import (
     Failure,
     IncidentNews,
     Missed,
+    NewEpoch,
     News,
     Overdue,
     RefusedCall,
@@ -242,6 +243,21 @@ def _calendar_ending(news: CalendarEnding, _context: MessageContext) -> tuple[st
         "Give it the next year's days: warren calendars apply."
     )
     return f"{news.app}: calendar {news.calendar} ends on {news.until}", text
+
+
+@_words.register
+def _new_epoch(news: NewEpoch, context: MessageContext) -> tuple[str, str]:
+    text = (
+        f"At {context.when(news.at)} the counter of run ids was found at {news.found_id}, behind "
+        f"ids that had been given out{_told_by(news.told_by)}. Ids go on at {news.next_id}.\n"
+        "So the database has lost what was committed last, in a failover or a restore: runs may "
+        "be missing, and what they did may be done again. `warren audit` names the due times."
+    )
+    return f"{news.app}: the database has gone back", text
+
+
+def _told_by(who: str) -> str:
+    return f" (told by {who})" if who else ""
 
 
 @_words.register

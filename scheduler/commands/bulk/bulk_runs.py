@@ -25,7 +25,7 @@ from warren.scheduler.completion.end import cancelled
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import FormKey
 from warren.sql.batch import chunks
-from warren.sql.ids import RunIds, take_block
+from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.listings import job_search
 from warren.sql.metrics import counts as run_counts
 from warren.sql.models import Run
@@ -96,9 +96,13 @@ class BulkRunCommands:
         """
         parts = self._context.database.read(lambda session: self._parts(session, run_ids))
         for part in parts:
-            # Reserved before the transaction, so that a retry after a lost answer is recognized.
-            first = self._context.database.write(partial(take_block, size=len(part)))
-            yield self._part(partial(self._again, run_ids=part, first=first, once=once))
+            yield self._repeat(part, once)
+
+    @again_if_taken
+    def _repeat(self, run_ids: Sequence[int], once: FormKey) -> Part:
+        # Reserved before the transaction, so that a retry after a lost answer is recognized.
+        first = self._context.database.write(partial(take_block, size=len(run_ids)))
+        return self._part(partial(self._again, run_ids=run_ids, first=first, once=once))
 
     def _parts(self, session: Session, run_ids: Sequence[int]) -> list[list[int]]:
         """Return the ids in parts of about RERUN_LIMIT, all of a due time in one of them."""

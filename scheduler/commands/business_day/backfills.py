@@ -29,7 +29,7 @@ from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.backfill_status import BackfillState
-from warren.sql.ids import RunIds, take_block
+from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.jobs import backfills
 from warren.sql.jobs.skips import spans_of
 from warren.sql.metrics import counts
@@ -77,6 +77,7 @@ class BackfillCommands:
         ids = context.run_ids or RunIds(context.database)
         self._completion = Completion(ids, context.now_ms)
 
+    @again_if_taken
     def make(
         self,
         job_id: int,

@@ -18,7 +18,7 @@ def upgrade() -> None:
         "warren_epoch",
         sa.Column("began_at", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("cause", sa.String(length=16), nullable=False),
-        sa.Column("found_by", sa.String(length=64), nullable=False),
+        sa.Column("told_by", sa.String(length=255), nullable=False),
         sa.Column("found_id", sa.BigInteger(), nullable=False),
         sa.Column("next_id", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("began_at"),

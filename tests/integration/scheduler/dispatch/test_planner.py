@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from tests.integration.scheduler.conftest import new_still
 from tests.support.cluster import APP, Cluster
@@ -19,7 +19,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.clock import AGREEING_SAMPLES, JUMP_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.models import Alarm
+from warren.sql.models import Alarm, Sequence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import planning
 
@@ -401,3 +401,27 @@ def _sleep_all_schedulers(cluster: Cluster, name: str, *, seconds: int) -> None:
     [job] = cluster.jobs(name=name)
     past_ms = job.next_tick_at - seconds * 1_000
     cluster.set_job(name, next_tick_at=past_ms, last_tick_at=past_ms - 1_000)
+
+
+def test_no_due_time_is_lost_when_the_counter_of_ids_goes_back(
+    cluster: Cluster, still: SchedulerNode
+) -> None:
+    for number in range(12):
+        cluster.job(f"job{number}", **EACH_SECOND)
+    now_ms = cluster.now_ms()
+    _plan_all(still.planner, now_ms)
+    before = len(cluster.runs())
+
+    older = update(Sequence).values(next_id=Sequence.next_id - 60)
+    cluster.database.write(lambda session: session.execute(older))
+    other = new_still(cluster)
+    for node in (still, other, still):
+        now_ms += 5_000
+        _plan_all(node.planner, now_ms)
+
+    runs = cluster.runs()
+    assert len(runs) >= before + 12 * 15
+    for job in cluster.jobs():
+        due = sorted(run.scheduled_at for run in runs if run.job_id == job.id)
+        assert due == list(range(due[0], job.last_tick_at + 1, 1_000)), job.name
+    assert_sound(cluster)

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from tests.support.sql_rows import new_run, plan, side_by_side
 from warren.sql.engine import Database
+from warren.sql.epochs import LEFT_OUT, all_epochs
 from warren.sql.errors import DatabaseUnavailable, SchemaMismatch
 from warren.sql.models import App, Job, Model, ScriptVersion, User
 from warren.sql.registry import cluster
@@ -251,8 +252,7 @@ class TestCheck:
             ("DELETE FROM alembic_version", "no schema yet; run: warren db upgrade"),
             ("DROP TABLE alembic_version", "no schema yet; run: warren db upgrade"),
             ("DROP TABLE warren_skip", "lost its table warren_skip"),
-            ("UPDATE warren_sequence SET next_id = 0", "counter of run ids to be over 0, got: 0"),
-            ("DELETE FROM warren_sequence", "counter of run ids to be over 0, got: None"),
+            ("DELETE FROM warren_sequence", "lost its counter of run ids"),
         ],
     )
     def test_damage_is_named_in_one_line(
@@ -269,12 +269,15 @@ class TestCheck:
         with pytest.raises(SchemaMismatch, match="no schema yet"):
             schema.check(Database(any_database_url))
 
-    def test_a_counter_behind_the_runs_is_named(self, database: Database) -> None:
+    def test_a_counter_behind_the_runs_begins_an_epoch(self, database: Database) -> None:
         [run_id] = plan(database, new_run())
         execute(database, f"UPDATE warren_sequence SET next_id = {run_id}")
 
-        with pytest.raises(SchemaMismatch, match=f"to be over {run_id}, got: {run_id}"):
-            schema.check(database)
+        schema.check(database)
+
+        assert plan(database, new_run(job_id=2)) > [run_id + LEFT_OUT]
+        schema.check(database)
+        assert len(database.read(all_epochs)) == 1
 
     def test_runs_that_others_plan_meanwhile_are_no_damage(
         self, mariadb_database: Database
@@ -292,6 +295,7 @@ class TestCheck:
         schema.check(mariadb_database)
 
         assert len(planned) == 2
+        assert mariadb_database.read(all_epochs) == []
 
     def test_a_lost_index_is_named(self, sqlite_database: Database) -> None:
         execute(sqlite_database, "DROP INDEX i_status_due")

@@ -9,10 +9,11 @@ import pytest
 from tests.support.moved_clock import AdvancedClock
 from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
 from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
+from warren.sql.engine import SeenIds
 from warren.sql.pending import Pending
 
 NOW_MS = 1_000_000
-QUIET = Pending(False, None, None, NOW_MS, *[False] * (len(Pending._fields) - 4))
+QUIET = Pending(False, None, None, NOW_MS, *[False] * (len(Pending._fields) - 5), next_id=1)
 KILL = QUIET._replace(has_kills=True)
 
 
@@ -32,7 +33,7 @@ class Watched:
     clock: AdvancedClock = field(default_factory=AdvancedClock)
 
     def __post_init__(self) -> None:
-        database: Any = SimpleNamespace(select_one=lambda *_: self.found)
+        database: Any = SimpleNamespace(select_one=lambda *_: self.found, seen_ids=SeenIds())
         self.work = PendingWork(
             database,
             since_ms=lambda now_ms: now_ms,

@@ -51,6 +51,7 @@ PORT = {
     "insert_or_replace": "INSERT or UPDATE",
     "insert_or_add": "INSERT or add to what is there",
     "insert_rows": "INSERT of many rows unless there",
+    "is_id_taken": "whether another row has the primary key",
     "update_rows": "UPDATE of many rows, each with values of its own",
     "update_alike": "UPDATE of many rows to the same values",
     "lock_rows": "SELECT of many rows that locks them",

@@ -1,0 +1,80 @@
+"""Epochs of run ids: a new one begins when the counter of ids is found behind ids in use.
+
+That happens after a failover that lost commits, a restore, or a change by hand. Ids of an epoch
+begin far beyond those of the epoch before, so that no id means two runs.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from sqlalchemy import func, select, text, update
+from sqlalchemy.orm import Session
+
+from warren.sql.dialects.supported import of
+from warren.sql.models import Backfill, Epoch, FlowNode, Run, Sequence
+from warren.sql.rows import fetch, query
+
+#: The tables whose rows have ids of the counter.
+TABLES = (Run, FlowNode, Backfill)
+#: At least this many ids are left out, as nobody knows which were given out: at 5,000 runs a second
+#: those of two days. Ids of an epoch begin at a multiple of it.
+LEFT_OUT = 1_000_000_000
+
+
+#: How a statement begins that inserts such rows.
+_INSERTS = tuple(f"INSERT INTO {each.__tablename__} " for each in TABLES)
+
+
+class Cause(StrEnum):
+    """What showed that the counter had gone back."""
+
+    #: A row has an id that the counter gave out again, or a process has seen a higher one.
+    COUNTER = "COUNTER"
+    #: An executor knows of a higher id.
+    EXECUTOR = "EXECUTOR"
+    #: A person said that the database was restored.
+    RESTORED = "RESTORED"
+
+
+class EpochRow(NamedTuple):
+    """An epoch, see `Epoch`."""
+
+    began_at: int
+    cause: str
+    told_by: str
+    found_id: int
+    next_id: int
+
+
+def begin(
+    session: Session, cause: Cause, *, seen_id: int = 0, told_by: str = ""
+) -> EpochRow | None:
+    """Begin an epoch if the counter is not beyond all ids that are in use; else return None.
+
+    `seen_id` is the highest id that somebody has seen. A restore begins one in any case.
+    """
+    row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
+    found_id = session.execute(row).scalar_one()
+    used = max(
+        seen_id, *(session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
+    )
+    if found_id > used and cause is not Cause.RESTORED:
+        return None
+    next_id = (max(used, found_id) // LEFT_OUT + 2) * LEFT_OUT
+    session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=next_id))
+    now_ms = session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one()
+    last = session.execute(select(func.max(Epoch.began_at))).scalar() or 0
+    epoch = EpochRow(max(int(now_ms), last + 1), cause, told_by, found_id, next_id)
+    session.add(Epoch(**epoch._asdict()))
+    return epoch
+
+
+def is_of_counter(statement: str | None) -> bool:
+    """Whether a statement inserts rows with ids of the counter."""
+    return statement is not None and statement.startswith(_INSERTS)
+
+
+def all_epochs(session: Session, *, since_ms: int = 0) -> list[EpochRow]:
+    """Return the epochs that began since then, the oldest first; none if no counter went back."""
+    wanted = query(EpochRow, Epoch).where(Epoch.began_at >= since_ms)
+    return fetch(session, EpochRow, wanted.order_by(Epoch.began_at))
