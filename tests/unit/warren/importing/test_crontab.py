@@ -1,5 +1,7 @@
 """A crontab becomes a job file whose jobs are due when cron would run its lines."""
 
+import os
+import pwd
 import subprocess
 from pathlib import Path
 
@@ -12,12 +14,17 @@ from warren.importing.crontab import Crontab, print_crontab, read_crontab
 from warren.jobfile.reader import read_job_file
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.options import ScheduleOptions
 
 NOW_MS = 1_772_301_600_000
 
 
+#: The environment that cron gives every command.
+OF_CRON = 'export LOGNAME="$(id -un)" USER="$(id -un)"\nexport SHELL=/bin/sh\n'
+
+
 def read(text: str, *, timezone: str = "") -> Crontab:
-    return read_crontab(text, app="nightly", timezone=timezone, now_ms=NOW_MS)
+    return read_crontab(f"{text}\n", app="nightly", timezone=timezone, now_ms=NOW_MS)
 
 
 def only(text: str) -> JobSpec:
@@ -56,10 +63,12 @@ def test_settings_hold_for_the_lines_below_them() -> None:
 
     first, second = crontab.specs
     assert (first.timezone, first.alarm_emails) == ("", ())
-    assert "export" not in first.script_source
+    assert first.script_source == f"{OF_CRON}cd ~\nfirst\n"
     assert second.timezone == "Asia/Shanghai"
     assert second.alarm_emails == ("ops@example.com", "dev@example.com")
     assert "export PATH=/opt/bin:/bin\n" in second.script_source
+    assert "export MAILTO='ops@example.com, dev@example.com'\n" in second.script_source
+    assert "export CRON_TZ=Asia/Shanghai\n" in second.script_source
     assert "export GREETING='it'\"'\"'s fine'\n" in second.script_source
 
 
@@ -118,7 +127,103 @@ def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "dash"])
 def test_shell_whose_commands_bash_runs_needs_no_remark(shell: str) -> None:
-    assert "SHELL" not in only(f"SHELL={shell}\n0 1 * * * x").script_source
+    assert f"export SHELL={shell}\n" in only(f"SHELL={shell}\n0 1 * * * x").script_source
+
+
+@pytest.mark.parametrize("name", ["LOGNAME", "USER"])
+def test_who_runs_a_command_is_no_setting(name: str) -> None:
+    crontab = read(f"{name}=somebody\n0 1 * * * echo ${name}")
+
+    [spec] = crontab.specs
+    done = subprocess.run(
+        ["sh", "-c", spec.script_source], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == pwd.getpwuid(os.getuid()).pw_name
+    [told] = crontab.remarks
+    assert told.startswith(f"line 1 is left out: cron sets {name} itself, to the user who runs ")
+
+
+def test_a_random_delay_is_the_jitter_of_the_lines_below_it() -> None:
+    crontab = read("RANDOM_DELAY=45\n0 3 * * * x\n*/5 * * * * y\nRANDOM_DELAY=0\n0 4 * * * z")
+
+    jitters = [spec.schedule_options.jitter for spec in crontab.specs]
+    assert jitters == [
+        ScheduleOptions.of({"jitter": "45m"}).jitter,
+        *[ScheduleOptions().jitter] * 2,
+    ]
+    assert crontab.remarks == [
+        "line 3: RANDOM_DELAY of 45m is no less than the time between two runs: it has no jitter"
+    ]
+
+
+def test_a_dash_before_a_line_keeps_cron_from_logging_only() -> None:
+    crontab = read("-*/15 * * * * x\n-@hourly y")
+
+    assert [spec.schedule_value for spec in crontab.specs] == ["*/15 * * * *", "0 * * * *"]
+    assert crontab.remarks == []
+
+
+def test_a_last_line_without_a_line_feed_is_one_that_cron_leaves_out() -> None:
+    text = "0 1 * * * x\n0 2 * * * y"
+
+    crontab = read_crontab(text, app="nightly", timezone="", now_ms=NOW_MS)
+
+    assert [spec.name for spec in crontab.specs] == ["x", "y"]
+    assert crontab.remarks == ["line 2 has no line feed at its end: cron leaves such a line out"]
+    assert read(f"{text}\n# the end").remarks == []
+
+
+#: Lines that were not written for cron, and what is said of them.
+FOREIGN = [
+    (
+        "0 0 2 * * * /app/x",
+        "6 fields? cron has five: 0 2 * * * if the first is seconds, 0 0 2 * * if the last is a",
+    ),
+    ("*/10 * * * * * /app/x", "6 fields? cron has five: * * * * * if the first is seconds, "),
+    ("0 30 2 * * 1-5 /app/x", "6 fields? cron has five: 30 2 * * 1-5 if the first is seconds"),
+    ("0 30 2 * * MON-FRI /app/x", "6 fields? cron has five: 30 2 * * MON-FRI if"),
+    ("0 0 2 * * * * /app/x", "7 fields? cron has five: 0 2 * * * if the first is seconds"),
+    ("0 2 1 1 * 2026 /app/x", "a year? cron has none: write five fields, and give the job from"),
+    ("0 15 10 ? * MON-FRI /app/x", 'Quartz? write a job with cron: "0 15 10 ? * MON-FRI"'),
+    ("0 0 12 * * ? 2026 /app/x", 'Quartz? write a job with cron: "0 0 12 * * ? 2026"'),
+    ("0 2 * * * */app/x", "cron refuses a command that begins with *"),
+    ("1 5 cron.daily run-parts /etc/cron.daily", "anacron? write five fields, such as 5 3 * * *"),
+    ("@monthly 45 cron.monthly run-parts /etc", "anacron? write five fields, such as 5 3 1 * *"),
+    ("0 1 * * * -n /app/x", "its command begins with -n, a flag of the crons of OpenBSD"),
+    ("0 1 * * * -qs /app/x", "its command begins with -qs, a flag of the crons of OpenBSD"),
+    ("5/15 * * * * x", "cron refuses 5/15: write 5-59/15"),
+    ("0 2/3,5 * * * x", "cron refuses 2/3,5: write 2-23/3"),
+    ("H/15 * * * * x", "Jenkins? cron has no H/15: write a number"),
+    ("0~30 * * * * x", "a random time? Write one of 0~30, or give the job a jitter"),
+    ("@every 5m x", "cron has no @every: write */5 * * * *"),
+    ("@every 2h x", "cron has no @every: write 0 */2 * * *"),
+    ("@every 7h x", "cron has no @every: write a job with every: 7h"),
+    ("@every 90s x", "cron has no @every: write a job with every: 90s"),
+    ("@every 0m x", "cron has no @every: write a job with every: 0m"),
+    ("@every_minute x", "cron has no @every_minute: write five fields, or a job with every: 5m"),
+    ("@600 x", "cron has no @600: write five fields"),
+    ("@Daily x", "cron refuses @Daily: write @daily"),
+]
+
+
+def test_a_line_that_was_not_written_for_cron_is_named_with_what_to_write() -> None:
+    wrong = []
+    for line, words in FOREIGN:
+        crontab = read(f"0 1 * * * fine\n{line}")
+        if [one.name for one in crontab.specs] != ["fine"] or not crontab.remarks[0].startswith(
+            f"line 2 is left out: {words}"
+        ):
+            wrong.append((line, crontab.remarks))
+
+    assert wrong == []
+
+
+def test_commands_that_look_like_fields_are_commands() -> None:
+    commands = ["w", "7z a b", "L", "h", "2to3 x", "mon x", "-x", "./x *"]
+
+    crontab = read("\n".join(f"0 1 * * * {command}" for command in commands))
+
+    assert [spec.script_source.splitlines()[-1] for spec in crontab.specs] == commands
 
 
 @pytest.mark.parametrize("wrong", ["Mars/Base", "", '""'])
@@ -140,7 +245,7 @@ def test_lines_after_an_unknown_zone_are_left_out_until_the_next_zone(wrong: str
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
-    assert only("0 1 * * * echo a\x85b\r\n").script_source == "cd ~\necho a\x85b\n"
+    assert only("0 1 * * * echo a\x85b\r\n").script_source == f"{OF_CRON}cd ~\necho a\x85b\n"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
@@ -197,7 +302,7 @@ def test_printed_job_file_is_one(tmp_path: Path) -> None:
 def test_command_in_the_background_is_waited_for() -> None:
     crontab = read("5 4 * * * backup &\n5 4 * * * make && a & b\n5 4 * * * (a &); b && c 2>&1")
 
-    assert [spec.script_source.splitlines()[1:] for spec in crontab.specs] == [
+    assert [spec.script_source.splitlines()[3:] for spec in crontab.specs] == [
         ["backup &", "wait"],
         ["make && a & b"],
         ["(a &); b && c 2>&1"],
@@ -212,13 +317,13 @@ def test_command_in_the_background_is_waited_for() -> None:
 
 
 def test_system_crontab_has_users() -> None:
-    text = "5 4 * * * root run-parts /etc/cron.daily\n@daily www-data true\n1 2 * * * root"
+    text = "5 4 * * * root run-parts /etc/cron.daily\n@daily www-data true\n1 2 * * * root\n"
 
     crontab = read_crontab(text, app="nightly", timezone="", now_ms=NOW_MS, is_system=True)
 
     assert [spec.script_source for spec in crontab.specs] == [
-        "cd ~\nrun-parts /etc/cron.daily\n",
-        "cd ~\ntrue\n",
+        f"{OF_CRON}cd ~\nrun-parts /etc/cron.daily\n",
+        f"{OF_CRON}cd ~\ntrue\n",
     ]
     assert crontab.remarks == [
         "line 3 is left out: it has no command: 1 2 * * * root",
