@@ -1,9 +1,9 @@
 """Plans the runs that runs have called, and reports the calls that are refused.
 
-A call is a report of the executor that runs the caller. It may come twice, and a retry of the
-caller makes it again: it is kept under the caller's due time and shard, and its number among the
-calls of a run, so that one run is planned. A refused call is not kept, and says so in the caller's
-trigger message and by an alarm; the caller goes on.
+A call is a report of the executor that runs the caller. It may come twice, and what repeats the
+caller, or its flow, makes it again: it is kept under the caller's due time and shard, and its
+number among the calls of a run, so that one run is planned. A refused call is not kept, and says so
+in the caller's trigger message and by an alarm; the caller goes on.
 """
 
 from collections.abc import Callable, Sequence

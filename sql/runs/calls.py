@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore, modify
-from warren.sql.models import Call, Run
+from warren.sql.models import Call, FlowNode, Run
 from warren.sql.rows import fetch, query
 
 #: Calls in one statement: each has a condition of its own.
@@ -30,6 +30,7 @@ class Caller(NamedTuple):
     origin_id: int
     shard_index: int
     rerun_of: int | None
+    flow_run_id: int | None
     traceparent: str | None
 
 
@@ -55,15 +56,41 @@ def callers(session: Session, run_ids: Iterable[int]) -> dict[int, Caller]:
 
 
 def first_origin(session: Session, caller: Caller) -> int:
-    """Return the origin of a run; of a re-run, that of the run that was repeated first."""
-    for _ in range(_MAX_RERUNS):
-        if caller.rerun_of is None:
-            break
-        repeated = callers(session, [caller.rerun_of]).get(caller.rerun_of)
+    """Return the origin of the run that was repeated first, under which calls are kept.
+
+    The node of a flow is repeated by runs of that node in other runs of its flow.
+    """
+    first = _repeated(session, caller)[-1]
+    if first.flow_run_id is None:
+        return first.origin_id
+    of_flow = callers(session, [first.flow_run_id]).get(first.flow_run_id)
+    if of_flow is None:  # deleted
+        return first.origin_id
+    repeated = _repeated(session, of_flow)
+    named = select(FlowNode.node).where(FlowNode.id == first.origin_id).scalar_subquery()
+    nodes = (
+        select(func.min(FlowNode.id))
+        .join(Run, Run.id == FlowNode.flow_run_id)
+        .where(
+            Run.job_id == of_flow.job_id,
+            Run.scheduled_at == of_flow.scheduled_at,
+            Run.origin_id.in_({run.origin_id for run in repeated}),
+            FlowNode.node == named,
+        )
+    )
+    return session.execute(nodes).scalar_one() or first.origin_id
+
+
+def _repeated(session: Session, run: Caller) -> list[Caller]:
+    """Return a run, the one that it repeats, the one that this repeats, and so on."""
+    chain = [run]
+    while run.rerun_of is not None and len(chain) <= _MAX_RERUNS:
+        repeated = callers(session, [run.rerun_of]).get(run.rerun_of)
         if repeated is None:  # deleted
             break
-        caller = repeated
-    return caller.origin_id
+        run = repeated
+        chain.append(run)
+    return chain
 
 
 def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.scheduler.family import end
+from tests.integration.scheduler.family import completion, end
 from tests.integration.scheduler.flow_play import (
     FAILED,
     SUCCEEDED,
@@ -22,9 +22,12 @@ from tests.integration.scheduler.flow_play import (
 from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
+from warren.broker.messages.to_scheduler import Called
 from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.completion.calls import ReportedCall
 from warren.scheduler.problems import Code, Problem
 from warren.sql.runs import reruns
+from warren.sql.runs.successes import SentTo
 
 pytestmark = on_memory
 
@@ -248,6 +251,40 @@ def test_nothing_is_repeated_where_nothing_failed_or_is_no_flow(cluster: Cluster
 
     assert refused.value.code is Code.RERUN_NOTHING_FAILED
     assert no_flow.value.code is Code.RERUN_NO_FLOW
+
+
+def call(cluster: Cluster, run_id: int) -> None:
+    """Let the newest run of `load` call another job."""
+    run = runs_of(cluster, run_id, "load")[-1]
+    put(cluster.database, [run.id], status="RUNNING", routed_at=1, address="a", boot_id="b")
+    report = Called(run_id=run.id, boot_id="b", job="mail", number=1)
+    reported = ReportedCall(report=report, sent_to=SentTo(run.app_id, "a", "b"))
+    planner = completion(cluster).calls
+    cluster.database.write(lambda session: planner.plan(session, [reported]))
+
+
+def test_a_node_calls_once_however_often_its_flow_is_repeated(cluster: Cluster) -> None:
+    nodes = {"first": {"job": "a"}, "load": {"job": "a", "after": "first", "retries": 1}}
+    cluster.apply(job("a"), job("mail"), flow("nightly", nodes, retries=1))
+    [mail_job] = cluster.jobs(name="mail")
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "first")
+
+    def fail() -> int:
+        """Let both attempts of `load` call and fail; return the newest run of the flow."""
+        for _ in range(2):
+            call(cluster, run_id)
+            end_node(cluster, run_id, "load", status=FAILED)
+        return cluster.runs(job_id=cluster.run(run_id).job_id)[-1].id
+
+    run_id = open_run(cluster, fail())  # a retry
+    run_id = again(cluster, fail(), failed=True)
+    run_id = open_run(cluster, fail())  # a retry of that
+    run_id = again(cluster, fail(), from_node="load", current=True)
+    fail()
+
+    assert len(cluster.runs(job_id=mail_job.id)) == 1
+    assert len(runs_of(cluster, run_id, "load")) == 2
 
 
 # -- nodes with the same job ------------------------------------------------------------------
