@@ -165,6 +165,7 @@ class Code(Enum):
     PARAM_TOO_LONG = "expected param to be up to %(most)s bytes, got: %(got)s bytes"
     PARAM_NO_JSON = "expected param to be JSON, because its handler has params: %(fault)s"
     PARAM_MISSING = "expected param to have %(name)r"
+    PARAM_NEEDED = "expected a param, as the job has none and its handler takes %(params)s"
     PARAM_UNKNOWN = "param has no %(name)r"
     PARAM_TYPE = "expected %(name)s to be %(kind)s, got: %(got)s"
     PARAM_CHOICE = "expected %(name)s to be one of %(choices)s, got: %(got)s"

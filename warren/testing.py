@@ -253,7 +253,7 @@ def load_jobs(
     Args:
         files: their paths.
         handlers: a module, its name, or a file; it is a problem if a job names a handler that is
-            not in it.
+            not in it, or has a param that its handler does not take.
         app: that of declared jobs that name none.
         timezone: that of jobs that name none.
         values: those of `${NAME}` in the files, by name.
@@ -274,14 +274,15 @@ def load_jobs(
     if modules := [file for file in files if isinstance(file, ModuleType)]:
         raise TypeError(f"expected files to be paths, got: {modules[0]!r}; give it as handlers=")
     sources = read_sources([Path(file) for file in files])
-    known = None
+    known: dict[str, str] = {}
     if handlers is not None:
         name = handlers.__name__ if isinstance(handlers, ModuleType) else handlers
         declared = declared_in([name], app=app)
-        known = declared.handlers
+        known |= declared.handlers
         sources += [declared.job_file()] if declared.jobs else []
     given = values_of(values or {}, "values={{'{name}': …}}")
-    checked_files = check(sources, given, timezone=timezone, handlers=known)
+    names = known if handlers is not None else None
+    checked_files = check(sources, given, timezone=timezone, handlers=names, schemas=known)
     schedules = {
         f"{spec.app}/{spec.name}": (facts_of(spec, timezone), checked_files.calendars)
         for spec in checked_files.specs

@@ -12,6 +12,7 @@ import msgspec
 from werkzeug.datastructures import MultiDict
 
 from warren.admin_web.api.problem_answers import Refusal
+from warren.broker.messages.misfits import misfit
 
 T = TypeVar("T")
 #: The most problems in one answer.
@@ -104,7 +105,7 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
         try:
             made[field.name] = _parameter_value(field.type, texts)
         except msgspec.ValidationError as error:
-            wrong.append(_parameter(name, str(error)))
+            wrong.append(_parameter(name, misfit(error, field.type)))
     if wrong:
         words = "the query has unknown parameters" if unknown else "the query is invalid"
         raise Refusal(400 if unknown else 422, words, errors=wrong)
@@ -139,7 +140,7 @@ def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        text = str(error)
+        text = misfit(error, kind)
         place = _AT.search(text)
         deeper = "/".join(re.findall(r"\w+", place[1])) if place else ""
         detail = _AT.sub("", text)

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import structlog
 from flask import Flask, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.wrappers import Response
 
+from warren.admin_web.api.endpoint import BASE
 from warren.admin_web.errors import HTTP_STATUS
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
 from warren.sql.errors import DatabaseUnavailable, LookupFailed
@@ -112,7 +113,10 @@ class ProblemAnswers:
             headers["Allow"] = ", ".join(sorted({*headers["Allow"].split(", "), "OPTIONS"}))
             if request.method == "OPTIONS":
                 return Response(status=HTTPStatus.NO_CONTENT, headers=headers)
-        return problem(error.code, error.description or "", headers=headers)
+        words = error.description or ""
+        if isinstance(error, NotFound) and words == NotFound.description:  # no route has the path
+            words = f"the API has no {request.path}; {BASE}/openapi.json has all its paths"
+        return problem(error.code, words, headers=headers)
 
     def refusal(self, error: Refusal) -> Response:
         """Answer a request that was refused before any command."""

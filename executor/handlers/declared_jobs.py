@@ -68,7 +68,9 @@ def report(sources: Sequence[str]) -> dict[str, Any]:
             return {"fault": line, "traceback": ""}
         if job:
             jobs.append({"handler": handler.name, "where": handler.where, "job": job})
-    return {"handlers": sorted(handlers), "jobs": jobs}
+    schemas = {name: handlers[name].params for name in sorted(handlers)}
+    known = {name: params.schema if params else "" for name, params in schemas.items()}
+    return {"handlers": known, "jobs": jobs}
 
 
 def main(sources: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, Unpack, overload
 from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
-from warren.executor.handlers.declarations import JobFields, Retry, Schedule, refusal_in
+from warren.executor.handlers.declarations import INSTEAD, JobFields, Retry, Schedule, refusal_in
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -258,6 +258,7 @@ def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
 
         similar = difflib.get_close_matches(unknown, JobFields.__annotations__, 1)
         hint = f", did you mean {similar[0]!r}?" if similar else ""
+        hint = f": {INSTEAD[unknown]}" if unknown in INSTEAD else hint
         raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")
     schedule = fields.get("schedule")
     if not isinstance(schedule, Schedule | None):

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from warren.broker.messages.catalogue import SCHEMA_BYTES
+from warren.broker.messages.misfits import misfit
 from warren.broker.messages.values import JOB_NAME_LIMIT, PARAM_BYTES
 from warren.executor.handlers.context import NotATypeOfParams, ParamMisfit, Params
 from warren.executor.handlers.outcomes import clean
@@ -40,14 +41,14 @@ def params_of(function: Callable[..., Any]) -> Params | None:
         raise NotATypeOfParams(
             f"a JSON Schema of at most {SCHEMA_BYTES:,} bytes, got: {size:,} for {name}"
         )
-    return Params(name, text, partial(_decode, name, convert))
+    return Params(name, text, partial(_decode, kind, name, convert))
 
 
-def _decode(name: str, convert: Callable[[str], Any], param: str) -> Any:
+def _decode(kind: Any, name: str, convert: Callable[[str], Any], param: str) -> Any:
     try:
         return convert(param or "{}")
     except (msgspec.MsgspecError, ValueError) as error:  # pydantic's is the latter
-        raise ParamMisfit(f"its param does not fit {name}: {error}") from error
+        raise ParamMisfit(f"its param does not fit {name}: {misfit(error, kind)}") from error
 
 
 def encode(params: object) -> str:

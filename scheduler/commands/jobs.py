@@ -27,6 +27,7 @@ from warren.scheduler.schedules.registry import RULED_FROM_KINDS, RULED_KINDS, w
 from warren.sql.batch import chunks
 from warren.sql.jobs import child_links, history, job_names, jobs
 from warren.sql.models import App, Job
+from warren.sql.models.jobs import NO_SCHEDULE
 from warren.sql.registry import apps
 
 
@@ -304,6 +305,7 @@ def _check_seen(stored: JobSpec, seen: str | None) -> None:
         raise Problem(Code.JOB_CHANGED, job=f"{stored.app}/{stored.name}")
 
 
-def _params(job: Job | JobSpec) -> tuple[str, str, str]:
+def _params(job: Job | JobSpec) -> tuple[str, str, str, bool]:
     """Return what decides whether the params of a job fit."""
-    return job.handler or "", job.param or "", job.param_template or ""
+    has_schedule = job.schedule_kind != NO_SCHEDULE
+    return job.handler or "", job.param or "", job.param_template or "", has_schedule

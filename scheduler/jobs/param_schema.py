@@ -20,6 +20,8 @@ MAX_PROBLEMS = 20
 MAX_STEPS = 100_000
 #: How many schemas may be inside each other.
 MAX_DEPTH = 60
+#: The most characters of what an object takes.
+MAX_WORDS = 1_000
 #: The most characters of a wrong value that are shown.
 _SHOWN = 100
 
@@ -33,6 +35,37 @@ def param_problems(schema: Schema, param: str) -> list[Problem]:
     except (msgspec.MsgspecError, RecursionError) as error:
         return [Problem(Code.PARAM_NO_JSON, "param", fault=str(error))]
     return list(_Check(schema).of(value))
+
+
+def params_in_words(schema: Schema) -> str:
+    """Return what an object takes: `day: date, parts: integer = 1, note?: string`."""
+    whole = resolved(schema, schema)
+    properties = whole.get("properties")
+    required = _listed(whole.get("required"))
+    parts: list[str] = []
+    for name, part in (properties if isinstance(properties, Mapping) else {}).items():
+        described = resolved(schema, part)
+        words = _in_words(schema, part)
+        if name in required:
+            parts.append(f"{name}: {words}")
+        elif "default" in described:
+            parts.append(f"{name}: {words} = {shown(described['default'])}")
+        else:
+            parts.append(f"{name}?: {words}")
+    return ", ".join(parts)[:MAX_WORDS]
+
+
+def _in_words(schema: Schema, part: Any) -> str:
+    part = resolved(schema, part)
+    if choices := _listed(part.get("anyOf")) or _listed(part.get("oneOf")):
+        return _either([_in_words(schema, choice) for choice in choices])
+    if allowed := _listed(part.get("enum")):
+        return " or ".join(map(shown, allowed[:20]))
+    if "const" in part:
+        return shown(part["const"])
+    if items := part.get("items"):
+        return f"array of {_in_words(schema, items)}"
+    return str(part.get("format") or _either(_types(part)) or "anything")
 
 
 class _Check:

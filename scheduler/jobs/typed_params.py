@@ -15,11 +15,12 @@ from sqlalchemy.orm import Session
 from warren.broker.catalogues import catalogue_of
 from warren.broker.errors import Malformed
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.jobs.param_schema import param_problems
+from warren.scheduler.jobs.param_schema import param_problems, params_in_words
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql.models.jobs import NO_SCHEDULE
 from warren.sql.registry import catalogues, presence
 
 #: The most catalogues whose schemas are cached: an app has one, or two for a while.
@@ -52,6 +53,14 @@ class HandlerSchemas(NamedTuple):
         by_schema = [param_problems(_decoded(schema), param) for schema in self.schemas]
         return min(by_schema, key=len, default=[])
 
+    def problems_of_own(self, param: str) -> list[Problem]:
+        """Return why no executor accepts a job's own param; of none, what the handler takes."""
+        problems = self.problems(param)
+        if param or not problems:
+            return problems
+        taken = params_in_words(_decoded(self.schemas[0]))
+        return [Problem(Code.PARAM_NEEDED, "param", params=taken)]
+
 
 class TypedParams:
     """The params of the handlers of some apps, as online executors describe them."""
@@ -70,6 +79,12 @@ class TypedParams:
         return cls(
             {app: [known.get(catalogue) for catalogue in of_app] for app, of_app in online.items()}
         )
+
+    @classmethod
+    def described(cls, apps: Collection[str], schemas: Mapping[str, str]) -> "TypedParams":
+        """Return the params of handlers by their schemas; there may be other handlers."""
+        described = _Schemas(schemas, has_more=True)
+        return cls({app: [described] for app in apps})
 
     def of(self, app: str, handler: str) -> HandlerSchemas:
         """Return the schemas of a handler."""
@@ -92,7 +107,12 @@ class TypedParams:
         return self.of(app, handler).problems(param) if handler else []
 
     def problems_of(self, spec: JobSpec, now_ms: int, calendars: Calendars) -> list[Problem]:
-        """Return why no executor accepts the param of a job, or the one that would be made now."""
+        """Return why no executor accepts the param of a job, or the one that would be made now.
+
+        A job without a schedule may leave its param to its triggers.
+        """
+        if spec.schedule_kind == NO_SCHEDULE and not (spec.param or spec.param_template):
+            return []
         try:
             param = sample_param(spec, now_ms, calendars=calendars)
         except Problem:

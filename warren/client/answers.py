@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from warren.broker.messages.misfits import misfit
 from warren.broker.messages.values import Progress
 
 T = TypeVar("T")
@@ -79,7 +80,9 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
             return validate(self.result) if validate else msgspec.convert(self.result, kind)
         except (msgspec.ValidationError, ValueError) as error:
             name = getattr(kind, "__name__", repr(kind))
-            raise ValueError(f"the result of run {self.id} is no {name}: {error}") from error
+            raise ValueError(
+                f"the result of run {self.id} is no {name}: {misfit(error, kind)}"
+            ) from error
 
 
 class Node(msgspec.Struct, kw_only=True, frozen=True):

@@ -136,7 +136,8 @@ def _declared(module: str, app: str | None) -> DeclaredJobs:
     "sources",
     metavar="MODULE",
     multiple=True,
-    help="Import this module or file, and refuse handlers it lacks; may be repeated.",
+    help="Import this module or file, and check that jobs name its handlers, with params that "
+    "they take; may be repeated.",
 )
 @takes_settings("timezone")
 def check(
@@ -153,15 +154,20 @@ def check(
     if not (files or module):
         raise click.UsageError("expected job FILEs, or --from MODULE")
     checked = read_sources(files)
+    schemas: dict[str, str] = {}
     if module:
         declared = _declared(module, app)
         checked += [declared.job_file()] if declared.jobs else []
+        schemas |= declared.handlers
+    if sources:
+        schemas |= declared_in(sources).handlers
     return send(
         settings,
         "jobs.check",
         files=checked,
         values=read_values(value_paths, values),
-        handlers=list(declared_in(sources).handlers) if sources else None,
+        handlers=list(schemas) if sources else None,
+        schemas={name: schema for name, schema in schemas.items() if schema} or None,
     )
 
 

@@ -4,13 +4,17 @@ It applies them to an empty database, which is then thrown away.
 """
 
 import difflib
+import json
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from warren.errors import JobFileError
+from warren.executor.builtin import command
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source
 from warren.route_plugins import route_names
@@ -18,6 +22,7 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.working_days import (
     ALWAYS,
@@ -30,6 +35,9 @@ from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.instants import moment
 from warren.sql.schema import migration
+
+#: The handler that only executors with `WARREN_BUILTIN=http` have.
+HTTP_NAME = "warren.http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,14 @@ def check(
     *,
     timezone: str,
     handlers: Collection[str] | None = None,
+    schemas: Mapping[str, str] | None = None,
 ) -> CheckedFiles:
     """Return what applying these files together to an empty database would report.
 
     Jobs that are `declared` in code are checked with them, as one more file.
     Apps that no file declares count as existing, and so do children in apps of which no file has
-    jobs. `handlers` are all that the jobs may name; None = any. `timezone`: of jobs that name none.
+    jobs. `handlers` are all that the jobs may name besides Warren's own; None = any. Params are
+    checked against the JSON `schemas` of these handlers. `timezone`: of jobs that name none.
     """
     now_ms, added = time.time_ns() // 1_000_000, route_names()
     try:
@@ -62,15 +72,45 @@ def check(
         return CheckedFiles((), error.lines, ())
     whole, elsewhere = _without_strangers(file)
     problems = list(_refusals(file, whole, timezone, added))
+    own, unchecked = _own_schemas(file)
     if handlers is not None:
-        problems += _unknown_handlers(file, handlers)
+        problems += _unknown_handlers(file, {*handlers, *own})
+    calendars = _calendars(file, now_ms)
+    problems += _misfits(file, {**own, **(schemas or {})}, now_ms, calendars)
     warnings = [
         (f"{spec.app}/{spec.name}", words)
         for spec in file.specs
         for words in own_warnings(spec, now_ms)
     ]
-    elsewhere += _calendars_elsewhere(file)
-    return CheckedFiles(file.specs, problems, [*warnings, *elsewhere], _calendars(file, now_ms))
+    elsewhere += [*_calendars_elsewhere(file), *unchecked]
+    return CheckedFiles(file.specs, problems, [*warnings, *elsewhere], calendars)
+
+
+def _own_schemas(file: JobFile) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Return the schemas of Warren's own handlers, and warnings of jobs that cannot be checked."""
+    schemas = {command.NAME: json.dumps(msgspec.json.schema(command.Command))}
+    asking = [f"{spec.app}/{spec.name}" for spec in file.specs if spec.handler == HTTP_NAME]
+    if not asking:
+        return schemas | {HTTP_NAME: ""}, []
+    try:
+        from warren.executor.builtin import http  # noqa: PLC0415 - it needs an extra
+    except ModuleNotFoundError:
+        words = "its param was not checked: that needs warren[http]"
+        return schemas | {HTTP_NAME: ""}, [(job, words) for job in asking]
+    return schemas | {HTTP_NAME: json.dumps(msgspec.json.schema(http.Request))}, []
+
+
+def _misfits(
+    file: JobFile, schemas: Mapping[str, str], now_ms: int, calendars: Calendars
+) -> Sequence[str]:
+    """Return what does not fit in the params of jobs."""
+    typed = TypedParams.described({spec.app for spec in file.specs}, schemas)
+    problems = [
+        problem.at(f"jobs/{number}/{problem.field}")
+        for number, spec in enumerate(file.specs)
+        for problem in typed.problems_of(spec, now_ms, calendars)
+    ]
+    return file.refused(problems).lines if problems else ()
 
 
 def _calendars(file: JobFile, now_ms: int) -> Calendars:

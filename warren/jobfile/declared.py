@@ -38,11 +38,11 @@ class DeclaredJob:
 class DeclaredJobs:
     """The jobs that modules declare; `app` is that of jobs that name none, "" = they must.
 
-    `handlers` are the names of all their handlers.
+    `handlers` are all their handlers, each with the JSON Schema of its params, "" = it has none.
     """
 
     source: str
-    handlers: Sequence[str]
+    handlers: Mapping[str, str]
     jobs: Sequence[DeclaredJob]
     app: str = ""
 

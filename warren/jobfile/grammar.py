@@ -7,6 +7,7 @@ from zoneinfo import available_timezones
 import yaml
 
 from warren.errors import InvalidEntry, Line
+from warren.executor.handlers.declarations import INSTEAD
 from warren.jobfile.five_fields import meant
 from warren.jobfile.sections.flow_reader import flow
 from warren.jobfile.yaml_reader import (
@@ -153,7 +154,7 @@ class JobReader:
 
     def fields(self, node: yaml.Node, what: str) -> dict[str, Entry]:
         """Return the fields of a job, or of what many jobs have, by name."""
-        return self._reader.fields(node, what, _KNOWN)
+        return self._reader.fields(node, what, _KNOWN, instead=INSTEAD)
 
     def read(self, line: Line, fields: Mapping[str, Entry]) -> tuple[JobSpec, Mapping[str, Line]]:
         """Return the job that begins at a line and has these fields, and the line of each."""

@@ -2,8 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -190,12 +191,18 @@ class YamlReader:
         self.wrong.append(InvalidEntry(line, str(problem), problem.code.name.lower()))
 
     def fields(
-        self, node: yaml.Node, what: str, known: Sequence[str], *, extensions: bool = False
+        self,
+        node: yaml.Node,
+        what: str,
+        known: Sequence[str],
+        *,
+        extensions: bool = False,
+        instead: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Entry]:
         """Return the known fields of a mapping by name; unknown and duplicate ones are problems.
 
-        With `extensions`, names that begin with `x-` are allowed: their anchors are
-        merged into other mappings.
+        `instead` says what to use instead of some. With `extensions`, names that begin with `x-`
+        are allowed: their anchors are merged into other mappings.
         """
         by_name = {}
         try:
@@ -205,10 +212,9 @@ class YamlReader:
                 elif entry.name in known:
                     by_name[entry.name] = entry
                 elif not (extensions and entry.name.startswith("x-")):
-                    self.add_problem(
-                        entry.line,
-                        f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, known)}",
-                    )
+                    hint = f": {instead[entry.name]}" if entry.name in instead else ""
+                    hint = hint or did_you_mean(entry.name, known)
+                    self.add_problem(entry.line, f"unknown field {entry.name[:100]!r}{hint}")
         except InvalidEntry as wrong:
             self.wrong.append(wrong)
         return by_name

@@ -230,7 +230,7 @@ def check_own_params(
         problem.at(f"{place}/{number}/{problem.field}") if place else problem
         for number, (trigger, run) in enumerate(zip(asked, runs, strict=True))
         if trigger.param is None and schemas
-        for problem in schemas.problems(run.param)
+        for problem in schemas.problems_of_own(run.param)
     ]
     if problems:
         raise Refused(problems)

@@ -56,12 +56,16 @@ def check_files(
     files: list[Source],
     values: GivenValues = NO_VALUES,
     handlers: list[str] | None = None,
+    schemas: dict[str, str] | None = None,
 ) -> None:
     """Say what applying job files together would say, were nothing stored.
 
-    `handlers` are all that the jobs may name; None = any.
+    `handlers` are all that the jobs may name; None = any. `schemas` are the JSON Schemas of the
+    params of those that have some.
     """
-    checked = check(files, values, timezone=desk.context.timezone, handlers=handlers)
+    checked = check(
+        files, values, timezone=desk.context.timezone, handlers=handlers, schemas=schemas
+    )
     if checked.problems:
         raise JobFileError(checked.problems)
     for line in warning_lines(checked.warnings):

@@ -68,6 +68,27 @@ def test_a_trigger_whose_param_does_not_fit_plans_nothing(
     assert [one.status_code for one in fits] == [202, 202]
 
 
+def test_a_job_without_schedule_leaves_its_param_to_its_triggers(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    rows.executor("one", clock.now, told(OF_A_DAY))
+    path = "/jobs/reports/nightly"
+    every = {"handler": "load", "schedule": {"every": 60}}
+
+    made = admin.put(path, {"handler": "load"}, headers=NEW)
+    triggered = refused(admin.post(RUNS, {}))
+    planned = count_runs(rows)
+    with_param = admin.post(RUNS, {"param": '{"day":"2026-12-01"}'})
+    scheduled = refused(admin.put(path, every, headers={"If-Match": "*"}))
+    new = refused(admin.put("/jobs/reports/other", every, headers=NEW))
+
+    assert made.status_code == 201, made.text
+    words = "expected a param, as the job has none and its handler takes"
+    assert triggered == [("/param", f"{words} day: date, parts: integer = 1")]
+    assert (planned, with_param.status_code) == (0, 202)
+    assert scheduled == new == [("/param/day", "expected param to have 'day'")]
+
+
 def test_a_trigger_of_a_typed_handler_reads_only_who_is_online(
     admin: Program, rows: Rows, database: Database, clock: Clock
 ) -> None:
@@ -99,13 +120,14 @@ def test_a_jobs_own_param_has_to_fit_too(admin: Program, rows: Rows, clock: Cloc
     rows.job("nightly", handler="load", param="2026")
 
     missing = ("/param/day", "expected param to have 'day'")
-    wrong = refused(admin.put("/jobs/reports/new", {"handler": "load"}, headers=NEW))
+    every = {"handler": "load", "schedule": {"every": 60}}
+    wrong = refused(admin.put("/jobs/reports/new", every, headers=NEW))
     file = {
         "jobs": [
             {"name": "a", "app": "reports", "handler": "load", "param": '{"day":"2026-12-01"}'}
         ]
     }
-    file["jobs"].append({"name": "b", "app": "reports", "handler": "load"})
+    file["jobs"].append({"name": "b", "app": "reports"} | every)  # type: ignore[arg-type]
 
     assert wrong == [missing]
     assert refused(admin.post("/apply", file)) == [("/jobs/1/param/day", missing[1])]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from warren.scheduler.jobs.param_schema import MAX_PROBLEMS, param_problems
+from warren.scheduler.jobs.param_schema import MAX_PROBLEMS, param_problems, params_in_words
 
 
 class Mode(Enum):
@@ -34,6 +34,17 @@ class LoadParams(msgspec.Struct):
 
 SCHEMA = msgspec.json.schema(LoadParams)
 DAY = {"day": "2026-12-01"}
+
+
+def test_what_params_take_is_said_in_one_line() -> None:
+    assert params_in_words(SCHEMA) == (
+        'day: date, parts: array of object = [], mode: "delta" or "full" = "full", '
+        'limit: integer or null = null, style: "a" or "b" = "a", tags: object = {}, '
+        "pair: array or null = null, big: integer = 0"
+    )
+    assert params_in_words({"properties": {"note": {}, "only": {"const": 3}}}) == (
+        "note?: anything, only?: 3"
+    )
 
 
 def problems(param: Any) -> list[tuple[str, str]]:

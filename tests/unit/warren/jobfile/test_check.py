@@ -136,3 +136,64 @@ def test_a_calendar_that_no_file_has_is_told_and_counts_as_existing() -> None:
 
     assert done.exit_code == 0
     assert "calendar 'cn' is in no file here and was not checked" in done.output
+
+
+TYPED = """
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+from warren import JobContext, job
+
+@dataclass
+class Load:
+    day: date
+    mode: Literal["full", "delta"] = "full"
+
+@job("report.daily", app="reports", timeout="5m")
+def daily(context: JobContext, params: Load) -> None: ...
+"""
+
+
+def test_params_are_checked_against_the_types_of_their_handlers() -> None:
+    Path("typed.py").write_text(TYPED)
+    nightly = ", schedule: {every: 60}"
+    wrong = """, param: '{"day": "soon", "mode": "half"}'"""
+    template = """, param_template: '{"day": "{{ run_date }}"}'"""
+    files = {
+        "one": job("asked") + job("wrong", wrong) + job("none", nightly) + job("made", template),
+        "two": '  - {name: get, app: reports, handler: warren.http, param: \'{"uri": "x"}\'}\n'
+        "  - {name: run, app: reports, handler: warren.command, param: '{\"args\": []}'}\n",
+    }
+
+    by_handlers = check("--handlers", "typed.py", **files)
+    by_module = CliRunner().invoke(root, ["jobs", "check", "one.yaml", "--from", "typed.py"])
+
+    of_one = [
+        'one.yaml:3: expected day to be date, got: "soon"',
+        'one.yaml:3: expected mode to be one of "delta", "full", got: "half"',
+        "one.yaml:4: expected param to have 'day'",
+    ]
+    of_two = [
+        "two.yaml:2: expected param to have 'url'",
+        "two.yaml:2: param has no 'uri'",
+        "two.yaml:3: expected args to keep minItems 1, got: []",
+    ]
+    assert list(getattr(by_handlers.exception, "lines", ())) == of_one + of_two
+    assert list(getattr(by_module.exception, "lines", ())) == of_one
+
+
+def test_fields_of_other_schedulers_are_told_what_to_use_here() -> None:
+    done = check(one=job("a", ", depends_on: [b], env: {X: 1}, memory: 2G, cron: x, retry_dely: 3"))
+
+    place = "one.yaml:2: unknown field"
+    limits = "WARREN_JOB_LIMITS of the executor limits memory and CPU time of each process"
+    after = "a flow says which jobs run after which"
+    lines = getattr(done.exception, "lines", ())
+    assert [line.partition(";")[0].partition(", or")[0] for line in lines] == [
+        f"{place} 'depends_on': {after}",
+        f"{place} 'env': give variables to the executor",
+        f"{place} 'memory': {limits}",
+        f"{place} 'cron': write `schedule: {{cron: …}}`",
+        f"{place} 'retry_dely', did you mean 'retry_delay'?",
+    ]
