@@ -14,14 +14,14 @@ from warren.program_name import shown_name
 from warren.scheduler.problems import lookup_problem
 from warren.sql.errors import LookupFailed, SqlError
 
-#: Installed by `pip install 'warren[server]'`; executors do not need them.
+#: Installed with the extra [server]; executors do not need them.
 SERVER_LIBRARIES = {
     *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf"),
     *("holidays", "icalendar", "prometheus_client"),
     *("pymysql", "sqlalchemy", "waitress", "wtforms", "yaml"),
 }
 
-#: Installed by `pip install 'warren[gateway]'`.
+#: Installed with the extra [gateway].
 GATEWAY_LIBRARIES = {"aiohttp"}
 
 FAILED = 1
@@ -55,7 +55,7 @@ def _of_absence(error: ModuleNotFoundError) -> ErrorReport:
     for extra, libraries in (("server", SERVER_LIBRARIES), ("gateway", GATEWAY_LIBRARIES)):
         if library in libraries:
             line = f"this command needs the {extra}, and {error.name} is not installed: "
-            return ErrorReport((line + f"pip install 'warren[{extra}]'",))
+            return ErrorReport((line + f"install Warren's wheel with [{extra}]",))
     return _unexpected(error)
 
 

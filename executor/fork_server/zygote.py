@@ -173,7 +173,7 @@ def _declare_builtin(code: JobCode) -> None:
         except ModuleNotFoundError as error:
             raise HandlersError(
                 f"WARREN_BUILTIN={name} needs {error.name}, which is not installed: "
-                f"pip install 'warren[{name}]'"
+                f"install Warren's wheel with [{name}]"
             ) from None
         module.declare(code)
 

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from warren.broker.messages.catalogue import SCHEMA_BYTES
-from warren.broker.messages.misfits import misfit
 from warren.broker.messages.values import JOB_NAME_LIMIT, PARAM_BYTES
 from warren.executor.handlers.context import NotATypeOfParams, ParamMisfit, Params
 from warren.executor.handlers.outcomes import clean
@@ -48,6 +47,8 @@ def _decode(kind: Any, name: str, convert: Callable[[str], Any], param: str) -> 
     try:
         return convert(param or "{}")
     except (msgspec.MsgspecError, ValueError) as error:  # pydantic's is the latter
+        from warren.broker.messages.misfits import misfit  # noqa: PLC0415 - rarely needed
+
         raise ParamMisfit(f"its param does not fit {name}: {misfit(error, kind)}") from error
 
 

@@ -5,9 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
+from warren.jobfile.reader import read_job_files
+from warren.jobfile.sources import read_sources
+from warren.scheduler.jobs.param_templates import sample_param
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "examples" / "acme"
@@ -52,6 +57,15 @@ def test_the_jobs_of_both_environments_can_be_applied(project: Path) -> None:
         done = run(project, "warren", "jobs", "check", file, *more, PYTHONPATH="src")
 
         assert (done.returncode, done.stdout) == (0, "2 jobs, no problems\n"), done.stderr
+
+
+def test_production_loads_the_day_of_each_run() -> None:
+    christmas_ms = int(datetime(2026, 12, 24, 1, tzinfo=UTC).timestamp() * 1_000)
+    sources = read_sources([PROJECT / "jobs" / "production.yaml"])
+
+    [spec] = read_job_files(sources, now_ms=christmas_ms).specs
+
+    assert sample_param(spec, christmas_ms, calendars={}) == '{"day": "2026-12-24"}'
 
 
 @pytest.mark.release

@@ -211,7 +211,7 @@ class TestExecutorsHost:
         for done in refused.values():
             [line] = done.stderr.splitlines()
             assert line.startswith("error: this command needs the server, and ")
-            assert line.endswith(" is not installed: pip install 'warren[server]'")
+            assert line.endswith(" is not installed: install Warren's wheel with [server]")
             assert done.returncode == 1
 
     def test_gateway_says_what_to_install(self, fresh: Path, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ class TestExecutorsHost:
         [line] = done.stderr.splitlines()
         assert line == (
             "error: this command needs the gateway, and aiohttp is not installed: "
-            "pip install 'warren[gateway]'"
+            "install Warren's wheel with [gateway]"
         )
 
 

@@ -22,6 +22,11 @@ def test_a_param_that_does_not_fit_is_refused_before_anything_runs(warren_stack:
         warren_stack.trigger("load-orders", '{"day": "2026-12-01", "currency": "USD"}')
 
 
+def test_a_load_without_a_day_is_refused_with_what_it_takes(warren_stack: Stack) -> None:
+    with pytest.raises(ApiError, match="takes day: date, shops"):
+        warren_stack.trigger("load-orders")
+
+
 def test_a_declared_job_is_there(warren_stack: Stack) -> None:
     run = warren_stack.trigger("orders.tidy").wait()
 

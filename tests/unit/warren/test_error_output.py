@@ -36,7 +36,7 @@ from warren.sql.errors import Ambiguous, DatabaseUnavailable, LookupFailure, Not
             ModuleNotFoundError("No module named 'sqlalchemy.orm'", name="sqlalchemy.orm"),
             (
                 "this command needs the server, and sqlalchemy.orm is not installed: "
-                "pip install 'warren[server]'"
+                "install Warren's wheel with [server]"
             ),
         ),
     ],

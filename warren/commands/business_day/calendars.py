@@ -49,8 +49,8 @@ def apply(
 ) -> int:
     """Make the calendars match the FILEs, or --name and --from. Repeating it changes nothing.
 
-    A new version counts from ten seconds after it is stored. Before it asks, it says which jobs get
-    another next due time, and which due times have passed by then and are skipped.
+    A new version counts from ten seconds after it is stored. Before it asks, it lists the jobs
+    whose next due time changes, and the due times that would lie in the past, which are skipped.
     """
     if bool(files) is bool(name):
         raise click.UsageError("expected a FILE, or --name with --from")
