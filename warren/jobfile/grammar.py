@@ -8,7 +8,7 @@ import yaml
 
 from warren.errors import InvalidEntry, Line
 from warren.executor.handlers.declarations import INSTEAD
-from warren.jobfile.five_fields import meant
+from warren.jobfile.five_fields import SHORTCUTS, meant
 from warren.jobfile.sections.flow_reader import flow
 from warren.jobfile.yaml_reader import (
     Entry,
@@ -37,7 +37,12 @@ from warren.scheduler.limits.uses import use_texts
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
-from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
+from warren.scheduler.schedules.registry import (
+    KINDS,
+    CronSchedule,
+    NoSchedule,
+    UnixCronSchedule,
+)
 from warren.scheduler.schedules.schedule import ValueForm
 
 
@@ -235,6 +240,9 @@ class JobReader:
                 self._reader.add_problem(entry.line, f"unknown schedule {said!r}; expected {_WHEN}")
             return {}
         before = len(self._reader.wrong)
+        if whole := _torn(entry.node):
+            self._reader.add_problem(line_of(entry.node), f"put it in quotes: {whole[:200]}")
+            return {}
         entries = self._reader.fields(
             entry.node, "schedule", (*_SCHEDULES, *_MORE_KEYS, "timezone", *OPTIONS)
         )
@@ -265,6 +273,10 @@ class JobReader:
                 f"got: {conf!r}, did you mean {expression!r}?",
             )
             return {}
+        if kind is UnixCronSchedule and (five := SHORTCUTS.get(str(conf).lower())):
+            hint = f"expected five fields, got: {conf!r}, did you mean {five!r}?"
+            self._reader.add_problem(entry.line, hint)
+            return {}
         if conf is None:
             return {}
         beside = {key: self._reader.value(words, other) for key, other in more.items()}
@@ -280,6 +292,27 @@ class JobReader:
                 if not values.get(f"script_{key}"):
                     self._reader.add_problem(entry.line, f"missing field {key!r} of script")
         return values if len(self._reader.wrong) == before else {}
+
+
+def _torn(node: yaml.Node) -> str:
+    """Return a cron in quotes whose lack of them lets YAML end it at a comma; empty = it is whole.
+
+    What is behind the comma, `{cron: 0 0 2 ? * MON,WED}`, is a key without a value.
+    """
+    parts = list[str]()
+    for key, value in node.value if isinstance(node, yaml.MappingNode) and node.flow_style else ():
+        if key.value in (CronSchedule.keyword, UnixCronSchedule.keyword) and _is_plain(value):
+            parts = [f"{key.value}: {value.value}"]
+        elif parts and is_null(value) and not value.value:
+            parts.append(str(key.value))
+        elif parts:
+            break
+    name, _, said = ",".join(parts).partition(": ")
+    return f'{name}: "{said}"' if len(parts) > 1 else ""
+
+
+def _is_plain(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.style
 
 
 def read_group(

@@ -1,11 +1,13 @@
 """Reads YAML safely into a tree of nodes that know their files and lines."""
 
 import io
+import re
 from typing import Any
 
 import yaml
 
 from warren.errors import InvalidEntry, Line
+from warren.jobfile.five_fields import SHORTCUTS, meant
 from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 #: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.
@@ -13,6 +15,8 @@ DEPTH = 20
 #: The most aliases in a file, and the most values that they stand for in total.
 ALIASES = 10_000
 ALIASED_VALUES = 100_000
+#: A field whose text begins with a sign of YAML, up to what follows it in its line.
+_BEGINS_LIKE_YAML = re.compile(r"""([\w-]+):\s+([*@?%`][^"'{}\[\]#]*?)(?=\s*(?:,\s*\w+:|[}#]|$))""")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -39,7 +43,7 @@ def tree_of(text: str, name: str) -> yaml.Node:
         _check_events(text, name)
         node = yaml.compose(_Stream(text, name), Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        raise _of_mark(error, name) from error
+        raise _of_mark(error, text, name) from error
     except yaml.YAMLError as error:
         raise _of_reader(error, text, name) from error
     if node is None:
@@ -109,10 +113,30 @@ class _SizeGuard:
             self._sizes[anchor] = self._values - began
 
 
-def _of_mark(error: yaml.MarkedYAMLError, name: str) -> InvalidEntry:
+def _of_mark(error: yaml.MarkedYAMLError, text: str, name: str) -> InvalidEntry:
     mark = error.problem_mark or error.context_mark
-    line = _line(mark) if mark else Line(1, name)
-    return InvalidEntry(line, f"not YAML: {error.problem or error.context}")
+    if mark is None:
+        return InvalidEntry(Line(1, name), f"not YAML: {error.problem or error.context}")
+    said = "".join(text.split("\n")[mark.line : mark.line + 1])[:1_000]
+    if (quoted := _in_quotes(said)) and "undefined alias" not in str(error.problem):
+        return InvalidEntry(_line(mark), f"not YAML: put it in quotes: {quoted[:200]}")
+    return InvalidEntry(_line(mark), f"not YAML: {error.problem or error.context}")
+
+
+def _in_quotes(line: str) -> str:
+    """Return a line with quotes around texts that need them; empty = it has none such.
+
+    These begin like something of YAML: `*/5 * * * *` like an alias, `@hourly` like nothing yet.
+    """
+    quoted = _BEGINS_LIKE_YAML.sub(_quoted, line).strip()
+    return quoted if quoted != line.strip() else ""
+
+
+def _quoted(field: re.Match[str]) -> str:
+    key, value = field.groups()
+    value = SHORTCUTS.get(value.lower(), value)
+    value = f'"{(meant(value) if key == "cron" else "") or value}"'
+    return f"{key}: {{unix_cron: {value}}}" if key == "schedule" else f"{key}: {value}"
 
 
 def _of_reader(error: yaml.YAMLError, text: str, name: str) -> InvalidEntry:

@@ -6,7 +6,8 @@ from textwrap import dedent
 import pytest
 
 from warren.errors import JobFileError
-from warren.jobfile.reader import JobFile, read_job_file
+from warren.jobfile.reader import JobFile, read_job_file, read_job_files
+from warren.jobfile.sources import Source
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 
 NOW_MS = 1_790_000_000_000  # September 2026
@@ -739,3 +740,46 @@ def test_two_forms_that_contradict_each_other_are_refused(file: Path) -> None:
 
     [line] = refused.value.lines
     assert line.endswith("'retries' 2 contradicts 'times' 3 of 'retry'")
+
+
+#: What a schedule says without the quotes that it needs, and with them.
+UNQUOTED = [
+    ("schedule: {unix_cron: */5 * * * *}", 'schedule: {unix_cron: "*/5 * * * *"}'),
+    (
+        "schedule: {unix_cron: */5 * * * *, timezone: UTC} # often",
+        'schedule: {unix_cron: "*/5 * * * *", timezone: UTC} # often',
+    ),
+    ("schedule: {cron: */5 * * * *}", 'schedule: {cron: "0 0-55/5 * * * ?"}'),
+    ("schedule: {cron: * * * * * ?}", 'schedule: {cron: "* * * * * ?"}'),
+    ("schedule: {unix_cron: @hourly}", 'schedule: {unix_cron: "0 * * * *"}'),
+    ("schedule:\n      unix_cron: @daily", 'unix_cron: "0 0 * * *"'),
+    ("schedule:\n      unix_cron: *every 2 * * *", 'unix_cron: "*every 2 * * *"'),
+    ("schedule: @hourly", 'schedule: {unix_cron: "0 * * * *"}'),
+    ("schedule: */5 * * * *", 'schedule: {unix_cron: "*/5 * * * *"}'),
+    ("param: @file", 'param: "@file"'),
+    ("schedule: {unix_cron: 1,3 2 * * *}", 'unix_cron: "1,3 2 * * *"'),
+    ("schedule: {unix_cron: 0 2 * * 1,3,5}", 'unix_cron: "0 2 * * 1,3,5"'),
+    ("schedule: {unix_cron: 0 2 * * MON,WED, timezone: UTC}", 'unix_cron: "0 2 * * MON,WED"'),
+    ("schedule: {timezone: UTC, cron: 0 0 2 ? * MON,WED}", 'cron: "0 0 2 ? * MON,WED"'),
+]
+
+
+def test_a_text_that_lacks_its_quotes_is_shown_with_them() -> None:
+    wrong = []
+    for said, quoted in UNQUOTED:
+        text = f"apps: [{{name: mails}}]\njobs:\n  - name: a\n    app: mails\n    {said}\n"
+        with pytest.raises(JobFileError) as refused:
+            read_job_files([Source("x.yaml", text)], now_ms=NOW_MS)
+        told = refused.value.lines
+        if not any(line.endswith(f"put it in quotes: {quoted}") for line in told):
+            wrong.append((said, told))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("said", ['"@hourly"', "'@hourly'"])
+def test_a_shortcut_of_crontabs_is_told_its_five_fields(said: str) -> None:
+    text = f"jobs:\n  - {{name: a, app: m, handler: h, schedule: {{unix_cron: {said}}}}}\n"
+
+    with pytest.raises(JobFileError, match="did you mean '0 \\* \\* \\* \\*'"):
+        read_job_files([Source("x.yaml", text)], now_ms=NOW_MS)
