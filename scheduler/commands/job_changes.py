@@ -29,6 +29,7 @@ from warren.scheduler.jobs.field_kinds import Flow
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec, columns_of
+from warren.scheduler.limits.locks import count_going
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
@@ -315,7 +316,20 @@ class JobChanges:
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
             self._make_anew(session, real)
+            self._count_going(session, real, now_ms)
         return edits
+
+    def _count_going(self, session: Session, edits: Sequence[Edit], now_ms: int) -> None:
+        """Have runs that are going hold what their edited jobs take now."""
+        taking = [
+            edit.job
+            for edit in edits
+            if any(field.name in ("limits", "scope") for field in edit.fields)
+        ]
+        if taking:
+            # A claim that began before the edit has them locked.
+            planned_runs.lock_due(session, [job.id for job in taking], now_ms=now_ms)
+            count_going(session, taking, now_ms=now_ms)
 
     def _make_anew(self, session: Session, edits: Sequence[Edit]) -> None:
         """Give planned runs of the schedule the dates and params that their jobs make now."""

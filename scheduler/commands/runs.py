@@ -145,6 +145,9 @@ class RunCommands:
 
         def unit(session: Session) -> Triggered:
             job = self._job(session, wanted)
+            if job.max_waiting:
+                # So that triggers at the same time count each other's runs.
+                jobs.lock_rows(session, [job.id])
             now_ms = self._context.now_ms()
             schemas = triggers.schemas_for(session, job, now_ms)
             unchecked = triggers.unchecked(job, asked, schemas)

@@ -23,11 +23,14 @@ from warren.scheduler.dispatch.priorities import Priorities
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
 from warren.scheduler.dispatch.run_sender import AHEAD_MS, RunSender
 from warren.scheduler.dispatch.workload import JobsAside
+from warren.scheduler.limits.locks import count_going, is_limited
 from warren.scheduler.limits.waits import LimitWaits
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of
 from warren.sql.errors import DatabaseUnavailable
+from warren.sql.jobs import jobs
+from warren.sql.limits import holds
 from warren.sql.registry import pauses
 from warren.sql.runs import due_runs
 
@@ -96,6 +99,7 @@ class Dispatcher:
         )
         self._pauses = Pauses()
         self._priorities = Priorities(context.database, context.monotonic)
+        self._has_counted = False
 
     def run_round(self, now_ms: int) -> float:
         """Send what is due and return the seconds until the next due run; 0 means there is more."""
@@ -105,6 +109,10 @@ class Dispatcher:
             return IDLE_SECONDS
         if not self._sender.confirmations.wait_for_room(IDLE_SECONDS):
             return 0
+        if not self._has_counted:
+            # Runs that another version sent may not hold what their jobs take.
+            self._count_going(now_ms)
+            self._has_counted = True
         due = self._context.database.read(lambda session: self._look(session, now_ms))
         self._uptime.note(able=not self._pauses.is_everything_held)
         if self._pauses.is_everything_held:
@@ -124,6 +132,12 @@ class Dispatcher:
             until_due = (min(later) - now_ms) / 1000 - (self._context.monotonic() - began_at)
             wait_seconds = min(wait_seconds, max(0.0, until_due))
         return min(wait_seconds, self._resolver.seconds_left(), self._limits.seconds_left())
+
+    def _count_going(self, now_ms: int) -> None:
+        database = self._context.database
+        going = database.read(lambda session: jobs.for_runs(session, holds.jobs_going(session)))
+        if limited := [job for job in going.values() if is_limited(job)]:
+            database.write(lambda session: count_going(session, limited, now_ms=now_ms))
 
     def rest(self) -> float:
         """Skip a round in which nothing is due, but record whether runs could be sent."""

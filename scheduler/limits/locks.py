@@ -1,9 +1,10 @@
 """Locks the limits that a claim needs, so that no other scheduler takes the same room."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import Block
@@ -13,9 +14,12 @@ from warren.scheduler.limits.uses import stored_uses
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.limits import holds
 from warren.sql.limits.holds import Holder, LimitRow
+from warren.sql.models import Job
 from warren.sql.models.jobs import Scope
 from warren.sql.runs import due_runs, waiting
 from warren.sql.runs.run_rows import PlannedRun
+
+log = structlog.get_logger()
 
 #: A limit's name, or the id of the job whose own limit it is.
 Key = str | int
@@ -39,7 +43,7 @@ class LimitLocks:
     ) -> LimitRoom:
         """Return the room for these runs of one app, locked until the transaction ends."""
         due = [jobs[job_id] for job_id in {run.job_id for run in runs} if job_id in jobs]
-        limited = [job for job in due if _is_limited(job)]
+        limited = [job for job in due if is_limited(job)]
         crowding = {job.id: job.concurrency for job in due if job.max_waiting}
         room = LimitRoom(now_ms=now_ms)
         if crowding:
@@ -97,17 +101,53 @@ class LimitLocks:
         return rows
 
     def _find(self, session: Session, keys: Collection[Key]) -> None:
-        if names := [key for key in keys if isinstance(key, str)]:
-            self._ids.update(holds.ids_by_name(session, names).items())
-        if job_ids := [key for key in keys if isinstance(key, int)]:
-            self._ids.update(holds.ids_of_jobs(session, job_ids).items())
+        self._ids |= _ids(session, keys)
 
 
-def _is_limited(job: JobToRun) -> bool:
+def _ids(session: Session, keys: Collection[Key]) -> dict[Key, int]:
+    ids: dict[Key, int] = {}
+    if names := [key for key in keys if isinstance(key, str)]:
+        ids.update(holds.ids_by_name(session, names).items())
+    if job_ids := [key for key in keys if isinstance(key, int)]:
+        ids.update(holds.ids_of_jobs(session, job_ids).items())
+    return ids
+
+
+def count_going(
+    session: Session,
+    jobs: Iterable[JobToRun | Job],
+    *,
+    now_ms: int,
+    named: Collection[str] | None = None,
+) -> None:
+    """Have the runs of jobs that are at executors hold what a run takes by now.
+
+    They may have been sent before their job took it, or before the limit had `at_once`. Only of the
+    limits that are `named`, which the caller has locked; None = of all that the jobs take.
+    """
+    needs = {
+        job.id: [need for need in _needs(job) if named is None or need[0] in named] for job in jobs
+    }
+    keys = {key for of_job in needs.values() for key, _ in of_job}
+    ids = _ids(session, keys)
+    if not ids:
+        return
+    rows = _by_key(holds.lock(session, list(ids.values())))
+    held = {key: row.id for key, row in rows.items() if row.at_once or row.job_id}
+    uses = {
+        job_id: {held[key]: weight for key, weight in of_job if key in held}
+        for job_id, of_job in needs.items()
+    }
+    if new := holds.hold_going(session, uses, now_ms=now_ms):
+        log.info("going_runs_counted", runs=len({hold.run_id for hold in new}))
+
+
+def is_limited(job: JobToRun) -> bool:
+    """Whether runs of a job take of limits."""
     return bool(job.limits) or job.scope == Scope.CLUSTER
 
 
-def _needs(job: JobToRun) -> list[tuple[Key, int]]:
+def _needs(job: JobToRun | Job) -> list[tuple[Key, int]]:
     own: list[tuple[Key, int]] = [(job.id, 1)] if job.scope == Scope.CLUSTER else []
     return own + [(use.name, use.weight) for use in stored_uses(job.limits)]
 

@@ -5,16 +5,24 @@ two schedulers never both take the last place. Giving back locks no limit: a cla
 it yet only counts too much.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import ALREADY_LOCKED, chunks, insert_or_ignore, lock_rows, update_each
+from warren.sql.batch import (
+    ALREADY_LOCKED,
+    chunks,
+    insert_or_ignore,
+    lock_rows,
+    modify_by_ids,
+    update_each,
+)
 from warren.sql.dialects.dialect import Locking
 from warren.sql.models import Hold, Job, Limit, Run
 from warren.sql.rows import fetch, query
+from warren.sql.run_status import IN_FLIGHT
 
 
 class LimitRow(NamedTuple):
@@ -123,6 +131,57 @@ def take(session: Session, holds: Sequence[NewHold], buckets: Sequence[Bucket]) 
         for bucket in buckets
     ]
     update_each(session, Limit, rows, guard=ALREADY_LOCKED)
+
+
+def jobs_going(session: Session) -> set[int]:
+    """Return the ids of the jobs that have runs at executors."""
+    going = select(Run.job_id).where(Run.status.in_(IN_FLIGHT)).distinct()
+    return set(session.execute(going).scalars())
+
+
+def hold_going(
+    session: Session, uses: Mapping[int, Mapping[int, int]], *, now_ms: int
+) -> list[NewHold]:
+    """Have the runs of jobs that are at executors hold limits, which are locked; return the new.
+
+    Args:
+        session: whose transaction changes the limits, or what the jobs take.
+        uses: how much of each limit a run takes, by the ids of job and limit.
+        now_ms: since when the limits may be overfull.
+
+    """
+    wanted = {
+        (limit_id, run_id): weight
+        for chunk in chunks(sorted(uses))
+        for run_id, job_id in session.execute(
+            select(Run.id, Run.job_id).where(Run.status.in_(IN_FLIGHT), Run.job_id.in_(chunk))
+        )
+        for limit_id, weight in uses[job_id].items()
+    }
+    held = select(Hold.limit_id, Hold.run_id)
+    for chunk in chunks(sorted({limit_id for limit_id, _ in wanted})):
+        for limit_id, run_id in session.execute(held.where(Hold.limit_id.in_(chunk))):
+            wanted.pop((limit_id, run_id), None)
+    # Those that end meanwhile give back only what they had.
+    going = {
+        run_id
+        for chunk in chunks(sorted({run_id for _, run_id in wanted}))
+        for run_id in session.execute(
+            select(Run.id)
+            .where(Run.id.in_(chunk), Run.status.in_(IN_FLIGHT))
+            .order_by(Run.id)
+            .with_for_update()
+        ).scalars()
+    }
+    new = [NewHold(*key, weight) for key, weight in sorted(wanted.items()) if key[1] in going]
+    if not new:
+        return []
+    insert_or_ignore(session, Hold, [hold._asdict() for hold in new], key="run_id")
+    count = select(func.count()).where(Hold.run_id == Run.id).scalar_subquery()
+    modify_by_ids(session, Run, sorted(going), update(Run).values(holds=count))
+    overfull = sorted({hold.limit_id for hold in new})
+    modify_by_ids(session, Limit, overfull, update(Limit).values(changed_at=now_ms))
+    return new
 
 
 def give_back(session: Session, run_ids: Iterable[int]) -> None:

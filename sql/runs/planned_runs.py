@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks, modify_by_ids
 from warren.sql.instants import at
 from warren.sql.models import Run
-from warren.sql.run_status import Kind, RunStatus
+from warren.sql.run_status import LATE_MS, Kind, RunStatus
 
 
 class Payload(NamedTuple):
@@ -39,6 +39,13 @@ def of_jobs(
         for chunk in chunks(job_ids)
         for run_id, job_id in session.execute(statement.where(Run.job_id.in_(chunk)))
     }
+
+
+def lock_due(session: Session, job_ids: Iterable[int], *, now_ms: int) -> None:
+    """Lock the jobs' PLANNED runs that are due, or soon; wait for claims of them."""
+    due = select(Run.id).where(Run.status == RunStatus.PLANNED, Run.due_at <= now_ms + LATE_MS)
+    for chunk in chunks(job_ids):
+        session.execute(due.where(Run.job_id.in_(chunk)).with_for_update()).all()
 
 
 def move(session: Session, run_id: int, *, due_ms: int, run_date: date | None) -> int:

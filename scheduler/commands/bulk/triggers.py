@@ -29,6 +29,8 @@ from warren.sql.runs.planning import NewRun
 MAX_TRIGGERS = 5_000
 #: How far ahead a run may be planned: ten years.
 FURTHEST_MS = 3_653 * DAY_MS
+#: By how much the clocks of two hosts may differ, as each follows that of the database.
+CLOCKS_DIFFER_MS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +206,15 @@ def check_addresses(
 def check_waiting(
     session: Session, job: JobToTrigger, asked: Sequence[Trigger], now_ms: int
 ) -> None:
-    """Raise Problem if more runs of a job would wait than may; those due later do not count."""
+    """Raise Problem if more runs of a job, which is locked, would wait than may.
+
+    Those that are due later do not count.
+    """
     due_now = sum(trigger.when == NOW for trigger in asked)
     if not job.max_waiting or not due_now:
         return
     concurrency = {job.id: job.concurrency}
-    of_job = waiting.of_jobs(session, job.app_id, concurrency, until_ms=now_ms)
+    of_job = waiting.of_jobs(session, job.app_id, concurrency, until_ms=now_ms + CLOCKS_DIFFER_MS)
     if (count := of_job[job.id].count) + due_now > job.max_waiting:
         raise Problem(Code.TOO_MANY_WAITING, job=f"{job.app}/{job.name}", n=count)
 

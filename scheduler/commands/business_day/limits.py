@@ -9,9 +9,11 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits import specs as limit_specs
+from warren.scheduler.limits.locks import count_going
 from warren.scheduler.limits.specs import LimitSpec, spec_of
 from warren.scheduler.limits.uses import stored_uses
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.sql.jobs import jobs
 from warren.sql.limits import holds, limits
 from warren.sql.models import Limit
 
@@ -93,6 +95,13 @@ def apply_limits(
             )
             changed = _changed_columns(limit, spec) | {"changed_at": now_ms}
             limits.change(session, limit.id, changed)
+    changed_names = {
+        spec.name for spec, action in zip(specs, done, strict=True) if action is ChangeAction.UPDATE
+    }
+    if changed_names:
+        taking = [job.id for job in limits.jobs_naming(session)]
+        known = jobs.for_runs(session, taking).values()
+        count_going(session, known, now_ms=now_ms, named=changed_names)
     return done
 
 

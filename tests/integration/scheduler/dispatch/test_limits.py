@@ -429,6 +429,83 @@ def test_a_rate_lets_as_many_through_as_its_bucket_has(
     assert sent(cluster) == runs[:4]
 
 
+def damages(cluster: Cluster) -> list[tuple[str, int | None]]:
+    return [(one.what, one.run_id) for one in cluster.database.read(damage.find)]
+
+
+@roomy
+def test_runs_that_are_going_count_when_a_rate_becomes_a_number_at_once(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.commands().limit("wh", rate=100, per=60)
+    limited(cluster, "load", "wh")
+    going = [cluster.trigger("load") for _ in range(4)]
+    dispatch(cluster, still)
+    assert sent(cluster) == going
+
+    cluster.commands().limit("wh", at_once=2)
+    waiting = [cluster.trigger("load") for _ in range(2)]
+    dispatch(cluster, still)
+
+    assert (sent(cluster), planned(cluster)) == (going, waiting)
+    assert held(cluster) == [("wh", run_id, 1) for run_id in going]
+    assert damages(cluster) == []
+    for run_id in going[:3]:
+        end(cluster, still, run_id)
+    dispatch(cluster, still)
+    assert sent(cluster) == [going[3], waiting[0]]
+
+
+@roomy
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [({"limits": ("wh",)}, 3), ({"limits": ("wh:3",)}, 1), ({"scope": "cluster"}, 1)],
+    ids=["limit", "weight", "scope"],
+)
+def test_runs_that_are_going_count_when_their_job_takes_of_a_limit(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, fields: dict[str, Any], most: int
+) -> None:
+    seat()
+    cluster.commands().limit("wh", at_once=3)
+    limited(cluster, "other", "wh")
+    cluster.job("load", route="FIRST", concurrency=1)
+    going = [cluster.trigger("load") for _ in range(most)]
+    dispatch(cluster, still)
+    assert sent(cluster) == going
+
+    cluster.job("load", route="FIRST", concurrency=1, **fields)
+    named = "load" if "scope" in fields else "other"
+    waiting = cluster.trigger(named)
+    dispatch(cluster, still)
+
+    assert (sent(cluster), planned(cluster)) == (going, [waiting])
+    assert damages(cluster) == []
+    end(cluster, still, going[0])
+    dispatch(cluster, still)
+    assert sent(cluster) == [*going[1:], waiting]
+
+
+def test_runs_that_another_version_sent_count_as_soon_as_a_scheduler_starts(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat()
+    cluster.commands().limit("wh", at_once=1)
+    limited(cluster, "load", "wh")
+    going = cluster.trigger("load")
+    dispatch(cluster, still)
+    cluster.database.write(lambda session: session.execute(delete(Hold)))
+    put(cluster.database, [going], holds=None)
+
+    waiting = cluster.trigger("load")
+    still.dispatcher._has_counted = False  # as after its start
+    dispatch(cluster, still)
+
+    assert (sent(cluster), planned(cluster)) == ([going], [waiting])
+    assert held(cluster) == [("wh", going, 1)]
+    assert damages(cluster) == []
+
+
 def test_a_run_that_takes_no_limit_is_marked_so(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
@@ -616,22 +693,19 @@ def test_the_audit_finds_holds_that_somebody_made_or_deleted(
     limit_id = cluster.database.read(lambda session: session.execute(select(Limit.id)).scalar())
     wrong = {}
 
-    def damages() -> list[tuple[str, int | None]]:
-        return [(one.what, one.run_id) for one in cluster.database.read(damage.find)]
-
-    assert damages() == []
+    assert damages(cluster) == []
     cluster.database.write(lambda session: session.execute(delete(Hold)))
-    wrong["deleted"] = damages()
+    wrong["deleted"] = damages(cluster)
     for of_run in (run_id, 77):
         hold = {"limit_id": limit_id, "run_id": of_run, "weight": 1}
         cluster.database.write(lambda session, hold=hold: session.add(Hold(**hold)))
-    wrong["unknown"] = damages()
+    wrong["unknown"] = damages(cluster)
     cluster.database.write(lambda s: s.execute(delete(Hold).where(Hold.run_id == 77)))
     put(cluster.database, [run_id], status=RunStatus.SUCCEEDED)
-    wrong["ended"] = damages()
+    wrong["ended"] = damages(cluster)
     put(cluster.database, [run_id], status=RunStatus.RUNNING)
     cluster.database.write(lambda session: session.execute(update(Hold).values(weight=2)))
-    wrong["overfull"] = damages()
+    wrong["overfull"] = damages(cluster)
 
     assert wrong == {
         "deleted": [("missing", run_id)],
