@@ -23,6 +23,7 @@ class Decided:
     """What became of a node: `params` are those of the first attempts of its runs, by shard.
 
     `own_runs` counts the runs in this run of the flow, so it is 0 of a node that was kept.
+    `is_unwanted`: its `if` was false.
     """
 
     outcome: str
@@ -30,6 +31,7 @@ class Decided:
     own_runs: int = 0
     params: tuple[Any, ...] = ()
     is_kept: bool = False
+    is_unwanted: bool = field(default=False, compare=False)
 
 
 Known: TypeAlias = Mapping[str, Decided]
@@ -82,17 +84,6 @@ Fates: TypeAlias = Callable[[str, int, int], Fate]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What stays of an earlier run, and those of it that had been stopped."""
-
-    nodes: Known
-    stopped: frozenset[str]
-
-
-NOTHING = Kept({}, frozenset())
-
-
-@dataclass(frozen=True, slots=True)
 class Judged:
     """What becomes of one run of a flow."""
 
@@ -102,25 +93,33 @@ class Judged:
     stopped: frozenset[str] = frozenset()
 
 
-def judge(flow: Flow, fates: Fates, kept: Kept = NOTHING, begin: str | None = None) -> Judged:
+NOTHING: Known = {}
+
+
+def judge(flow: Flow, fates: Fates, kept: Known = NOTHING, begin: str | None = None) -> Judged:
     """Return what becomes of a run; `begin`: this node begins whatever is before it."""
-    nodes = dict(kept.nodes)
+    nodes = dict(kept)
     for node in flow.values():
         if node.name not in nodes:
             nodes[node.name] = _decided(node, nodes, fates, is_asked_for=node.name == begin)
-    return Judged(nodes, _end(flow, nodes), kept.stopped)
+    return Judged(nodes, _end(flow, nodes))
 
 
 def stop(judged: Judged, begun: set[str], over: set[str]) -> Judged:
     """Return what becomes of a run that is stopped when these nodes have begun and are over."""
     left = {name: Decided(FAILED if name in begun else BYPASSED) for name in judged.nodes}
     nodes = left | {name: judged.nodes[name] for name in over}
-    return Judged(nodes, KILLED, judged.stopped | (left.keys() - over))
+    return Judged(nodes, KILLED, frozenset(left.keys() - over))
 
 
 def to_repeat(flow: Flow, judged: Judged) -> set[str]:
-    """Return from where a repetition begins: what failed unhandled, and what was stopped."""
-    return _failures(flow, judged.nodes) | judged.stopped
+    """Return from where a repetition begins: what failed unhandled, and what could run now."""
+    could_run = {
+        name
+        for name, one in judged.nodes.items()
+        if one.outcome == BYPASSED and not one.is_unwanted and _may_run(flow[name], judged.nodes)
+    }
+    return _failures(flow, judged.nodes) | could_run
 
 
 def _failures(flow: Flow, nodes: Known) -> set[str]:
@@ -136,7 +135,7 @@ def _failures(flow: Flow, nodes: Known) -> set[str]:
     }
 
 
-def kept_from(flow: Flow, judged: Judged, again: set[str]) -> Kept:
+def kept_from(flow: Flow, judged: Judged, again: set[str]) -> Known:
     """Return what stays if these nodes run again, with all that runs after them."""
     moved = set(again)
     for node in flow.values():
@@ -145,14 +144,13 @@ def kept_from(flow: Flow, judged: Judged, again: set[str]) -> Kept:
     return kept_but(judged, moved)
 
 
-def kept_but(judged: Judged, again: set[str]) -> Kept:
+def kept_but(judged: Judged, again: set[str]) -> Known:
     """Return what stays if these nodes alone run again."""
-    nodes = {
+    return {
         name: replace(one, is_kept=True, own_runs=0, params=())
         for name, one in judged.nodes.items()
         if name not in again
     }
-    return Kept(nodes, judged.stopped & nodes.keys())
 
 
 def _end(flow: Flow, nodes: Known) -> str:
@@ -167,7 +165,7 @@ def _decided(node: Node, nodes: Known, fates: Fates, *, is_asked_for: bool) -> D
         return Decided(BYPASSED)
     try:
         if not _is_wanted(node, nodes):
-            return Decided(BYPASSED)
+            return Decided(BYPASSED, is_unwanted=True)
         params = _params(node, nodes)
     except NoValue:
         return Decided(FAILED, own_runs=1, params=(None,))

@@ -47,7 +47,7 @@ def random_fates(seed: str) -> Fates:
     def fate(node: str, shard: int, attempt: int) -> Fate:
         chance = random.Random(f"{seed} {node} {shard} {attempt}")
         status = chance.choices([SUCCEEDED, FAILED, SKIPPED], [70, 25, 5])[0]
-        rows = {"rows": chance.randint(0, 4), "list": list(range(chance.choice([2, 3])))}
+        rows = {"rows": chance.randint(0, 4), "list": list(range(chance.randint(0, 3)))}
         return Fate(status, rows if status == SUCCEEDED else None)
 
     return fate
@@ -56,7 +56,7 @@ def random_fates(seed: str) -> Fates:
 def certainly_over(flow: Flow, node: Node) -> set[str]:
     """Return the nodes that are over whenever this one begins, as docs/flows.md says."""
     ways = [
-        set() if needed == "always" else {name} | certainly_over(flow, flow[name])
+        {name} | (set() if needed == "always" else certainly_over(flow, flow[name]))
         for name, needed in node.after.items()
     ]
     if not ways:
@@ -79,20 +79,26 @@ def _with_expressions(chance: random.Random, flow: Mapping[str, Node], bare: Nod
 
 def _condition(chance: random.Random, over: list[str]) -> Expression:
     if not over:
-        value = True
-        return Expression(str(value).lower(), lambda _known, _item: value)
-    name = chance.choice(over)
+        told = chance.random() < 0.5
+        return Expression(str(told).lower(), lambda _known, _item: told)
+    name, most = chance.choice(over), chance.randint(0, 3)
     return chance.choice(
         [
+            Expression("false", lambda _known, _item: False),
             Expression(
-                f"{name}.outcome in 'FAILED SUCCEEDED SKIPPED BYPASSED'", lambda _known, _: True
+                f"{name}.outcome == 'FAILED'", lambda known, _: known[name].outcome == FAILED
             ),
             Expression(
-                f"{{{{ {name}.result.rows >= 0 }}}}",
-                lambda known, _: _part(known[name].result, "rows") >= 0,
+                f"{{{{ {name}.result.rows > {most} }}}}",
+                lambda known, _: _part(known[name].result, "rows") > most,
             ),
+            Expression(f"{name}.result", _no_truth),
         ]
     )
+
+
+def _no_truth(_known: Known, _item: Any) -> Any:
+    raise NoValue
 
 
 def _each(before: Node) -> Expression:

@@ -19,7 +19,7 @@ from tests.integration.scheduler.flow_play import job, nodes_of
 from tests.support import flow_judge
 from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
-from tests.support.flow_judge import NOTHING, Decided, Flow, Judged, Kept
+from tests.support.flow_judge import NOTHING, Decided, Flow, Judged, Known
 from tests.support.random_flows import random_fates, random_flow, said
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.bulk.reruns import RerunOptions
@@ -73,7 +73,7 @@ class Play:
         status = RunStatus(fate.status)
         return End(run_id=run.id, status=status, message="", finished_at=1_000, result=result)
 
-    def begins(self, run_id: int, kept: Kept = NOTHING, begin: str | None = None) -> None:
+    def begins(self, run_id: int, kept: Known = NOTHING, begin: str | None = None) -> None:
         """Note a run of the flow, and decide what must become of it."""
         self.run_ids.append(run_id)
         fates = self._fates(len(self.run_ids) - 1)
@@ -85,13 +85,13 @@ class Play:
     def to_repeat(self) -> set[str]:
         return flow_judge.to_repeat(self.flow, self.expected[-1])
 
-    def kept(self, again: set[str]) -> Kept:
+    def kept(self, again: set[str]) -> Known:
         return flow_judge.kept_from(self.flow, self.expected[-1], again)
 
     def any_node(self) -> str:
         return self.chance.choice(list(self.flow))
 
-    def all_but(self, node: str) -> Kept:
+    def all_but(self, node: str) -> Known:
         return flow_judge.kept_but(self.expected[-1], {node})
 
     def told(self) -> str:
@@ -105,7 +105,7 @@ class Again:
     """A repetition that is asked for."""
 
     play: Play
-    kept: Kept
+    kept: Known
     begin: str | None = None
 
 
@@ -264,7 +264,7 @@ def ask_for_more(cluster: Cluster, plays: Sequence[Play]) -> None:
     """Repeat each flow: from its failure, from a node, for one node, or as a whole."""
     wanted: dict[RerunOptions, dict[int, Again]] = defaultdict(dict)
     for play in plays:
-        how, node = play.chance.choice(["failed", "from", "all"]), play.any_node()
+        how, node = play.chance.choice(["failed", "from", "only", "all"]), play.any_node()
         play.asked.append(f"{how} {node}")
         if how == "failed" and play.to_repeat():
             again = Again(play, play.kept(play.to_repeat()))
