@@ -18,6 +18,7 @@ from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_runs import FlowRuns, FlowWork, is_flow
 from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
+from warren.scheduler.completion.node_alarms import NodeOfFlow
 from warren.scheduler.completion.retry_policy import (
     NO_FAILURE,
     is_withdrawn,
@@ -105,7 +106,9 @@ class Completion:
         judged.won = [_unasked(won) for won in judged.won]
         known = _jobs_to_run(session, judged.won)
         failures = _failures_before(session, judged.won)
-        attempts = self._next_attempts(session, judged.won, known, failures)
+        unsuccessful = [row for row, end in judged.won if end.status is not RunStatus.SUCCEEDED]
+        nodes = self.flows.nodes_of(session, unsuccessful)
+        attempts = self._next_attempts(judged.won, known, failures, nodes)
         retried = planning.plan(session, list(attempts.values()), self._ids)
         self._keep_nodes(session, judged.won, dict(zip(attempts, retried, strict=True)))
         last = [ended for ended in judged.won if ended.row.id not in attempts]
@@ -114,7 +117,7 @@ class Completion:
             for ended in last
             if not is_withdrawn(ended.row, known.get(ended.row.job_id), ended.end)
         ]
-        store_alarms(session, missed, failures, self._alarm_defaults, now_ms=now_ms)
+        store_alarms(session, missed, failures, nodes, self._alarm_defaults, now_ms=now_ms)
         # Last: the row of a new attempt, written by now, keeps its tick open.
         fired, fired_ids = self._follow_ups.follow(
             session, last, [success.success for success in successes]
@@ -165,19 +168,19 @@ class Completion:
 
     def _next_attempts(
         self,
-        session: Session,
         won: Sequence[Won],
         known: Mapping[int, JobToRun],
         failures: Collection[int],
+        nodes: Mapping[int, NodeOfFlow],
     ) -> dict[int, planning.NewRun]:
         now_ms = self._now_ms()
         attempts: dict[int, planning.NewRun] = {}
-        unsuccessful = [item for item in won if item.end.status is not RunStatus.SUCCEEDED]
-        rules = self.flows.retry_rules(session, [row for row, _ in unsuccessful])
-        for row, end in unsuccessful:
+        for row, end in won:
+            if end.status is RunStatus.SUCCEEDED:
+                continue
             job, has_failed = known.get(row.job_id), row.id in failures
-            if job is not None and row.id in rules:
-                job = with_node_retry(job, rules[row.id])
+            if job is not None and row.id in nodes:
+                job = with_node_retry(job, nodes[row.id].retry)
             attempt = next_attempt(
                 row, job, end, now_ms=now_ms, chance=self._chance(), has_failed=has_failed
             )

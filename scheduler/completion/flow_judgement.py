@@ -34,6 +34,7 @@ class JudgedFlow:
 
     Attributes:
         run: the flow's run; it is locked.
+        graph: its graph.
         fired: the nodes that begin, by id, and their runs.
         over: the rows of the nodes that are over now.
         untold: of those, the ones whose failure no run tells: id, name and reason.
@@ -41,7 +42,7 @@ class JudgedFlow:
 
     Args:
         run: as above.
-        graph: its graph.
+        graph: as above.
         nodes: all its nodes.
         ends: nodes that are over now, by id.
         planner: knows their jobs.
@@ -63,7 +64,7 @@ class JudgedFlow:
         self.fired: list[tuple[int, list[NewRun]]] = []
         self.over: list[dict[str, Any]] = []
         self.untold: list[tuple[int, str, str]] = []
-        self._graph = graph
+        self.graph = graph
         self._nodes = {state.node: state for state in nodes}
         self._planner = planner
         self._now_ms = now_ms
@@ -92,7 +93,7 @@ class JudgedFlow:
 
     def _has_list(self, state: NodeState, end: NodeEnd) -> bool:
         """Whether the result of a node is a list: with `each`, and of a broadcast."""
-        node = self._graph.nodes.get(state.node)
+        node = self.graph.nodes.get(state.node)
         has_elements = node is not None and bool(node.each)
         return has_elements or state.shards == BROADCAST or len(end.results) > 1
 

@@ -17,9 +17,9 @@ from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_ends import NodeEnd, node_ends
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodePlanner
-from warren.scheduler.completion.node_alarms import store_node_alarms
+from warren.scheduler.completion.node_alarms import NodeOfFlow, store_node_alarms
 from warren.scheduler.completion.transition import Won
-from warren.scheduler.flows.graph import NO_RETRY, Graph, NodeRetry
+from warren.scheduler.flows.graph import Graph
 from warren.scheduler.flows.graph_parser import stored_graph
 from warren.scheduler.flows.judge import Outcome
 from warren.scheduler.flows.repetition import FlowPart, repeated
@@ -120,22 +120,21 @@ class FlowRuns:
         graphs, broken = self._graphs(session, runs)
         return self._judge(session, runs, graphs, ends or {}, broken)
 
-    def retry_rules(self, session: Session, rows: Iterable[LockedRun]) -> dict[int, NodeRetry]:
-        """Return what the nodes of runs say about retries, by run id."""
+    def nodes_of(self, session: Session, rows: Iterable[LockedRun]) -> dict[int, NodeOfFlow]:
+        """Return the nodes that runs belong to, by run id; those of no flow are left out."""
         of_nodes = [row for row in rows if row.flow_run_id is not None]
         if not of_nodes:
             return {}
-        flow_ids = {row.flow_run_id for row in of_nodes if row.flow_run_id}
-        graphs = self._graphs_of(session, flow_nodes.graph_versions(session, flow_ids))
+        flows = flow_nodes.flows(session, {row.flow_run_id or 0 for row in of_nodes})
+        versions = {run_id: flow.script_version for run_id, flow in flows.items()}
+        graphs = self._graphs_of(session, versions)
         names = flow_nodes.names(session, {row.origin_id for row in of_nodes})
-        rules: dict[int, NodeRetry] = {}
-        for row in of_nodes:
-            graph, name = graphs.get(row.flow_run_id or 0), names.get(row.origin_id, "")
-            if graph is not None and name in graph.nodes:
-                retry = graph.nodes[name].retry
-                if retry != NO_RETRY:
-                    rules[row.id] = retry
-        return rules
+        return {
+            row.id: NodeOfFlow(flows[flow_id], graphs[flow_id], name)
+            for row in of_nodes
+            if (flow_id := row.flow_run_id or 0) in graphs
+            and (name := names.get(row.origin_id, "")) in graphs[flow_id].nodes
+        }
 
     def keep_for(
         self,

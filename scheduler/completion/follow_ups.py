@@ -9,6 +9,7 @@ the second one then sees what the first one wrote.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import structlog
 from sqlalchemy.orm import Session
 
@@ -22,6 +23,12 @@ from warren.scheduler.alarms.events import (
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion import run_webhooks
 from warren.scheduler.completion.end import End, TickEnd, tick_end
+from warren.scheduler.completion.node_alarms import (
+    NodeOfFlow,
+    flow_alarms,
+    node_message,
+    without,
+)
 from warren.scheduler.completion.transition import Won
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
@@ -36,7 +43,7 @@ from warren.sql.jobs import child_links, due_jobs
 from warren.sql.jobs.child_links import Followed
 from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
-from warren.sql.runs import flow_nodes, planning, queries, ticks, transitions
+from warren.sql.runs import planning, queries, ticks, transitions
 from warren.sql.runs.run_rows import FailedRun, LockedRun
 from warren.sql.runs.successes import Success
 from warren.sql.runs.ticks import tick_of
@@ -48,15 +55,17 @@ def store_alarms(
     session: Session,
     last: Sequence[Won],
     failures: Mapping[int, FailedRun],
+    nodes: Mapping[int, NodeOfFlow],
     defaults: AlarmTargets,
     *,
     now_ms: int,
 ) -> None:
     """Store an alarm for each target of each failed tick, one for all shards of a tick.
 
-    `last` are runs that are not retried; `failures` are the failed attempts before them. A run
-    without targets is marked as such. A run that somebody asked to kill raises no alarm; that of a
-    node whose job is gone raises one of its flow.
+    `last` are runs that are not retried; `failures` are the failed attempts before them, `nodes`
+    those of flows. A run without targets is marked as such. A run that somebody asked to kill
+    raises no alarm. Of a node, those that its flow tells hear by the flow's alarm alone, unless the
+    failure is handled or its job is gone.
     """
     failed = [
         (run, end)
@@ -65,19 +74,33 @@ def store_alarms(
     ]
     if not failed:
         return
-    jobs = alarms.job_targets(session, {run.job_id for run, _ in failed})
-    flows = _flows_instead(session, [run for run, _ in failed if run.job_id not in jobs])
+    of_nodes = {run.id: nodes[run.id] for run, _ in failed if run.id in nodes}
+    flow_ids = {node.flow.job_id for node in of_nodes.values()}
+    jobs = alarms.job_targets(session, flow_ids | {run.job_id for run, _ in failed})
     kept: list[NewAlarm] = []
     unheard: list[int] = []
     for run, end in failed:
-        job = jobs.get(run.job_id) or flows.get(run.flow_run_id or 0)
-        targets = NOBODY if job is None else job_targets(job, defaults)
-        if job is None or not targets:
+        node = of_nodes.get(run.id)
+        flow = None if node is None else jobs.get(node.flow.job_id)
+        job = jobs.get(run.job_id) or flow
+        if job is None:
             unheard.append(run.id)
-        else:
+            continue
+        news = _news(run, end, failures.get(run.id), job)
+        targets, told = job_targets(job, defaults), NOBODY
+        if flow is not None and node is not None and node.fails_flow:
+            told = job_targets(flow, defaults)
+            if not node.flow.retries_left:
+                of_flow = msgspec.structs.replace(
+                    news, message=node_message(node.name, news.message)
+                )
+                kept += flow_alarms(node.flow, flow, of_flow, defaults, now_ms=now_ms)
+        if not targets and not told:
+            unheard.append(run.id)
+        elif others := without(targets, told):
             kept += alarms_to(
-                targets,
-                _news(run, end, failures.get(run.id), job),
+                others,
+                news,
                 f"tick:{run.job_id}:{run.scheduled_at}:{run.origin_id}",
                 now_ms=now_ms,
                 app_id=run.app_id,
@@ -86,16 +109,6 @@ def store_alarms(
             )
     alarms.add(session, kept)
     alarms.mark_runs(session, unheard, RunAlarm.NOBODY_TO_TELL)
-
-
-def _flows_instead(session: Session, runs: Sequence[LockedRun]) -> dict[int, JobRecipients]:
-    """Return whom to tell of runs of nodes whose job is gone: the flows, by the flow's run."""
-    flow_run_ids = {run.flow_run_id for run in runs if run.flow_run_id is not None}
-    if not flow_run_ids:
-        return {}
-    job_ids = flow_nodes.flow_jobs(session, flow_run_ids)
-    found = alarms.job_targets(session, set(job_ids.values()))
-    return {run_id: found[job_id] for run_id, job_id in job_ids.items() if job_id in found}
 
 
 def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipients) -> Failure:

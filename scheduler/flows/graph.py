@@ -119,6 +119,13 @@ class Graph:
                 followers[before].append(node.name)
         return {name: tuple(names) for name, names in followers.items()}
 
+    def is_handled(self, name: str) -> bool:
+        """Whether a node runs after the failure of a node."""
+        return any(
+            self.nodes[follower].after[name] is Condition.FAILURE
+            for follower in self.followers[name]
+        )
+
     @property
     def jobs(self) -> tuple[str, ...]:
         """The jobs of its nodes, each once, as NAME of the flow's app or APP/NAME."""

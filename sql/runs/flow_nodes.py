@@ -73,6 +73,20 @@ class FlowRow(NamedTuple):
     kill_requested_at: int | None
 
 
+class RunningFlow(NamedTuple):
+    """The run of a flow, with what decides who is told of its nodes."""
+
+    id: int
+    app_id: int
+    job_id: int
+    scheduled_at: int
+    origin_id: int
+    starts: int
+    retries_left: int
+    script_version: int | None
+    kill_requested_at: int | None
+
+
 class StoredNode(NamedTuple):
     """Everything about a node, to be kept for a run that repeats others."""
 
@@ -154,23 +168,12 @@ def has_any(session: Session, flow_run_id: int) -> bool:
     return session.execute(rows).first() is not None
 
 
-def graph_versions(session: Session, flow_run_ids: Iterable[int]) -> dict[int, int | None]:
-    """Return the versions of the graphs of runs of flows, by run id."""
+def flows(session: Session, flow_run_ids: Iterable[int]) -> dict[int, RunningFlow]:
+    """Return these runs of flows, by id."""
     return {
-        run_id: version
+        row.id: row
         for chunk in chunks(sorted(set(flow_run_ids)))
-        for run_id, version in session.execute(
-            select(Run.id, Run.script_version).where(Run.id.in_(chunk))
-        )
-    }
-
-
-def flow_jobs(session: Session, flow_run_ids: Iterable[int]) -> dict[int, int]:
-    """Return the jobs of runs of flows, by run id."""
-    return {
-        run_id: job_id
-        for chunk in chunks(sorted(set(flow_run_ids)))
-        for run_id, job_id in session.execute(select(Run.id, Run.job_id).where(Run.id.in_(chunk)))
+        for row in fetch(session, RunningFlow, query(RunningFlow, Run).where(Run.id.in_(chunk)))
     }
 
 

@@ -17,6 +17,7 @@ from tests.integration.scheduler.flow_play import (
     flow,
     job,
     nodes_of,
+    open_run,
     opened,
     outcomes,
     runs_of,
@@ -314,6 +315,75 @@ def test_a_node_that_cannot_begin_raises_the_alarm_of_its_job(cluster: Cluster) 
 
     [of_node] = runs_of(cluster, run_id, "first")
     assert alarms(cluster) == {of_node.id: "owner@example.com", run_id: "night@example.com"}
+
+
+def told(cluster: Cluster) -> list[tuple[str, str, str]]:
+    """Return who was told, of which job, and what."""
+    wanted = select(Alarm.target, Alarm.content)
+    rows = cluster.database.read(lambda session: session.execute(wanted).all())
+    news = [(target, json.loads(content)) for target, content in rows]
+    return sorted((target, of["job"], of["message"]) for target, of in news)
+
+
+def owned(cluster: Cluster, nodes: dict[str, Any], **fields: Any) -> int:
+    """Open a flow whose targets are, but for one, those of the job of its nodes."""
+    cluster.apply(
+        job("a", alarm_emails=("both@example.com", "owner@example.com")),
+        flow("nightly", nodes, alarm_emails=("both@example.com", "night@example.com"), **fields),
+    )
+    return opened(cluster, "nightly")
+
+
+def test_a_failed_node_is_told_once_to_each_target_at_once(cluster: Cluster) -> None:
+    run_id = owned(cluster, {"first": {"job": "a"}, "long": {"job": "a"}, "late": {"job": "a"}})
+
+    end_node(cluster, run_id, "first", status=FAILED, message="no disk")
+
+    first = [
+        ("both@example.com", "nightly", "node first failed: no disk"),
+        ("night@example.com", "nightly", "node first failed: no disk"),
+        ("owner@example.com", "a", "no disk"),
+    ]
+    assert told(cluster) == first
+    end_node(cluster, run_id, "late", status=FAILED, message="no time")
+    end_node(cluster, run_id, "long")
+    assert cluster.run(run_id).status == "FAILED"
+    assert told(cluster) == [*first, ("owner@example.com", "a", "no time")]
+
+
+def test_what_a_retry_of_the_flow_mends_is_told_to_the_owner_of_the_node_alone(
+    cluster: Cluster,
+) -> None:
+    run_id = owned(cluster, {"first": {"job": "a"}}, retries=1)
+
+    end_node(cluster, run_id, "first", status=FAILED, message="no disk")
+    [retry] = cluster.runs(kind="RETRY")
+    of_owner = ("owner@example.com", "a", "no disk")
+    assert told(cluster) == [of_owner]
+    open_run(cluster, retry.id)
+    end_node(cluster, retry.id, "first", status=FAILED, message="no disk")
+
+    of_flow = "node first failed: no disk"
+    assert told(cluster) == [
+        ("both@example.com", "nightly", of_flow),
+        ("night@example.com", "nightly", of_flow),
+        of_owner,
+        of_owner,
+    ]
+
+
+def test_a_handled_failure_is_told_by_the_job_of_its_node(cluster: Cluster) -> None:
+    mend = {"mend": {"job": "a", "after": {"first": "failure"}}}
+    run_id = owned(cluster, {"first": {"job": "a"}, **mend})
+
+    end_node(cluster, run_id, "first", status=FAILED, message="no disk")
+    end_node(cluster, run_id, "mend")
+
+    assert cluster.run(run_id).status == "SUCCEEDED"
+    assert told(cluster) == [
+        ("both@example.com", "a", "no disk"),
+        ("owner@example.com", "a", "no disk"),
+    ]
 
 
 def alarms(cluster: Cluster) -> dict[int, str]:
