@@ -251,13 +251,21 @@ class Database:
         # What takes its ids in the transaction now gets new ones.
         return self._committed(commit)
 
-    def begin_epoch(self, cause: epochs.Cause, *, seen_id: int = 0, told_by: str = "") -> bool:
-        """Begin an epoch of run ids if their counter has gone back; return whether it had."""
+    def begin_epoch(
+        self, cause: epochs.Cause, *, seen_id: int = 0, twice_id: int = 0, told_by: str = ""
+    ) -> bool:
+        """Begin an epoch of run ids if their counter has gone back; return whether it had.
+
+        See `epochs.begin` for the arguments.
+        """
         seen_id = max(seen_id, self.seen_ids.highest)
         begun = self.write(
-            lambda session: epochs.begin(session, cause, seen_id=seen_id, told_by=told_by)
+            lambda session: epochs.begin(
+                session, cause, seen_id=seen_id, twice_id=twice_id, told_by=told_by
+            )
         )
-        self.seen_ids.turns += 1
+        if begun is not None or cause is epochs.Cause.COUNTER:
+            self.seen_ids.turns += 1
         return begun is not None
 
     def _committed(self, commit: Callable[[], T]) -> T:

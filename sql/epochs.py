@@ -19,6 +19,8 @@ TABLES = (Run, FlowNode, Backfill)
 #: At least this many ids are left out, as nobody knows which were given out: at 5,000 runs a second
 #: those of two days. Ids of an epoch begin at a multiple of it.
 LEFT_OUT = 1_000_000_000
+#: Nobody has ids further ahead of the counter: who says so is wrong, or means harm.
+BELIEVED = 100 * LEFT_OUT
 
 
 #: How a statement begins that inserts such rows.
@@ -47,24 +49,28 @@ class EpochRow(NamedTuple):
 
 
 def begin(
-    session: Session, cause: Cause, *, seen_id: int = 0, told_by: str = ""
+    session: Session, cause: Cause, *, seen_id: int = 0, twice_id: int = 0, told_by: str = ""
 ) -> EpochRow | None:
     """Begin an epoch if the counter is not beyond all ids that are in use; else return None.
 
-    `seen_id` is the highest id that somebody has seen. A restore begins one in any case.
+    `seen_id` is the highest id that somebody has seen; `twice_id`, one of this epoch that two runs
+    have. A restore begins one in any case.
     """
     row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
     found_id = session.execute(row).scalar_one()
-    used = max(
-        seen_id, *(session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
-    )
-    if found_id > used and cause is not Cause.RESTORED:
+    newest = (session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
+    used = max(seen_id if seen_id < found_id + BELIEVED else 0, *newest)
+    began_at, first_id = session.execute(
+        select(
+            func.coalesce(func.max(Epoch.began_at), 0), func.coalesce(func.max(Epoch.next_id), 1)
+        )
+    ).one()
+    if used < found_id and twice_id < first_id and cause is not Cause.RESTORED:
         return None
     next_id = (max(used, found_id) // LEFT_OUT + 2) * LEFT_OUT
     session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=next_id))
     now_ms = session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one()
-    last = session.execute(select(func.max(Epoch.began_at))).scalar() or 0
-    epoch = EpochRow(max(int(now_ms), last + 1), cause, told_by, found_id, next_id)
+    epoch = EpochRow(max(int(now_ms), began_at + 1), cause, told_by, found_id, next_id)
     session.add(Epoch(**epoch._asdict()))
     return epoch
 
@@ -78,3 +84,9 @@ def all_epochs(session: Session, *, since_ms: int = 0) -> list[EpochRow]:
     """Return the epochs that began since then, the oldest first; none if no counter went back."""
     wanted = query(EpochRow, Epoch).where(Epoch.began_at >= since_ms)
     return fetch(session, EpochRow, wanted.order_by(Epoch.began_at))
+
+
+def count_between(session: Session, epoch: EpochRow) -> int:
+    """Return how many runs have ids that were given out a second time until an epoch began."""
+    again = Run.id.between(epoch.found_id, epoch.next_id - 1)
+    return session.execute(select(func.count()).select_from(Run).where(again)).scalar_one()

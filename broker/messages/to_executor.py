@@ -4,7 +4,15 @@ from typing import Annotated
 
 import msgspec
 
-from warren.broker.messages.values import NORMAL, Block, BootId, Message, Natural, Seconds
+from warren.broker.messages.values import (
+    NORMAL,
+    Block,
+    BootId,
+    Message,
+    Natural,
+    Seconds,
+    run_identity,
+)
 from warren.broker.process_use import ProcessUse
 
 # -- run queue ----------------------------------------------------------------------------
@@ -47,6 +55,13 @@ class Trigger(Message, frozen=True, kw_only=True):
     holds_limits: bool = False
     #: Its class of priority, see `warren.broker.turns`.
     priority: Natural = NORMAL
+
+    @property
+    def identity(self) -> int:
+        """A number that tells this run from another one of the same id."""
+        return run_identity(
+            self.job_id, self.scheduled_at_ms, self.due_at_ms, self.shard_index, self.attempt
+        )
 
 
 class Triggers(Message, frozen=True, kw_only=True):
@@ -111,10 +126,14 @@ class Kill(Message, frozen=True, kw_only=True):
 
 
 class RunKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Identifies a run together with the boot its trigger was sent to."""
+    """Identifies a run together with the boot its trigger was sent to.
+
+    `identity` tells it from another one of the same id; 0 = not given.
+    """
 
     run_id: Natural
     boot_id: str
+    identity: Natural = 0
 
 
 class Know(Message, frozen=True, kw_only=True):

@@ -112,11 +112,16 @@ class LogChunk(Message, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="type"):
-    """The run's process has started; not sent for runs that take less than about half a second."""
+    """The run's process has started; not sent for runs that take less than about half a second.
+
+    As in all reports, `identity` is that of the trigger, see `run_identity`; an executor of 0.1.0
+    gives 0.
+    """
 
     run_id: Natural
     boot_id: str
     started_at_ms: Natural
+    identity: Natural = 0
 
 
 class Finished(
@@ -145,6 +150,7 @@ class Finished(
     due_at_ms: Natural = 0
     may_retry: bool = True
     retry_seconds: RetrySeconds | None = None
+    identity: Natural = 0
 
 
 class NotStarted(
@@ -160,6 +166,7 @@ class NotStarted(
     reason: str
     why: str = ""
     is_full: bool = False
+    identity: Natural = 0
 
 
 class Called(
@@ -176,6 +183,7 @@ class Called(
     number: Annotated[int, msgspec.Meta(ge=1, le=CALLS_LIMIT)]
     job: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_NAME_LIMIT)]
     param: str | None = None
+    identity: Natural = 0
 
 
 Report = Started | Finished | NotStarted | Called
@@ -273,6 +281,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     - `sent_at_ms`: by a clock of the boot that never jumps; the `Welcome` repeats it.
     - `catalogue`: the fingerprint of its catalogue; empty if it has none, so that it may run
       anything.
+    - `last_run_id`: the highest run id that it knows of; None: it is of 0.1.0, and tells runs apart
+      by their ids alone.
     """
 
     app: AppName
@@ -286,6 +296,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     returns_seconds: Natural = 0
     triggers_per_message: Natural = 1
     sent_at_ms: Natural = 0
+    last_run_id: Natural | None = None
 
     @property
     def each_ailment(self) -> tuple[Ailment, ...]:

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 from typing import Annotated, Any
+from zlib import crc32
 
 import msgspec
 
@@ -102,6 +103,18 @@ class ScriptLanguage(StrEnum):
     PHP = "php"
     POWERSHELL = "powershell"
     GROOVY = "groovy"
+
+
+def run_identity(
+    job_id: int, scheduled_at_ms: int, due_at_ms: int, shard_index: int, starts: int
+) -> int:
+    """Return a number that tells a run from another one of the same id; never 0.
+
+    The counter of ids may go back, in a failover or a restore. `starts` is how many earlier
+    attempts of its shard may have started.
+    """
+    facts = f"{job_id} {scheduled_at_ms} {due_at_ms} {shard_index} {starts}"
+    return crc32(facts.encode()) or 1
 
 
 class Message(

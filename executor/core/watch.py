@@ -86,6 +86,7 @@ class HeartbeatComposer:
         self._roles = roles
         self._watch = watch
         self._clock = context.clock
+        self._run_states = context.run_states
         self._started_at_ms = context.clock.now_ms()
 
     def compose(self) -> Heartbeat:
@@ -103,6 +104,7 @@ class HeartbeatComposer:
             returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
             triggers_per_message=MAX_PACK_TRIGGERS,
             sent_at_ms=self._clock.steady_ms(),
+            last_run_id=self._run_states.highest_id,
         )
 
     def _load(self) -> Load:

@@ -22,6 +22,7 @@ class OpenRun:
 
     run_id: int
     boot_id: str
+    identity: int = 0
     is_reserved: bool = False
     handed: tuple[int, ...] = ()
     starting: records.Starting | None = None
@@ -42,7 +43,11 @@ class OpenRun:
         if not may_have_begun and (is_complete or not self.is_reserved):
             never = Why.EXECUTOR_ENDED_BEFORE()
             return NotStarted(
-                run_id=self.run_id, boot_id=self.boot_id, reason=str(never), why=to_json(never)
+                run_id=self.run_id,
+                boot_id=self.boot_id,
+                reason=str(never),
+                why=to_json(never),
+                identity=self.identity,
             )
         return Finished(
             run_id=self.run_id,
@@ -52,6 +57,7 @@ class OpenRun:
             why=to_json(Why.EXECUTOR_ENDED()),
             started_at_ms=0 if self.starting is None else self.starting.at_ms,
             finished_at_ms=now_ms,
+            identity=self.identity,
         )
 
     def _may_have_begun(self, noted: frozenset[int] | None) -> bool:
@@ -65,7 +71,7 @@ class OpenRun:
         if self.line:
             yield self.line
             return
-        yield records.to_line(records.Accepted(run_id=self.run_id))
+        yield records.to_line(records.Accepted(run_id=self.run_id, identity=self.identity))
         if self.is_reserved:
             yield records.to_line(records.Reserved(run_ids=(self.run_id,)))
         if self.handed:
@@ -89,6 +95,7 @@ class Contents:
         calls: the CALLED lines of calls whose report the broker does not have yet.
         finished: runs whose report the broker has.
         horizon_ms: the time before which runs may be missing; 0 = none are.
+        highest_id: the highest id of a run that was here; 0 = unknown.
 
     """
 
@@ -100,6 +107,7 @@ class Contents:
         self.calls: dict[records.CallKey, bytes] = {}
         self.finished = FinishedRuns(results_limit)
         self.horizon_ms = 0
+        self.highest_id = 0
 
     def apply(self, record: records.AnyRecord, line: bytes) -> None:
         """Add a line of the journal."""
@@ -120,7 +128,7 @@ class Contents:
                 self.boots[record.boot_id] = record.at_ms
                 self.boot_id, self.host_boot = record.boot_id, record.host_boot
             case records.Accepted():
-                self.open_run(record.run_id, self.boot_id)
+                self.accept(record.run_id, record.identity)
             case records.Reserved():
                 self.mark_reserved(record.run_ids)
             case records.HandedOver():
@@ -133,7 +141,7 @@ class Contents:
             case records.Confirmed():
                 self.confirm(record.run_ids, record.at_ms)
             case records.FinishedIdBlock():
-                self.finished.add_block(record)
+                self.highest_id = max(self.highest_id, self.finished.add_block(record))
             case records.Horizon():
                 self.horizon_ms = max(self.horizon_ms, record.since_ms)
 
@@ -168,8 +176,32 @@ class Contents:
         for boot_id in list(islice(self.boots, max(0, len(self.boots) - BOOT_LIMIT))):
             del self.boots[boot_id]
 
+    def accept(self, run_id: int, identity: int) -> None:
+        """Add a run that this boot accepted; another one with its id is forgotten."""
+        self.highest_id = max(self.highest_id, run_id)
+        known = self.identity_of(run_id)
+        if known is None or (identity and known != identity):
+            self.forget_run(run_id)
+            self.open_runs[run_id] = OpenRun(run_id, self.boot_id, identity)
+
+    def identity_of(self, run_id: int) -> int | None:
+        """Return the identity of a run; 0 if it is not known, None if the run is not."""
+        entry = self.open_runs.get(run_id)
+        line = self.finished.line(run_id) if entry is None else entry.line
+        if line:
+            return records.report_of(line).identity
+        if entry is not None:
+            return entry.identity
+        return 0 if run_id in self.finished else None
+
+    def forget_run(self, run_id: int) -> None:
+        """Forget a run that is another one than that which has its id now."""
+        self.open_runs.pop(run_id, None)
+        self.finished.drop(run_id)
+
     def open_run(self, run_id: int, boot_id: str) -> OpenRun:
         """Return an open run; it is added if it is new."""
+        self.highest_id = max(self.highest_id, run_id)
         return self.open_runs.setdefault(run_id, OpenRun(run_id, boot_id))
 
     def mark_reserved(self, run_ids: tuple[int, ...]) -> None:

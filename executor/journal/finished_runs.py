@@ -40,6 +40,12 @@ class FinishedIds:
         self._bits[block] = self._bits.get(block, 0) | bits
         self._touched_at_ms[block] = max(at_ms, self._touched_at_ms.get(block, 0))
 
+    def remove(self, number: int) -> None:
+        """Remove an id."""
+        block, bit = divmod(number, BLOCK_SIZE)
+        if number in self:
+            self._bits[block] ^= 1 << bit
+
     def touched_at_ms(self, number: int) -> int:
         """Return when an id was last added to this id's block; 0 if none was."""
         return self._touched_at_ms.get(number // BLOCK_SIZE, 0)
@@ -101,6 +107,8 @@ class FinishedRuns:
     def add(self, run_id: int, at_ms: int, line: bytes) -> None:
         """Add a run, with its FINISHED line, or b"" if that is unknown."""
         self._ids.add(run_id, at_ms)
+        if run_id in self._results:
+            self._drop(run_id)
         if line:
             self._results[run_id] = (at_ms, line)
             self._results_bytes += len(line) + LINE_COST
@@ -109,9 +117,21 @@ class FinishedRuns:
         ):
             self._drop(next(iter(self._results)))
 
-    def add_block(self, block: records.FinishedIdBlock) -> None:
-        """Add the ids of a REMEMBERED line."""
-        self._ids.add_block(block.block, int(block.bits, 16), block.at_ms)
+    def drop(self, run_id: int) -> None:
+        """Forget a run."""
+        self._ids.remove(run_id)
+        if run_id in self._results:
+            self._drop(run_id)
+
+    def ended_before(self, run_id: int, at_ms: int) -> bool:
+        """Whether a run that is known by its id alone ended before this time."""
+        return run_id in self._ids and self._ids.touched_at_ms(run_id) < at_ms
+
+    def add_block(self, block: records.FinishedIdBlock) -> int:
+        """Add the ids of a REMEMBERED line; return the highest."""
+        bits = int(block.bits, 16)
+        self._ids.add_block(block.block, bits, block.at_ms)
+        return block.block * BLOCK_SIZE + bits.bit_length() - 1
 
     def forget(self, now_ms: int) -> int:
         """Drop what is older than an hour; return the time before which ids may be missing.

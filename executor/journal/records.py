@@ -27,9 +27,10 @@ class Boot(Record, frozen=True, kw_only=True, tag="BOOT"):
 
 
 class Accepted(Record, frozen=True, kw_only=True, tag="ACCEPTED"):
-    """A run was accepted from the broker."""
+    """A run was accepted from the broker; 0.1.0 wrote no `identity`."""
 
     run_id: int
+    identity: int = 0
 
 
 class Reserved(Record, frozen=True, kw_only=True, tag="RESERVED"):

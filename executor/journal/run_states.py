@@ -19,6 +19,7 @@ from enum import Enum, auto
 
 import structlog
 
+from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Called, Finished
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
@@ -77,6 +78,34 @@ class RunStates:
         if entry.line:
             return Stage.FINISHED
         return Stage.ACCEPTED if entry.starting is None else Stage.STARTING
+
+    def is_another(self, trigger: Trigger) -> bool:
+        """Whether the id of a trigger belongs to another run here: the counter of ids went back.
+
+        If only the id is kept, a run that is due later than that one ended is another.
+        """
+        known = self._contents.identity_of(trigger.run_id)
+        if known == 0 and trigger.run_id not in self._contents.open_runs:
+            return self._contents.finished.ended_before(trigger.run_id, trigger.due_at_ms)
+        return bool(known) and known != trigger.identity
+
+    def has_another(self, run_id: int, identity: int) -> bool:
+        """Whether an id belongs to a run of another identity here."""
+        known = self._contents.identity_of(run_id)
+        return bool(known and identity) and known != identity
+
+    def is_open(self, run_id: int) -> bool:
+        """Whether a run has not ended, or the broker does not have its report yet."""
+        return run_id in self._contents.open_runs
+
+    def forget(self, run_id: int) -> None:
+        """Forget a finished run whose id another run has now."""
+        self._contents.forget_run(run_id)
+
+    @property
+    def highest_id(self) -> int:
+        """The highest id of a run that was here."""
+        return self._contents.highest_id
 
     def report(self, run_id: int, boot_id: str, *, now_ms: int) -> tuple[Final, int] | None:
         """Return the report of a finished run and its size; None if the run is not finished.
@@ -172,10 +201,10 @@ class RunStates:
         ]
         return [*calls, *ends]
 
-    def accept(self, run_id: int) -> None:
+    def accept(self, run_id: int, identity: int = 0) -> None:
         """Record that a run was accepted by this boot."""
-        self._contents.open_runs[run_id] = OpenRun(run_id, self._contents.boot_id)
-        self._journal.append(records.to_line(records.Accepted(run_id=run_id)))
+        self._contents.accept(run_id, identity)
+        self._journal.append(records.to_line(records.Accepted(run_id=run_id, identity=identity)))
 
     def reserve(self, run_ids: tuple[int, ...]) -> None:
         """Record that these runs come next: once this is committed, their start needs no commit."""

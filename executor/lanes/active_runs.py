@@ -7,6 +7,8 @@ and, at its end, carries out the effects.
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
@@ -145,7 +147,7 @@ class ActiveRuns:
             return
         self._runs[trigger.run_id] = ActiveRun(trigger, size)
         self._waiting_bytes += size
-        self._run_states.accept(trigger.run_id)
+        self._run_states.accept(trigger.run_id, trigger.identity)
         now = self._clock.monotonic()
         age_seconds = (self._clock.now_ms() - trigger.routed_at_ms) / 1000
         self._contact.arrive(trigger.run_id, now - age_seconds, now)
@@ -371,7 +373,7 @@ class ActiveRuns:
         if isinstance(run.end, Finished):
             self._reporting.finished(run.end, run.trigger, run.started_at_ms)
         elif run.end is not None:
-            self._reporting.report(run.end)
+            self._reporting.report(msgspec.structs.replace(run.end, identity=run.trigger.identity))
 
     def _record_closed(self, run: ActiveRun) -> None:
         self._reporting.drop_closed(run.trigger)

@@ -75,7 +75,10 @@ class Reporting:
     def started(self, trigger: Trigger, started_at_ms: int) -> None:
         """Report that a run is running."""
         started = Started(
-            run_id=trigger.run_id, boot_id=trigger.boot_id, started_at_ms=started_at_ms
+            run_id=trigger.run_id,
+            boot_id=trigger.boot_id,
+            started_at_ms=started_at_ms,
+            identity=trigger.identity,
         )
         self._outbox.add(started, _STARTED_BYTES)
 

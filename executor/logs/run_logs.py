@@ -242,6 +242,13 @@ class RunLogs:
         except OSError:
             return 0
 
+    def set_aside(self, path: str) -> None:
+        """Rename a log that is there before its run starts: it is that of another run of its id."""
+        if os.access(path, os.F_OK):
+            with contextlib.suppress(OSError):
+                os.rename(path, f"{path}.of-another")  # noqa: PTH104 - see path_of
+                os.unlink(line_times.notes_path(path))  # noqa: PTH108 - see path_of
+
     def cut_to_cap(self, path: str) -> bool:
         """Cut a log that has grown beyond the cap; return whether it was cut."""
         if self.size(path) <= self.cap_bytes:

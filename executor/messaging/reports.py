@@ -21,6 +21,7 @@ def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finis
         message=cut_message(str(why)),
         why=to_json(why),
         finished_at_ms=now_ms,
+        identity=trigger.identity,
     )
 
 
@@ -32,6 +33,7 @@ def not_started(trigger: Trigger, why: Words, *, is_full: bool = False) -> NotSt
         reason=cut_message(str(why)),
         why=to_json(why),
         is_full=is_full,
+        identity=trigger.identity,
     )
 
 
@@ -52,6 +54,7 @@ def stamped(finished: Finished, trigger: Trigger, started_at_ms: int, now_ms: in
         log_tail=finished.log_tail[-LOG_TAIL_BYTES:],
         alone_of_job=trigger.job_id if _is_alone(trigger) else 0,
         due_at_ms=trigger.due_at_ms,
+        identity=trigger.identity,
     )
 
 

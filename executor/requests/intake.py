@@ -92,6 +92,10 @@ class Intake:
 
     def _receive(self, trigger: Trigger, arrival: Arrival) -> None:
         stage = self._run_states.stage(trigger.run_id)
+        if stage is not Stage.UNKNOWN and self._run_states.is_another(trigger):
+            if not self._displaces_another(trigger):
+                return
+            stage = Stage.UNKNOWN
         if stage is not Stage.UNKNOWN:
             self._repeat(trigger, stage)
         elif (order := self._early_kills.take(trigger.run_id)) is not None:
@@ -110,6 +114,21 @@ class Intake:
         else:
             self.counts["taken"] += 1
             self._active_runs.admit(self._limited(trigger), arrival.size)
+
+    def _displaces_another(self, trigger: Trigger) -> bool:
+        """Forget another run of the trigger's id, unless that is still open; return if it is not.
+
+        The database has lost it, and has given its id out again. A trigger that is left is asked
+        about, and its run is planned again.
+        """
+        self.counts["another"] += 1
+        is_open = self._run_states.is_open(trigger.run_id)
+        self._log.error(
+            "run_id_repeated", run_id=trigger.run_id, job_id=trigger.job_id, is_left=is_open
+        )
+        if not is_open:
+            self._run_states.forget(trigger.run_id)
+        return not is_open
 
     def _limited(self, trigger: Trigger) -> Trigger:
         if self._slots.is_remote and trigger.concurrency > 1:

@@ -125,6 +125,8 @@ class QueryResponder:
 
     def _knowledge(self, key: RunKey) -> Knowledge:
         stage = self._run_states.stage(key.run_id)
+        if self._run_states.has_another(key.run_id, key.identity):
+            return Knowledge.NEVER_STARTED
         if key.boot_id == self._sender.identity.boot_id:
             return self._knowledge_now(key.run_id, stage)
         if stage is Stage.FINISHED:

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.alarms.events import AlarmTargets, NewEpoch
 from warren.scheduler.alarms.targets import alarms_to, app_targets
+from warren.scheduler.membership.roster import Roster
 from warren.sql import epochs
 from warren.sql.alarms import alarms
 from warren.sql.engine import Database
@@ -24,6 +25,7 @@ class EpochWatch:
 
     Args:
         database: where epochs and alarms are stored.
+        roster: is told whether executors of 0.1.0 may be given runs.
         defaults: targets for apps without their own.
         clock: a monotonic clock in seconds.
 
@@ -33,25 +35,30 @@ class EpochWatch:
         self,
         *,
         database: Database,
+        roster: Roster,
         defaults: AlarmTargets,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
+        self._roster = roster
         self._defaults = defaults
         self._clock = clock
         self._next_at = 0.0
         self._told: set[int] = set()
 
     def run_round(self, now_ms: int) -> float:
-        """Tell of epochs of the last day; return the seconds until the next check."""
+        """Tell of new epochs of the last day; return the seconds until the next check."""
         wait_seconds = self._next_at - self._clock()
         if wait_seconds > 0:
             return wait_seconds
         self._next_at = self._clock() + ROUND_SECONDS
-        found = self._database.read(
-            lambda session: epochs.all_epochs(session, since_ms=now_ms - DAY_MS)
-        )
-        new = [epoch for epoch in found if epoch.began_at not in self._told]
+        found = self._database.read(epochs.all_epochs)
+        self._roster.needs_identities = bool(found)
+        new = [
+            epoch
+            for epoch in found
+            if epoch.began_at > now_ms - DAY_MS and epoch.began_at not in self._told
+        ]
         for epoch in new:
             facts = epoch._asdict()
             log.error("run_ids_moved", **facts)

@@ -63,7 +63,7 @@ class AlarmRoles:
         self.loops.add("ailment watch", ailments.run_round, longest_seconds=LONGEST_SECONDS)
         calendars = CalendarWatch(database=database, defaults=policy.defaults)
         self.loops.add("calendar watch", calendars.run_round, longest_seconds=LONGEST_SECONDS)
-        new_epochs = EpochWatch(database=database, defaults=policy.defaults)
+        new_epochs = EpochWatch(database=database, roster=roster, defaults=policy.defaults)
         self.loops.add("epoch watch", new_epochs.run_round, longest_seconds=LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())

@@ -17,6 +17,7 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from warren.scheduler.audit.backfill_check import audit_backfills, audit_strays
+from warren.scheduler.audit.epoch_audit import AuditedEpoch, FoundRun, audited_epochs, odd_runs
 from warren.scheduler.audit.flow_audit import audit_flows
 from warren.scheduler.audit.related_runs import (
     DelaySpan,
@@ -52,17 +53,24 @@ CHUNK = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """The tallies of all jobs, the numbers of open runs, and what is wrong with limits."""
+    """The tallies of all jobs, the numbers of open runs, and what is wrong with limits.
+
+    `odd` are runs that cannot be as their rows say; `epochs` those of run ids, which say whether
+    the database has gone back.
+    """
 
     jobs: list[JobTally]
     planned: int
     in_flight: int
     limits: Sequence[Damage] = ()
+    odd: Sequence[FoundRun] = ()
+    epochs: Sequence[AuditedEpoch] = ()
 
     @property
     def is_sound(self) -> bool:
-        """Whether no tick was lost, doubled or started late, and all holds are those of runs."""
-        return not self.limits and all(job.is_sound for job in self.jobs)
+        """Whether no tick was lost, doubled or late, no run early, and all holds those of runs."""
+        is_early = any(found.is_early for found in self.odd)
+        return not (self.limits or is_early) and all(job.is_sound for job in self.jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +138,9 @@ def _audit(
         calendars = calendars_for(session, changes)
         for span in _spans(changes, end_ms, bounds, timezone, missed, calendars=calendars):
             _compare(session, span, job)
-    ranges = [JobRange(job_id, job_id)] if job_id is not None else tick_rows.job_ranges(session)
+    ranges = (
+        [JobRange(job_id, job_id)] if job_id is not None else list(tick_rows.job_ranges(session))
+    )
     for jobs in ranges:
         for row in tick_rows.doubled(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
             if job := tallies.of(row.job_id):
@@ -146,6 +156,8 @@ def _audit(
         planned=tick_rows.open_runs(session, planned=True),
         in_flight=tick_rows.open_runs(session, planned=False),
         limits=damage.find(session) if job_id is None else (),
+        odd=odd_runs(session, ranges, bounds, {row.id: row.name for row in known.values()}),
+        epochs=audited_epochs(session, bounds),
     )
 
 

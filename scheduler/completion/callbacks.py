@@ -35,11 +35,12 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.completion.calls import ReportedCall
 from warren.scheduler.completion.completion import RunEnder, Tally
-from warren.scheduler.completion.end import End, end_of, plausible_instant
+from warren.scheduler.completion.end import End, end_of, identity_of, plausible_instant
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of
 from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.sql.epochs import Cause
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence
 from warren.sql.run_status import IN_FLIGHT
@@ -215,6 +216,7 @@ class Callbacks:
             again = [self._renewed(item) for item in items if item.report.run_id in not_theirs]
             self._write(again, now_ms)
         self._count(tally)
+        self._compare_ids(tally, items)
         self._on_freed(tally.freed)
 
     def _renewed(self, item: _Item) -> _Item:
@@ -280,6 +282,26 @@ class Callbacks:
                 unknown=list(tally.unknown)[:20],
             )
 
+    def _compare_ids(self, tally: Tally, items: Sequence[_Item]) -> None:
+        """Begin an epoch of run ids if executors know of ids that are given out again."""
+        database = self._context.database
+        later = {run_id for run_id in tally.unknown if run_id > database.seen_ids.highest}
+        if not tally.others and not later:
+            return
+        who = {item.report.run_id: f"{app_of(item.delivery)}/{item.address}" for item in items}
+        if tally.others:
+            self._context.counters.count("callbacks_refused", len(tally.others))
+            named = sorted(tally.others)[:20]
+            executors = sorted({who[run_id] for run_id in named})
+            log.error("callbacks_refused", run_ids=named, executors=executors)
+        highest = max(tally.others | later)
+        database.begin_epoch(
+            Cause.EXECUTOR,
+            seen_id=max(later, default=0),
+            twice_id=max(tally.others, default=0),
+            told_by=who[highest],
+        )
+
     def _note(self, message: Progressed) -> None:
         app_id = self._context.app_names.id_of(message.app)
         texts = self._progress[SentTo(app_id, message.address, message.boot_id)]
@@ -339,6 +361,7 @@ def _start(session: Session, items: Sequence[_Item], now_ms: int) -> None:
         if isinstance(item.report, Started)
         and (row := rows.get(item.report.run_id)) is not None
         and _sent_to(row) == item.sent_to
+        and item.report.identity in (0, identity_of(row))
     }
     if started:
         transitions.start(session, started)

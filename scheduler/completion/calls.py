@@ -17,6 +17,7 @@ from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import from_json, to_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, RefusedCall
 from warren.scheduler.alarms.targets import alarms_to, job_targets
+from warren.scheduler.completion.end import identity_of
 from warren.scheduler.jobs.new_run import calendars_for_runs, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
@@ -44,11 +45,15 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What became of calls: the new runs, and the callers that are unknown or somebody else's."""
+    """What became of calls: the new runs, and the callers that are unknown or somebody else's.
+
+    `others` are other runs that had these ids.
+    """
 
     runs: list[planning.NewRun]
     unknown: set[int]
     not_theirs: set[int]
+    others: set[int]
 
 
 class CallPlanner:
@@ -79,6 +84,12 @@ class CallPlanner:
             and _sent_to(caller) == call.sent_to
         ]
         not_theirs = callers.keys() - {caller.id for _, caller in theirs}
+        others = {
+            caller.id
+            for call, caller in theirs
+            if call.identity and call.identity != identity_of(caller)
+        }
+        theirs = [(call, caller) for call, caller in theirs if caller.id not in others]
         known = jobs.to_call(session, {(caller.app_id, call.job) for call, caller in theirs})
         params = TypedParams.read(session, {job.app for job in known.values()}, self._now_ms())
         wanted: list[tuple[Called, Caller, CallableJob]] = []
@@ -90,7 +101,10 @@ class CallPlanner:
             else:
                 wanted.append((call, caller, job))
         return Planned(
-            runs=self._plan(session, wanted), unknown=unknown, not_theirs=set(not_theirs)
+            runs=self._plan(session, wanted),
+            unknown=unknown,
+            not_theirs=set(not_theirs),
+            others=others,
         )
 
     def refuse(self, session: Session, call: Called, caller: Caller, why: Words) -> None:

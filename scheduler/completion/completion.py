@@ -47,7 +47,8 @@ class Tally:
     """The results of reported ends, as run ids; `planned` are new attempts and children's runs.
 
     `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
-    they were not routed. `freed` counts those of `won` that were in flight, by app id and address.
+    they were not routed. `others` are of other runs that had these ids. `freed` counts those of
+    `won` that were in flight, by app id and address.
     `ended` are those of `won` with what metrics count; to be counted after the commit.
     `has_given_back` says whether one of `won` held a limit.
     """
@@ -56,6 +57,7 @@ class Tally:
     ignored: list[int] = field(default_factory=list)
     unknown: set[int] = field(default_factory=set)
     not_theirs: set[int] = field(default_factory=set)
+    others: set[int] = field(default_factory=set)
     planned: list[int] = field(default_factory=list)
     freed: Counter[tuple[int, str]] = field(default_factory=Counter)
     ended: list[Ended] = field(default_factory=list)
@@ -214,6 +216,7 @@ def _add(
     tally.ignored += judged.ignored
     tally.unknown |= judged.unknown
     tally.not_theirs |= judged.not_theirs
+    tally.others |= judged.others
     tally.planned += planned
     tally.has_given_back |= any(ended.row.holds for ended in judged.won)
     for row, end in judged.won:
@@ -283,6 +286,7 @@ class RunEnder:
                 tally.planned += run_ids
                 tally.unknown |= plans.unknown
                 tally.not_theirs |= plans.not_theirs
+                tally.others |= plans.others
             return tally
 
         tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)

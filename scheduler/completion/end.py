@@ -10,7 +10,7 @@ from datetime import date
 from typing import Protocol
 
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome
+from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome, run_identity
 from warren.broker.reasons.codes import Why, Words
 from warren.broker.reasons.stored import from_json
 from warren.sql.instants import DAY_MS, HOUR_MS
@@ -112,6 +112,7 @@ class End:
     `due_at` is when it was due, if the executor says so.
     `least_wait_seconds` is the shortest wait before another attempt, whatever the job says.
     `may_retry` and `retry_seconds` are what its handler says about one.
+    `identity` is that of the run's trigger, if the executor says so.
     """
 
     run_id: int
@@ -130,6 +131,37 @@ class End:
     least_wait_seconds: float = 0.0
     may_retry: bool = True
     retry_seconds: float | None = None
+    identity: int = 0
+
+
+class Identified(Protocol):
+    """A run, with what tells it from another one of the same id."""
+
+    @property
+    def job_id(self) -> int: ...
+    @property
+    def scheduled_at(self) -> int: ...
+    @property
+    def due_at(self) -> int: ...
+    @property
+    def shard_index(self) -> int: ...
+    @property
+    def starts(self) -> int: ...
+
+
+def identity_of(run: Identified) -> int:
+    """Return the number that the reports on a run have to carry."""
+    return run_identity(run.job_id, run.scheduled_at, run.due_at, run.shard_index, run.starts)
+
+
+def is_of(end: End, run: Identified) -> bool:
+    """Whether an end is that of this run, and not of another one that had its id.
+
+    An executor of 0.1.0 says at most the job, and when the run was due.
+    """
+    if end.identity:
+        return end.identity == identity_of(run)
+    return end.alone_of_job in (None, run.job_id) and end.due_at in (None, run.due_at)
 
 
 def never_started(
@@ -140,6 +172,7 @@ def never_started(
     sent_to: SentTo | None = None,
     routed_at: int | None = None,
     least_wait_seconds: float = 0.0,
+    identity: int = 0,
 ) -> End:
     """Return the end of a run that was sent and provably never reached a process."""
     return End(
@@ -151,6 +184,7 @@ def never_started(
         sent_to=sent_to,
         routed_at=routed_at,
         least_wait_seconds=least_wait_seconds,
+        identity=identity,
     )
 
 
@@ -242,6 +276,7 @@ def _never_started(report: NotStarted, sent_to: SentTo, now_ms: int) -> End:
         now_ms,
         sent_to=sent_to,
         least_wait_seconds=FULL_SECONDS if report.is_full else 0.0,
+        identity=report.identity,
     )
 
 
@@ -274,4 +309,5 @@ def _finished(report: Finished, sent_to: SentTo) -> End:
         sent_to=sent_to,
         may_retry=report.may_retry,
         retry_seconds=report.retry_seconds,
+        identity=report.identity,
     )

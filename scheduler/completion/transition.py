@@ -19,6 +19,7 @@ from warren.scheduler.completion.end import (
     AHEAD_MS,
     EARLY_MS,
     End,
+    is_of,
     ms_ahead,
     with_plausible_instants,
 )
@@ -53,13 +54,14 @@ class Judged:
     """Ends by their rows: those that won, and why the others, as run ids, did not.
 
     `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
-    they were not routed.
+    they were not routed. `others` are of other runs that had these ids.
     """
 
     won: list[Won] = field(default_factory=list)
     ignored: list[int] = field(default_factory=list)
     unknown: set[int] = field(default_factory=set)
     not_theirs: set[int] = field(default_factory=set)
+    others: set[int] = field(default_factory=set)
 
 
 def move_plain(
@@ -97,6 +99,8 @@ def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
             judged.unknown.add(end.run_id)
         elif not _is_from_its_executor(row, end):
             judged.not_theirs.add(end.run_id)
+        elif not is_of(end, row):
+            judged.others.add(end.run_id)
         elif end.run_id not in won and _may_enter(row, end):
             plausible = with_plausible_instants(end, routed_at=row.routed_at, now_ms=now_ms)
             won[end.run_id] = Won(row, _as_killed(row, plausible))
@@ -123,17 +127,19 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
         or end.sent_to is None
         or end.alone_of_job is None
         or end.started_at is None
+        or end.due_at is None
         or not isinstance(end.message, str)
     ):
         return None
     earliest_ms, latest_ms = now_ms - EARLY_MS, now_ms + AHEAD_MS
-    due_at = end.finished_at if end.due_at is None else end.due_at
-    if not all(earliest_ms <= at <= latest_ms for at in (end.started_at, end.finished_at, due_at)):
+    instants = (end.started_at, end.finished_at, end.due_at)
+    if not all(earliest_ms <= at <= latest_ms for at in instants):
         return None
     ahead_ms = ms_ahead(end, now_ms)
     success = Success(
         run_id=end.run_id,
         job_id=end.alone_of_job,
+        due_at=end.due_at,
         message=cut_message(end.message),
         started_at=end.started_at - ahead_ms,
         finished_at=end.finished_at - ahead_ms,

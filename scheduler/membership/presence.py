@@ -23,6 +23,7 @@ from warren.scheduler.membership.registration import registration, stored_return
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.sql.epochs import Cause
 from warren.sql.registry import presence
 
 #: Deliveries taken in one round.
@@ -133,6 +134,20 @@ class Presence:
             del self._rejected[next(iter(self._rejected))]
         self._rejected[f"{app}/{address}"] = self._context.monotonic()
 
+    def _compare_ids(self, beats: Sequence[Heartbeat]) -> None:
+        """Begin an epoch of run ids if an executor knows of one that is yet to be given out.
+
+        That is before it is welcome, so before anything is sent to it.
+        """
+        database = self._context.database
+        for beat in beats:
+            if (beat.last_run_id or 0) > database.seen_ids.highest:
+                database.begin_epoch(
+                    Cause.EXECUTOR,
+                    seen_id=beat.last_run_id or 0,
+                    told_by=f"{beat.app}/{beat.address}",
+                )
+
     def _hear(
         self,
         heartbeats: Sequence[tuple[Heartbeat, str]],
@@ -155,6 +170,7 @@ class Presence:
         for (_, user), beat in latest.items():
             # Every heartbeat is answered: a lost Welcome comes again, and clocks stay together.
             self._registrar.greet(beat, user)
+        self._compare_ids([beat for beat, _ in heartbeats])
         if known or goodbyes:
             self._context.database.write(lambda session: _record(session, known, goodbyes, now_ms))
 

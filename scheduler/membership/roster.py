@@ -88,6 +88,9 @@ class Roster:
         self._uses: dict[tuple[str, str], tuple[_Use, ...]] = {}
         self._abilities: dict[str, tuple[object, Abilities]] = {}
         self._drained: frozenset[Boot] = frozenset()
+        #: Whether run ids have gone back, so that executors of 0.1.0 are given nothing: they tell
+        #: runs apart by their ids alone.
+        self.needs_identities = False
 
     def set_health(self, healthy: bool) -> None:
         """Set whether this scheduler is fit to judge; a gap restarts all deadlines."""
@@ -304,6 +307,8 @@ class Roster:
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat
         if heartbeat is None or heartbeat.draining or member.gone:
+            return False
+        if self.needs_identities and heartbeat.last_run_id is None:
             return False
         if (member.app, member.address, member.boot_id) in self._drained:
             return False

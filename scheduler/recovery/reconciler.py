@@ -18,7 +18,7 @@ from warren.broker.reasons.codes import Why
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Admin
 from warren.scheduler.completion.completion import RunEnder
-from warren.scheduler.completion.end import End, lost, never_started
+from warren.scheduler.completion.end import End, identity_of, lost, never_started
 from warren.scheduler.jobs.script_cache import few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
@@ -212,7 +212,9 @@ def _is_stale(row: RoutedRun, now_ms: int) -> bool:
 
 
 def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) -> AddressedQuestion:
-    keys = tuple(RunKey(run_id=row.id, boot_id=row.boot_id) for row in rows)
+    keys = tuple(
+        RunKey(run_id=row.id, boot_id=row.boot_id, identity=identity_of(row)) for row in rows
+    )
 
     def build(question_id: str, reply_to: str) -> Know:
         return Know(question_id=question_id, reply_to=reply_to, runs=keys)

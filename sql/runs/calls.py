@@ -26,9 +26,11 @@ class Caller(NamedTuple):
     address: str | None
     boot_id: str | None
     scheduled_at: int
+    due_at: int
     run_date: date | None
     origin_id: int
     shard_index: int
+    starts: int
     rerun_of: int | None
     flow_run_id: int | None
     traceparent: str | None

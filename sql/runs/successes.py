@@ -28,10 +28,14 @@ class SentTo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Success:
-    """A successful run, its job, and what its handler returned as JSON, "" for nothing."""
+    """A successful run, its job, and what its handler returned as JSON, "" for nothing.
+
+    Job and `due_at` are those of the trigger, and tell it from another run that had its id.
+    """
 
     run_id: int
     job_id: int
+    due_at: int
     message: str
     started_at: int
     finished_at: int
@@ -42,6 +46,7 @@ class Success:
 class _SingleRunTick(NamedTuple):
     id: int
     job_id: int
+    due_at: int
     app_id: int
     address: str | None
     boot_id: str | None
@@ -50,7 +55,7 @@ class _SingleRunTick(NamedTuple):
 _SUCCEEDED = UpdateRule(
     # Words and numbers of ours, which Python and SQL write in the same way.
     sets={column: repr(value) for column, value in ENTERED[RunStatus.SUCCEEDED].items()},
-    matched=["job_id"],
+    matched=["job_id", "due_at"],
 )
 _OPEN_AND_ALONE = " AND ".join(
     [
@@ -82,7 +87,7 @@ def succeed_open(session: Session, runs: Mapping[SentTo, Sequence[Success]]) -> 
     connection.exec_driver_sql("ROLLBACK TO SAVEPOINT successes")
     moved: set[int] = set()
     for boot, sent in runs.items():
-        open_ids = lock_open(session, boot, {run.run_id: run.job_id for run in sent})
+        open_ids = lock_open(session, boot, {run.run_id: (run.job_id, run.due_at) for run in sent})
         succeed(session, boot, [run for run in sent if run.run_id in open_ids])
         moved |= open_ids
     return moved
@@ -106,13 +111,14 @@ def succeed(session: Session, boot: SentTo, runs: Sequence[Success]) -> bool:
     return sum(moved) == len(runs)
 
 
-def lock_open(session: Session, boot: SentTo, jobs: Mapping[int, int]) -> set[int]:
-    """Lock and return the runs that `succeed` would move; `jobs` are their job ids."""
+def lock_open(session: Session, boot: SentTo, runs: Mapping[int, tuple[int, int]]) -> set[int]:
+    """Lock and return the runs that `succeed` would move; `runs` have their job and due time."""
     how = Locking(guard=_OPEN_AND_ALONE, order="id")
     return {
         row.id
-        for row in lock_rows(session, _SingleRunTick, Run, sorted(jobs), how)
-        if (row.app_id, row.address, row.boot_id) == boot and jobs[row.id] == row.job_id
+        for row in lock_rows(session, _SingleRunTick, Run, sorted(runs), how)
+        if (row.app_id, row.address, row.boot_id) == boot
+        and runs[row.id] == (row.job_id, row.due_at)
     }
 
 
@@ -120,6 +126,7 @@ def _row(run: Success) -> dict[str, Any]:
     return {
         "id": run.run_id,
         "job_id": run.job_id,
+        "due_at": run.due_at,
         "message": run.message,
         "finished_second": at(run.finished_at),
         "finished_at": run.finished_at,

@@ -303,6 +303,35 @@ def doubled(
     return fetch(session, DoubledAttempt, statement)
 
 
+class OddRun(NamedTuple):
+    """A run whose row contradicts itself; instants are epoch milliseconds."""
+
+    id: int
+    job_id: int
+    scheduled_at: int
+    due_at: int
+    started_at: int | None
+
+
+#: How long before it was due a run may seem to have started: clocks differ, and may be set back.
+EARLY_MS = 5_000
+
+
+def odd_runs(
+    session: Session, jobs: JobRange, *, after_ms: int, until_ms: int, limit: int
+) -> list[OddRun]:
+    """Return runs that started before they were due, and successes that nobody started."""
+    is_early = Run.started_at < Run.due_at - EARLY_MS
+    is_unstarted = and_(Run.status == RunStatus.SUCCEEDED, Run.started_at.is_(None))
+    statement = query(OddRun, Run).where(
+        Run.job_id.between(*jobs),
+        Run.scheduled_at > after_ms,
+        Run.scheduled_at <= until_ms,
+        or_(is_early, is_unstarted),
+    )
+    return fetch(session, OddRun, statement.order_by(Run.id).limit(limit))
+
+
 def open_runs(session: Session, *, planned: bool) -> int:
     """Return the number of open runs: PLANNED ones, or the others."""
     wanted = {RunStatus.PLANNED} if planned else OPEN - {RunStatus.PLANNED}

@@ -250,3 +250,13 @@ def test_who_paused_and_when_is_shown_with_the_schedulers(desk: Desk) -> None:
     assert "paused" not in desk.warren("schedulers", "list").stdout
     [resumed] = desk.listed("schedulers", "list", "--json")
     assert (resumed["paused_at"], resumed["paused_by"]) == (None, None)
+
+
+def test_a_restore_is_told_once_and_the_audit_names_it(desk: Desk) -> None:
+    done = desk.warren("db", "restored")
+
+    assert done.stdout.startswith("run ids go on at 2000000000 instead of ")
+    audit = desk.warren("audit")
+    [line] = [line for line in audit.stdout.splitlines() if line.startswith("epoch: ")]
+    assert "(restored, told by cli:" in line
+    assert '"epochs": 1' in audit.stdout.splitlines()[-1]

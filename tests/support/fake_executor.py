@@ -65,6 +65,8 @@ class FakeExecutor:
         self.returns_seconds = returns_seconds
         self.triggers_per_message = triggers_per_message
         self.is_beating = True
+        #: None: it is of 0.1.0.
+        self.last_run_id: int | None = 0
         self.is_draining = False
         self.answers = True
         self.knowledge: dict[int, Knowledge] = {}
@@ -103,6 +105,7 @@ class FakeExecutor:
         who = {"app": self.app, "address": self.address, "boot_id": self.boot_id}
         facts = {"started_at_ms": 1, "load": Load(), "draining": self.is_draining}
         facts["returns_seconds"] = self.returns_seconds
+        facts["last_run_id"] = self.last_run_id
         facts["triggers_per_message"] = self.triggers_per_message
         self.say(Heartbeat(**(who | facts | values)), HEARTBEAT_KEY)
 

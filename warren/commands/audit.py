@@ -10,10 +10,12 @@ import click
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.scheduler.app_names import Resolver
+from warren.scheduler.audit.epoch_audit import epoch_of
 from warren.scheduler.audit.integrity_check import AuditReport, audit
 from warren.scheduler.audit.tally import COUNTS, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.settings.settings import Settings
+from warren.sql.epochs import EpochRow
 from warren.sql.instants import iso
 from warren.sql.limits import damage
 from warren.views.instants import local, read_instant
@@ -39,7 +41,8 @@ def audit_command(
     """Recompute every due time and look for it among runs and recorded skips.
 
     The exit status is 1 if a tick was lost, fired twice, or fired late although its job skips late
-    ticks, or if limits are held by runs that do not hold them. The last line is one JSON object.
+    ticks, if a run has the result of another one, or if limits are held by runs that do not hold
+    them. The last line is one JSON object.
     """
     with open_database(settings) as database:
         now = now_ms(database)
@@ -81,6 +84,8 @@ def summary(report: AuditReport) -> dict[str, int | bool]:
         "sound": report.is_sound,
         **{shown: sum(count[shown] for count in counts) for shown in SHOWN.values()},
         "limits": len(report.limits),
+        "odd": len(report.odd),
+        "epochs": len(report.epochs),
         "planned": report.planned,
         "in_flight": report.in_flight,
     }
@@ -112,10 +117,26 @@ _DAMAGE = {
 }
 
 
+def _blame(epoch: EpochRow | None, zone: ZoneInfo) -> str:
+    return f"the database had gone back by {local(epoch.began_at, zone)}" if epoch else ""
+
+
 def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
     for wrong in report.limits:
         name = wrong.limit or "a job's own limit"
         yield _DAMAGE[wrong.what].format(limit=name, run_id=wrong.run_id)
+    known = [audited.epoch for audited in report.epochs]
+    for epoch, again in report.epochs:
+        by = f", told by {epoch.told_by}" if epoch.told_by else ""
+        yield (
+            f"epoch: the database had gone back by {local(epoch.began_at, zone)} "
+            f"({epoch.cause.lower()}{by}): run ids went on at {epoch.next_id} instead of "
+            f"{epoch.found_id}; {again} runs have ids that were given out twice"
+        )
+    for odd in report.odd:
+        what = "started before it was due" if odd.is_early else "succeeded, but nobody started it"
+        after = f" ({_blame(odd.epoch, zone)})" if odd.epoch else ""
+        yield f"odd: {odd.job}, run #{odd.run.id} at {local(odd.run.due_at, zone)} {what}{after}"
     for job in report.jobs:
         for what, faults, count in (
             ("lost", job.lost, job.lost_count),
@@ -123,7 +144,8 @@ def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
             ("late", job.late, job.late_count),
         ):
             for fault in faults:
-                why = f" ({fault.why})" if fault.why else ""
+                cause = epoch_of(known, fault.tick) if what == "lost" else None
+                why = f" ({fault.why or _blame(cause, zone)})" if fault.why or cause else ""
                 yield f"{what}: {job.name} at {local(fault.tick, zone)}{why}"
             if count > len(faults):
                 yield f"{what}: {job.name}, {count - len(faults)} more times"

@@ -1,20 +1,22 @@
-"""`warren db …`: creates and upgrades the tables."""
+"""`warren db …`: creates and upgrades the tables, and says that they were restored."""
 
 import click
 
+from warren.actions.local_client import operator
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.settings.settings import Settings
 from warren.sql.dialects.database_url import parse
 from warren.sql.dialects.supported import named
 from warren.sql.engine import Database
+from warren.sql.epochs import Cause, all_epochs
 from warren.sql.schema import migration
 from warren.sql.schema.version import grants as statements_for
 
 
 @click.group()
 def db() -> None:
-    """Create or upgrade the tables."""
+    """Create or upgrade the tables, or say that they were restored."""
 
 
 @db.command(epilog=examples("warren db upgrade", "warren db upgrade --sql > schema.sql"))
@@ -30,6 +32,24 @@ def upgrade(settings: Settings, as_sql: bool) -> None:
             print(f"the schema is at version {migration.upgrade(database)}")
     finally:
         database.close()
+
+
+@db.command(epilog=examples("warren db restored"))
+@takes_settings("database_url")
+def restored(settings: Settings) -> None:
+    """Say that the database was restored from a backup, after loading it.
+
+    Upgrades the tables, and lets run ids go on far beyond all that were used since the backup was
+    made, so that no log, result or webhook of then is taken for a new run's.
+    """
+    database = Database(settings.needed_database_url())
+    try:
+        migration.upgrade(database)
+        database.begin_epoch(Cause.RESTORED, told_by=operator())
+        epoch = database.read(all_epochs)[-1]
+    finally:
+        database.close()
+    print(f"run ids go on at {epoch.next_id} instead of {epoch.found_id}")
 
 
 @db.command(epilog=examples("warren db grants warren --host 10.0.0.% > grants.sql"))

@@ -251,7 +251,8 @@ def _new_epoch(news: NewEpoch, context: MessageContext) -> tuple[str, str]:
         f"At {context.when(news.at)} the counter of run ids was found at {news.found_id}, behind "
         f"ids that had been given out{_told_by(news.told_by)}. Ids go on at {news.next_id}.\n"
         "So the database has lost what was committed last, in a failover or a restore: runs may "
-        "be missing, and what they did may be done again. `warren audit` names the due times."
+        "be missing, and what they did may be done again. `warren audit` names the due times.\n"
+        "Executors of Warren 0.1.0 get no runs any more until they are upgraded."
     )
     return f"{news.app}: the database has gone back", text
 

@@ -73,6 +73,7 @@ COMMANDS = [
     "logout",
     "secrets app",
     "db upgrade",
+    "db restored",
     "check",
     "audit",
 ]

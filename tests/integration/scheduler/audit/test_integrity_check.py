@@ -15,12 +15,13 @@ from warren.scheduler.audit.integrity_check import CHUNK, audit
 from warren.scheduler.audit.tally import Fault, JobTally
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
+from warren.sql.epochs import Cause
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
 from warren.sql.jobs import history
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.models import Job, JobChild, Purge, Run, SkippedTicks
-from warren.sql.run_status import RunStatus
+from warren.sql.models import Job, JobChild, Purge, Run, Sequence, SkippedTicks
+from warren.sql.run_status import Kind, RunStatus
 
 DELAY_MS = 60_000
 
@@ -373,3 +374,41 @@ def test_an_audit_of_one_job_is_silent_about_the_others(
 
     assert all(job.is_sound for job in tallies(cluster, parent_id).values())
     assert len(parents) == 2
+
+
+# -- a database that has gone back ------------------------------------------------------------
+
+
+@on_memory
+def test_results_of_other_runs_are_found_with_the_epoch_that_explains_them(
+    cluster: Cluster,
+) -> None:
+    cluster.job("nightly")
+    [job] = cluster.jobs()
+    now_ms = cluster.now_ms()
+    due = {"job_id": job.id, "due_at": now_ms, "kind": Kind.MANUAL, "origin_id": None}
+    new = [new_run(scheduled_at=now_ms + number, **due) for number in range(3)]
+    early, unstarted, well = plan(cluster.database, *new)
+    put(
+        cluster.database,
+        [early, unstarted, well],
+        status=RunStatus.SUCCEEDED,
+        finished_at=now_ms + 10,
+    )
+    put(cluster.database, [early], started_at=now_ms - 60_000)
+    put(cluster.database, [well], started_at=now_ms)
+    older = update(Sequence).values(next_id=unstarted)
+    cluster.database.write(lambda session: session.execute(older))
+    cluster.database.begin_epoch(Cause.RESTORED, told_by="ann")
+
+    report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
+
+    assert not report.is_sound
+    assert [(found.run.id, found.is_early) for found in report.odd] == [
+        (early, True),
+        (unstarted, False),
+    ]
+    assert {found.epoch and found.epoch.told_by for found in report.odd} == {"ann"}
+    assert [audited.again for audited in report.epochs] == [2]
+    put(cluster.database, [early], started_at=now_ms)
+    assert audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC").is_sound

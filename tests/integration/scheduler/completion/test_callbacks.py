@@ -23,6 +23,7 @@ from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
 from warren.broker.transport import Outgoing
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.timeouts import Timeouts
+from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
@@ -520,3 +521,66 @@ def _signed(desk: FakeExecutor, body: bytes, key: str) -> Outgoing:
     }
     headers["mac"] = mac(headers, key, body)
     return Outgoing(exchange=REPLY_EXCHANGE, routing_key=key, body=body, headers=headers)
+
+
+# -- reports on other runs ----------------------------------------------------------------------
+
+
+@on_memory
+def test_the_result_of_another_run_of_the_same_id_is_refused(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    [trigger] = desk.take()
+    cluster.wait_status(run_id, RunStatus.SENT)
+    due = {"started_at_ms": cluster.now_ms(), "finished_at_ms": cluster.now_ms()}
+    others = [
+        desk.finished(run_id, identity=trigger.identity + 1),
+        # As 0.1.0 reports the only run of a tick: by its job and when it was due.
+        desk.finished(run_id, alone_of_job=trigger.job_id, due_at_ms=trigger.due_at_ms - 1, **due),
+        desk.finished(run_id, alone_of_job=trigger.job_id + 1, due_at_ms=trigger.due_at_ms, **due),
+        desk.not_started(run_id, identity=trigger.identity + 1),
+        desk.started(run_id, identity=trigger.identity + 1),
+    ]
+
+    for report in others:
+        desk.report(report)
+    quiet(cluster, node, desk)
+
+    assert cluster.run(run_id).status == RunStatus.SENT
+    assert node.counters["callbacks_refused"]
+    epoch = cluster.database.read(all_epochs)[0]
+    assert (epoch.cause, epoch.told_by) == (Cause.EXECUTOR, f"{APP}/one")
+    desk.report(desk.finished(run_id, identity=trigger.identity, message="its own"))
+    assert cluster.wait_final(run_id).message == "its own"
+
+
+@on_memory
+def test_an_executor_that_knows_of_later_ids_moves_the_counter(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    cluster.job("work")
+    desk.last_run_id = 5_000
+    eventually(lambda: cluster.database.read(all_epochs))
+
+    run_id = cluster.trigger("work")
+
+    assert run_id > LEFT_OUT
+    assert [trigger.run_id for trigger in desk.take()] == [run_id]
+
+
+@on_memory
+def test_an_executor_of_0_1_0_gets_nothing_once_the_counter_went_back(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    run_id = begun(cluster, desk)
+    desk.last_run_id = None
+    cluster.database.begin_epoch(Cause.RESTORED)
+
+    eventually(lambda: not cluster.is_online())
+    desk.report(desk.finished(run_id))
+
+    assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    desk.last_run_id = 0
+    eventually(cluster.is_online)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -732,3 +733,103 @@ def test_what_is_not_unicode_in_a_call_becomes_a_question_mark(path: Path) -> No
     report, _ = run_states.call(called(param="caf\udce9"))
 
     assert report.param == "caf?"
+
+
+# -- runs of the same id ----------------------------------------------------------------------
+
+
+def trigger(run_id: int, job_id: int = 1, due_at_ms: int = 5_000) -> Trigger:
+    return Trigger(
+        run_id=run_id,
+        job_id=job_id,
+        boot_id="boot-1",
+        kind="CRON",
+        handler="h",
+        scheduled_at_ms=due_at_ms,
+        due_at_ms=due_at_ms,
+    )
+
+
+def run(run_states: RunStates, it: Trigger, message: str, at_ms: int = 6_000) -> None:
+    """Let a run be accepted, end, and be reported."""
+    run_states.accept(it.run_id, it.identity)
+    run_states.finish(
+        msgspec.structs.replace(finished(it.run_id, message=message), identity=it.identity)
+    )
+    run_states.confirm((it.run_id,), at_ms)
+    run_states.commit()
+
+
+def test_a_run_takes_the_place_of_a_finished_one_of_its_id(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    old, new = trigger(7), trigger(7, job_id=2)
+    run(run_states, old, "old")
+    assert run_states.is_another(new)
+    assert not run_states.is_another(old)
+
+    run_states.forget(7)
+    assert run_states.stage(7) is Stage.UNKNOWN
+    run(run_states, new, "new")
+
+    for states in (run_states, open_run_states(path)):
+        known = states.report(7, "boot-1", now_ms=7_000)
+        assert known is not None
+        assert isinstance(known[0], Finished)
+        assert known[0].message == "new"
+        assert states.is_another(old)
+        assert not states.is_another(new)
+
+
+def test_a_run_that_was_displaced_is_not_reported_after_a_restart(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    run(run_states, trigger(7), "old")
+    run_states.forget(7)
+    new = trigger(7, job_id=2)
+    run_states.accept(7, new.identity)
+    run_states.commit()
+    run_states.close()
+
+    _, [report] = boot(path, "boot-2")
+
+    assert isinstance(report, NotStarted)
+    assert report.identity == new.identity
+
+
+def test_a_run_of_which_only_the_id_is_kept_is_another_than_one_due_after_its_end(
+    path: Path,
+) -> None:
+    run_states = open_run_states(path, results_limit=0)
+    begin(run_states, "boot-1")
+    run(run_states, trigger(7), "old", at_ms=6_000)
+
+    assert run_states.stage(7) is Stage.FINISHED
+    assert run_states.is_another(trigger(7, job_id=2, due_at_ms=6_001))
+    assert not run_states.is_another(trigger(7))
+
+
+def test_the_highest_id_outlives_a_restart_and_a_compaction(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    for run_id in (70, 700, 7):
+        run(run_states, trigger(run_id), "done")
+    run_states.compact(7_000)
+    run_states.close()
+
+    assert open_run_states(path).highest_id == 700
+
+
+def test_a_journal_of_0_1_0_is_understood(path: Path) -> None:
+    shutil.copy(Path(__file__).parents[3] / "data/v0_1_0/journal", path)
+
+    run_states, reports = boot(path, "boot-new", 1_790_000_010_000)
+
+    assert [(type(report).__name__, report.run_id) for report in reports] == [
+        ("Called", 103),
+        ("Finished", 102),
+        ("Finished", 103),
+        ("Finished", 104),
+        ("NotStarted", 105),
+    ]
+    assert run_states.stage(101) is Stage.FINISHED
+    assert run_states.highest_id == 105
+    assert run_states.is_another(trigger(101, due_at_ms=1_790_000_020_000))
+    assert not run_states.is_another(trigger(101, due_at_ms=1_790_000_001_000))

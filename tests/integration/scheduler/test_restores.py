@@ -1,0 +1,59 @@
+"""A database that is restored without any further step: nothing old answers for what is new."""
+
+import pytest
+from sqlalchemy import delete, update
+
+from tests.support.cluster import Cluster, on_memory
+from tests.support.eventually import eventually
+from warren.sql.engine import SeenIds
+from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
+from warren.sql.models import Run, Sequence
+from warren.sql.run_status import RunStatus
+
+RUNS = 20
+
+
+def restore(cluster: Cluster) -> None:
+    """Put the database back to a time when nothing had run, and forget what this process knows."""
+
+    def unit(session: object) -> None:
+        session.execute(delete(Run))  # type: ignore[attr-defined]
+        session.execute(update(Sequence).values(next_id=1))  # type: ignore[attr-defined]
+
+    cluster.database.write(unit)
+    cluster.database.seen_ids = SeenIds()
+
+
+@on_memory
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_after_a_restore_each_run_has_a_result_of_its_own(
+    cluster: Cluster, is_noticed: bool
+) -> None:
+    before = cluster.scheduler()
+    cluster.executor(processes=True)
+    cluster.job("before", handler="echo", concurrency=4)
+    cluster.job("after", handler="echo", concurrency=4)
+    old = [cluster.trigger("before", f"old {number}") for number in range(RUNS)]
+    for run_id in old:
+        assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
+    before.stop()
+    cluster.schedulers.remove(before)
+    restore(cluster)
+    new = {}
+    if not is_noticed:
+        # Planned before any executor was heard, so with ids that it has in its journal.
+        new = {cluster.trigger("after", f"new {n}"): f"new {n}" for n in range(RUNS)}
+        assert new.keys() & set(old)
+
+    cluster.scheduler()
+    eventually(lambda: cluster.database.read(all_epochs))
+    more = cluster.trigger("after", "more")
+
+    for run_id, param in {**new, more: "more"}.items():
+        run = cluster.wait_final(run_id)
+        assert (run.status, run.message) == (RunStatus.SUCCEEDED, param)
+        assert f"param {param}" in (run.log_tail or "")
+        assert "old" not in (run.log_tail or "")
+    assert more > LEFT_OUT
+    [epoch] = cluster.database.read(all_epochs)
+    assert epoch.cause == Cause.EXECUTOR
