@@ -3,6 +3,7 @@
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
 from warren.client.address import ApiAddress
@@ -55,7 +56,8 @@ class Connections:
         connection.timeout = self._timeout + request.wait_seconds
         connection.sock.settimeout(connection.timeout)
         target, headers = self._address.target(request), self._address.headers(request)
-        connection.request(request.method, target, body=request.body, headers=headers)
+        with suppress(ConnectionError):  # an answer may come before all is sent, such as 413
+            connection.request(request.method, target, body=request.body, headers=headers)
         answer = connection.getresponse()
         body = answer.read()
         named = {name.lower(): value for name, value in answer.headers.items()}

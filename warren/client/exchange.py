@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +17,13 @@ from warren.client.errors import ApiError
 T = TypeVar("T")
 #: Statuses after which the same call may succeed a little later.
 _RETRYABLE = frozenset({429, 503})
+_REDIRECTS = range(300, 400)
+_TOO_LARGE = 413
+#: What else proxies answer when they reach no Warren.
+_PROXY_FAILURES = {
+    502: "a proxy gets no proper answer from the console behind it; is it running?",
+    504: "a proxy has waited too long for the console behind it (nginx: proxy_read_timeout)",
+}
 #: Without `retry_for`: how often to try a connection that is refused, and for how many seconds to
 #: repeat everything else that may succeed later.
 REFUSED_TRIES = 3
@@ -113,7 +121,7 @@ def _answered(request: Request, retry_for: float | None, url: str) -> WireExchan
             return came
         assert came is not None
         tries += 1
-        error, wait = _failure(came, url)
+        error, wait = _failure(came, request, url)
         if wait is None:
             wait = min(_MAX_PAUSE, 0.1 * 2 ** min(tries, 9)) * random.uniform(1.0, 1.2)  # noqa: S311 - jitter
         is_unreachable = isinstance(came, Lost) and came.is_unreachable
@@ -127,7 +135,7 @@ def _answered(request: Request, retry_for: float | None, url: str) -> WireExchan
         paused += wait
 
 
-def _failure(came: Response | Lost, url: str) -> tuple[ApiError, float | None]:
+def _failure(came: Response | Lost, request: Request, url: str) -> tuple[ApiError, float | None]:
     """Return the error, and the seconds after which the API asks to try again, if it does."""
     if isinstance(came, Lost):
         words = f"no answer from {url}: {came.error or type(came.error).__name__}"
@@ -140,8 +148,25 @@ def _failure(came: Response | Lost, url: str) -> tuple[ApiError, float | None]:
         problem = None
     after = came.headers.get("retry-after", "")
     is_ours = isinstance(problem, dict) and "detail" in problem
-    problem_ = problem if is_ours else _foreign(came.status)
+    problem_ = problem if is_ours else _of_a_proxy(came, request, url) or _foreign(came.status)
     return ApiError(came.status, problem_), float(after) if after.isdecimal() else None
+
+
+def _of_a_proxy(came: Response, request: Request, url: str) -> dict[str, str] | None:
+    """Return what the answer of a proxy in front of Warren means; None if it is no proxy's."""
+    if came.status in _REDIRECTS:
+        parts = urlsplit(came.headers.get("location", ""))
+        goal = f"{parts.scheme}://{parts.netloc}{parts.path}" if parts.netloc else parts.path
+        words = f"it redirects to {goal[:200] or 'nowhere'}; give the address that it leads to"
+    elif came.status == _TOO_LARGE:
+        size = f"{len(request.body or b'') / 1e6:.1f} MB"
+        words = f"a proxy takes no request of {size}; raise its limit (nginx: client_max_body_size)"
+    elif came.status in _PROXY_FAILURES:
+        words = _PROXY_FAILURES[came.status]
+    else:
+        return None
+    words = "".join(sign if sign.isprintable() else "?" for sign in words)
+    return {"detail": f"status {came.status} from {url}, not from Warren: {words}", "address": url}
 
 
 def _foreign(status: int) -> dict[str, str]:

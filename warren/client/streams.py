@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
 from warren.client.address import ApiAddress
@@ -88,7 +89,8 @@ class Streams:
             raise BrokenAnswer("expected a request without line ends in its head")
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
         connection.writer.write(head + (request.body or b""))
-        await connection.writer.drain()
+        with suppress(ConnectionError):  # an answer may come before all is sent, such as 413
+            await connection.writer.drain()
         return await _answer(connection.reader)
 
 

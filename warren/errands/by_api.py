@@ -123,7 +123,7 @@ class ApiSender:
                 f"{self._url} does not know this command: it is older than this warren, "
                 f"{__version__}"
             )
-        elif not error.status:  # it names the address itself
+        elif not error.status or "address" in error.problem:  # it names the address itself
             words = str(error)
         else:
             words = f"{self._url}: {error}"

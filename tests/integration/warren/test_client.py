@@ -42,11 +42,13 @@ class Unreliable:
         self.spoiled: list[tuple[int, str]] = []
         #: The status of a page that is sent instead of every answer; 0 = none is.
         self.pages = 0
+        self.headers: dict[str, str] = {}
         self._served = app.wsgi_app
 
     def __call__(self, environ: Any, start: Any) -> Any:
         if self.pages:
-            return Response("<p>Hello</p>", status=self.pages)(environ, start)
+            page = Response("<p>Hello</p>", status=self.pages, headers=self.headers)
+            return page(environ, start)
         answer = Response.from_app(self._served, environ)
         if not self.spoiled:
             return answer(environ, start)
@@ -188,6 +190,29 @@ def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
 
 def test_the_address_may_name_the_version(url: str, token: str) -> None:
     assert Client(f"{url}/api/v1/", token).read("/whoami")["owner"] == "admin"
+
+
+def test_the_answer_of_a_proxy_is_one_line_with_its_status_address_and_cure(
+    client: Client, path: Unreliable, url: str
+) -> None:
+    cures = {
+        413: "a proxy takes no request of 0.2 MB; raise its limit (nginx: client_max_body_size)",
+        502: "a proxy gets no proper answer from the console behind it; is it running?",
+        504: "a proxy has waited too long for the console behind it (nginx: proxy_read_timeout)",
+        302: "it redirects to https://sso.example.com/in; give the address that it leads to",
+    }
+    path.headers = {"Location": "https://sso.example.com/in?token=hush"}
+    said = {}
+    for status in cures:
+        path.pages = status
+        with pytest.raises(ApiError) as refused:
+            client.apply("#" * 200_000)
+        said[status] = str(refused.value)
+
+    assert said == {
+        status: f"status {status} from {url}, not from Warren: {cure}"
+        for status, cure in cures.items()
+    }
 
 
 @pytest.mark.parametrize("status", [200, 404])

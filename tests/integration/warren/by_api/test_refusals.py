@@ -72,6 +72,19 @@ def test_nobody_answers(folder: Path) -> None:
     assert line == f"no answer from {url}: [Errno 111] Connection refused"
 
 
+def test_a_proxy_answers(served: Callable[[Flask], str]) -> None:
+    app = Flask("proxy", static_folder=None)
+    app.wsgi_app = Response("<p>Bad Gateway</p>", status=502)  # type: ignore[method-assign]
+    url = served(app)
+
+    line = refused("jobs list", WARREN_API_URL=url, WARREN_API_TOKEN=TOKEN)
+
+    assert line == (
+        f"status 502 from {url}, not from Warren: "
+        "a proxy gets no proper answer from the console behind it; is it running?"
+    )
+
+
 @pytest.mark.parametrize(
     ("status", "media", "body", "words"),
     [
