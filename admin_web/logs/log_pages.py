@@ -18,14 +18,11 @@ from warren.admin_web.logs.log_reader import (
     LogReader,
     ReadStatus,
     Source,
-    last_state,
     log_source,
-    shown,
-    shown_text,
-    whole_lines,
 )
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
+from warren.broker.log_text import last_state, shown, shown_text, whole_lines
 from warren.sql.listings import recent
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import OPEN, RunStatus

@@ -19,12 +19,13 @@ from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.logs.log_pages import LogPages
-from warren.admin_web.logs.log_reader import LogReader, shown_text, whole_lines
+from warren.admin_web.logs.log_reader import LogReader
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.result_view import result_view
 from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
+from warren.broker.log_text import shown_text, whole_lines
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions

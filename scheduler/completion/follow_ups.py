@@ -13,6 +13,7 @@ import msgspec
 import structlog
 from sqlalchemy.orm import Session
 
+from warren.broker.log_text import shown_end
 from warren.scheduler.alarms.events import (
     MESSAGE_LENGTH,
     NOBODY,
@@ -124,7 +125,7 @@ def _news(run: LockedRun, end: End, failure: FailedRun | None, job: JobRecipient
         address=run.address or "",
         attempts=run.starts + 1,
         shard=f"{run.shard_index}/{run.shard_total}" if run.shard_total > 1 else "",
-        log_tail=(end.log_tail or (failure and failure.log_tail) or "")[-TAIL_LENGTH:],
+        log_tail=shown_end(end.log_tail or (failure and failure.log_tail) or "", TAIL_LENGTH),
     )
 
 

@@ -1,7 +1,7 @@
 """Alarms: whom they go to, how they are stored, and how schedulers claim and send them.
 
     NEW ── let through ──> READY ── sent ──> SENT
-     └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain ──> GIVEN_UP
+     └─ too many ──> HELD ── in a summary ──> TOLD      READY ── a day in vain, refused ──> GIVEN_UP
     GIVEN_UP ── sent again by a person ──> READY        READY, GIVEN_UP ── by a person ──> DISMISSED
 
 A test starts as READY and is tried once. A claim moves `next_try_at` ahead, so that after a crash

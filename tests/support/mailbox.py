@@ -12,7 +12,9 @@ from tests.support.ports import free_port
 
 
 class Mailbox:
-    """`refusal`, if set, is the answer to every e-mail; `login` is the required user and password.
+    """`refusal`, if set, is the answer to every e-mail; `refused` has those to some recipients.
+
+    `login` is the required user and password.
 
     With `tls` it speaks TLS from the first byte (`smtps`), or after STARTTLS.
     """
@@ -25,6 +27,7 @@ class Mailbox:
         scheme: str = "smtp",
     ) -> None:
         self.refusal = ""
+        self.refused: dict[str, str] = {}
         self.mails: list[Message] = []
         self.envelopes: list[Envelope] = []
         self._login = login
@@ -54,6 +57,15 @@ class Mailbox:
 
     def __exit__(self, *_: object) -> None:
         self._controller.stop()
+
+    async def handle_RCPT(  # noqa: N802
+        self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any
+    ) -> str:
+        """Answer to one recipient; called by aiosmtpd."""
+        if address in self.refused:
+            return self.refused[address]
+        envelope.rcpt_tos.append(address)
+        return "250 known"
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
         """Store one e-mail; called by aiosmtpd."""

@@ -11,11 +11,12 @@ from typing import Any
 
 from warren.scheduler.alarms.channels.mail_server import MailServer, Security
 from warren.scheduler.alarms.channels.message import Message
-from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline
+from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
 from warren.sql.models import Alarm
 
 #: How long the server may be silent.
 SILENCE_SECONDS = 10.0
+_FOR_GOOD = range(500, 600)
 
 
 class Mailer:
@@ -97,9 +98,20 @@ def _in_words() -> Iterator[None]:
         yield
     except smtplib.SMTPRecipientsRefused as error:
         code, words = next(iter(error.recipients.values()))
-        raise OSError(f"the recipient was refused: {code} {_text(words)}") from error
+        raise _refusal(code)(f"the recipient was refused: {code} {_text(words)}") from error
+    except smtplib.SMTPDataError as error:
+        answer = f"{error.smtp_code} {_text(error.smtp_error)}"
+        raise _refusal(error.smtp_code)(f"the e-mail was refused: {answer}") from error
     except smtplib.SMTPResponseException as error:
         raise OSError(f"{error.smtp_code} {_text(error.smtp_error)}") from error
+
+
+def _refusal(code: int) -> type[OSError]:
+    """Return the error for a server's answer about one e-mail: 5xx is for good.
+
+    An answer about our account, our address or the connection is not, as somebody may mend it.
+    """
+    return RefusedForGood if code in _FOR_GOOD else OSError
 
 
 class _WatchedSmtp(smtplib.SMTP):

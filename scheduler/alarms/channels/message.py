@@ -8,8 +8,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from warren.broker.log_text import shown_end
 from warren.broker.messages.to_scheduler import Ailment
 from warren.scheduler.alarms.events import (
+    TAIL_LENGTH,
     Absence,
     Ailing,
     CalendarEnding,
@@ -116,9 +118,9 @@ def _failure(news: Failure, context: MessageContext) -> tuple[str, str]:
         "see": context.link(news.run_id),
     }
     lines = _facts(facts)
-    tail = news.log_tail.rstrip().splitlines()[-TAIL_LINES:]
-    if tail:
-        lines += ["", "The end of its log:", *(f"  {line}" for line in tail)]
+    if tail := shown_end(news.log_tail, TAIL_LENGTH):
+        shown = tail.split("\n")[-TAIL_LINES:]
+        lines += ["", "The end of its log:", *(f"  {line}" for line in shown)]
     return f"{news.app}/{news.job} failed: {news.status}", "\n".join(lines)
 
 

@@ -111,12 +111,19 @@ CLAIM_MS = 90_000
 #: The wait before the second try, and the longest wait; each is twice the one before.
 BACKOFF_MS = (10_000, 600_000)
 ROUND_SECONDS = 2.0
-_ERROR_LENGTH, _ANSWER_LENGTH = 500, 255
+_ERROR_LENGTH, _ANSWER_LENGTH = 480, 255
+_NOT_AGAIN = "; it is not sent again"
 
 log = structlog.get_logger()
 
+
+class RefusedForGood(OSError):
+    """The receiver refuses the alarm, and would refuse it again."""
+
+
 #: Sends an alarm with its id and returns what the receiver answered. Raises OSError or ValueError
-#: on failure. Both texts are stored with the alarm, so they must hold no secret.
+#: on failure, RefusedForGood if another try is useless. The texts are stored with the alarm, so
+#: they must hold no secret.
 Send = Callable[[Alarm, Message], str]
 
 
@@ -159,7 +166,9 @@ class AlarmSender:
             answer = self.send(alarm, message(from_text(alarm.content), self.context))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one holds up no other
             self.slow.note_failure(alarm.target_hash, began=began)
-            self._fail(alarm, _words(error))
+            is_final = isinstance(error, RefusedForGood)
+            words = _words(error) + (_NOT_AGAIN if is_final else "")
+            self._fail(alarm, words, is_final=is_final)
         else:
             self._settle(alarm, AlarmStatus.SENT, answer=bare_line(answer, _ANSWER_LENGTH))
             self._log_sent(alarm)
@@ -172,7 +181,7 @@ class AlarmSender:
         else:
             log.info("alarm_sent", **facts)
 
-    def _fail(self, alarm: Alarm, error: str) -> None:
+    def _fail(self, alarm: Alarm, error: str, *, is_final: bool) -> None:
         now_ms = self.now_ms()
         next_ms = now_ms + min(BACKOFF_MS[0] << min(alarm.tries - 1, 10), BACKOFF_MS[1])
         facts = {"alarm_id": alarm.id, "channel": alarm.channel, "error": error}
@@ -180,7 +189,7 @@ class AlarmSender:
             self._settle(alarm, AlarmStatus.GIVEN_UP, error=error)
             log.warning("alarm_test_failed", **facts)
             return
-        if next_ms >= alarm.created_at + GIVE_UP_MS:
+        if is_final or next_ms >= alarm.created_at + GIVE_UP_MS:
             self._settle(alarm, AlarmStatus.GIVEN_UP, error=error)
             log.error("alarm_not_sent", **facts, tries=alarm.tries)
             return

@@ -20,7 +20,7 @@ import msgspec
 from warren.broker.messages.values import result_value
 from warren.scheduler.alarms.channels import webhook_style
 from warren.scheduler.alarms.channels.message import Message
-from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline
+from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
 from warren.scheduler.alarms.channels.webhook_url import (
     EVERYWHERE,
     WebhookAllowList,
@@ -37,6 +37,9 @@ _PORTS = {"http": 80, "https": 443}
 _ANSWER_BYTES = 65_536
 _GOOD = range(200, 300)
 _REDIRECTS = range(300, 400)
+_REFUSALS = range(400, 500)
+#: A request that took too long, came too early, or one of too many.
+_PASSING = frozenset({408, 425, 429})
 
 
 class _Address(NamedTuple):
@@ -101,6 +104,8 @@ class Webhook:
             raise OSError(f"it does not speak HTTP: {type(error).__name__}") from error
         if answer.status in _REDIRECTS:
             raise OSError(f"{answer.in_words()}; redirects are not followed")
+        if answer.status in _REFUSALS and answer.status not in _PASSING:
+            raise RefusedForGood(answer.in_words())
         if answer.status not in _GOOD:
             raise OSError(answer.in_words())
         return answer

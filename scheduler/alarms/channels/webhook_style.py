@@ -1,9 +1,10 @@
-"""The body of a webhook: our own JSON, or what DingTalk, Feishu, WeCom and Slack expect.
+"""The body of a webhook: our own JSON, or what DingTalk, Feishu, WeCom, Slack and Teams expect.
 
 The formats are from their pages on custom robots and incoming webhooks. A robot that requires a
 keyword finds `warren` in the first line.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,9 @@ _HOSTS = {
     "qyapi.weixin.qq.com": "wecom",
     "hooks.slack.com": "slack",
 }
+#: The hosts of Power Automate, whose workflows post cards into Teams, and of the older connectors.
+_TEAMS_HOSTS = (".logic.azure.com", ".api.powerplatform.com", ".webhook.office.com")
+_TEAMS_PATH = re.compile(r"/(workflows|webhookb2)/")
 #: WeCom takes 2,048 bytes of text, the others 20 kB and more.
 _WECOM_BYTES = 2_048
 _TEXT_LENGTH = 6_000
@@ -30,7 +34,13 @@ _LARGEST_CODE = 999_999_999
 
 def style_of(url: str, style: str = "") -> str:
     """Return the given style, else that of the URL's host."""
-    return style or _HOSTS.get((urlsplit(url).hostname or "").lower(), GENERIC)
+    if style:
+        return style
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    if host.endswith(_TEAMS_HOSTS) and _TEAMS_PATH.search(parts.path):
+        return "teams"
+    return _HOSTS.get(host, GENERIC)
 
 
 def body(style: str, message: Message, alarm_id: int) -> bytes:
@@ -83,6 +93,30 @@ def _slack(message: Message, _alarm_id: int) -> dict[str, Any]:
     return {"text": text}
 
 
+def _teams(message: Message, _alarm_id: int) -> dict[str, Any]:
+    """Return a message with an Adaptive Card.
+
+    A run of text is no Markdown, so what a job has printed makes no links; each line is a block of
+    its own, as clients differ in what they make of line breaks.
+    """
+    title = {"type": "TextRun", "text": message.subject, "weight": "Bolder"}
+    lines = message.text[:_TEXT_LENGTH].split("\n")
+    texts = [{"type": "TextRun", "text": line or " ", "fontType": "Monospace"} for line in lines]
+    blocks = [{"type": "RichTextBlock", "inlines": [text]} for text in (title, *texts)]
+    card: dict[str, Any] = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": message.subject,
+        "msteams": {"width": "Full"},
+        "body": [*blocks[:2], *({**block, "spacing": "None"} for block in blocks[2:])],
+    }
+    if url := message.facts.get("url"):
+        card["actions"] = [{"type": "Action.OpenUrl", "title": "Run", "url": url}]
+    kind = "application/vnd.microsoft.card.adaptive"
+    return {"type": "message", "attachments": [{"contentType": kind, "content": card}]}
+
+
 def _text(message: Message) -> str:
     return f"{message.subject}\n{message.text}"[:_TEXT_LENGTH]
 
@@ -93,5 +127,6 @@ _BODIES: dict[str, Callable[[Message, int], dict[str, Any]]] = {
     "feishu": _feishu,
     "wecom": _wecom,
     "slack": _slack,
+    "teams": _teams,
 }
 STYLES = tuple(_BODIES)

@@ -17,6 +17,7 @@ from tests.support.webhook_server import Silence, WebhookServer
 from warren.scheduler.alarms.channels.mail import SILENCE_SECONDS, Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.sender import RefusedForGood
 from warren.scheduler.alarms.channels.webhook import Webhook
 from warren.scheduler.alarms.channels.webhook_url import WebhookAllowList
 
@@ -70,6 +71,27 @@ class TestMail:
 
             with pytest.raises(OSError, match="552 mailbox full"):
                 mailer(box.url).send(alarm("ops@example.com"), SAID)
+
+    def test_only_what_a_server_answers_about_this_mail_is_for_good_and_only_with_5xx(self) -> None:
+        wrong = []
+        for answer, at_data, is_final in (
+            ("550 no such user", False, True),
+            ("450 mailbox busy", False, False),
+            ("552 too large", True, True),
+            ("451 try later", True, False),
+        ):
+            with Mailbox() as box:
+                box.refusal = answer if at_data else ""
+                box.refused = {} if at_data else {"ops@example.com": answer}
+                with pytest.raises(OSError, match=answer) as refused:
+                    mailer(box.url).send(alarm("ops@example.com"), SAID)
+            if isinstance(refused.value, RefusedForGood) is not is_final:
+                wrong.append(answer)
+        with Mailbox(login=("me", "right")) as box, pytest.raises(OSError, match="535") as refused:
+            mailer(box.url.replace("right", "hush")).send(alarm("ops@example.com"), SAID)
+
+        assert wrong == []
+        assert not isinstance(refused.value, RefusedForGood)  # somebody may mend the password
 
     def test_a_server_that_is_not_there_is_an_error(self) -> None:
         url = f"smtp://127.0.0.1:{free_port()}?from=a@b"
@@ -170,6 +192,17 @@ class TestWebhook:
 
             with pytest.raises(OSError, match=f"^it answered {status}$"):
                 Webhook().send(alarm(hook.url), SAID)
+
+    def test_4xx_is_for_good_but_what_says_to_try_again(self) -> None:
+        final = set()
+        with WebhookServer() as hook:
+            for status in (302, 400, 401, 403, 404, 408, 410, 413, 425, 429, 500, 502, 503):
+                hook.status = status
+                with pytest.raises(OSError, match=str(status)) as refused:
+                    Webhook().send(alarm(hook.url), SAID)
+                final |= {status} if isinstance(refused.value, RefusedForGood) else set()
+
+        assert final == {400, 401, 403, 404, 410, 413}
 
     @pytest.mark.parametrize("status", [301, 302, 307, 308])
     def test_redirects_are_not_followed(self, status: int) -> None:

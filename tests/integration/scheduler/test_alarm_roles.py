@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
+from tests.support.mailbox import Mailbox
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
 from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
@@ -156,7 +157,7 @@ ALARMING = [RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.UNDELIVERED, RunSta
 QUIET = [RunStatus.SUCCEEDED, RunStatus.KILLED, RunStatus.REFUSED]
 
 
-@pytest.mark.parametrize("channel", ["json", "dingtalk", "feishu", "wecom", "slack"])
+@pytest.mark.parametrize("channel", ["json", "dingtalk", "feishu", "wecom", "slack", "teams"])
 @pytest.mark.parametrize("status", [200, 302, 403, 500])
 def test_nothing_of_a_webhooks_answer_is_kept(desk: Desk, channel: str, status: int) -> None:
     desk.send = Webhook().send
@@ -504,6 +505,34 @@ class TestSending:
         assert desk.statuses() == [AlarmStatus.GIVEN_UP, AlarmStatus.SENT]
         assert [alarm.tries for alarm in desk.alarms()] == [3, 1]
         assert desk.alarm_status(mistyped) == 3
+
+    def test_a_recipient_that_is_refused_for_good_is_given_up_and_the_others_get_theirs_once(
+        self, desk: Desk
+    ) -> None:
+        with Mailbox() as box, WebhookServer() as hook:
+            box.refused, hook.status = {"gone@example.com": "550 no such user"}, 410
+            mailer = Mailer(MailServer.parse(box.url), domain="here")
+            ways = {"mail": mailer.send, "json": Webhook().send}
+            desk.send = lambda alarm, said: ways[alarm.channel](alarm, said)
+            emails = "gone@example.com,ops@example.com"
+            run_id = desk.fail(desk.job(alarm_email=emails, alarm_webhook=hook.url))
+            for _ in range(3):
+                desk.round()
+                desk.pass_time(HOUR_MS)
+
+        assert [mail["To"] for mail in box.mails] == ["ops@example.com"]
+        assert len(hook.posts) == 1
+        told = {alarm.target: (alarm.status, alarm.tries, alarm.error) for alarm in desk.alarms()}
+        assert told == {
+            "gone@example.com": (
+                AlarmStatus.GIVEN_UP,
+                1,
+                "the recipient was refused: 550 no such user; it is not sent again",
+            ),
+            "ops@example.com": (AlarmStatus.SENT, 1, None),
+            hook.url: (AlarmStatus.GIVEN_UP, 1, "it answered 410; it is not sent again"),
+        }
+        assert desk.alarm_status(run_id) == 3
 
     def test_of_an_error_that_nobody_foresaw_only_its_kind_is_kept(self, desk: Desk) -> None:
         desk.fail(desk.job())

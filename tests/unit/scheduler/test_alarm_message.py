@@ -1,6 +1,7 @@
 """The words of alarms, and what each service is sent."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -209,6 +210,22 @@ class TestBodies:
         assert self.body("feishu") == {"msg_type": "text", "content": {"text": text}}
         assert self.body("slack") == {"text": "[warren] a &lt;b&gt; failed\nx &amp; y"}
 
+    def test_teams_gets_a_card_in_which_nothing_is_markup(self) -> None:
+        said = Message(
+            "[warren] a failed", "see [x](http://evil)\n\n**end**", {"url": "http://w/1"}
+        )
+
+        found: Any = self.body("teams", said)
+
+        [attachment] = found["attachments"]
+        card = attachment["content"]
+        assert (found["type"], card["type"]) == ("message", "AdaptiveCard")
+        assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+        assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+        texts = [block["inlines"][0]["text"] for block in card["body"]]
+        assert texts == ["[warren] a failed", "see [x](http://evil)", " ", "**end**"]
+        assert card["actions"][0]["url"] == "http://w/1"
+
     def test_wecom_gets_what_it_takes_and_no_half_character(self) -> None:
         found = self.body("wecom", Message("s", "字" * 3_000, {}))
 
@@ -223,6 +240,17 @@ class TestBodies:
             ("https://open.larksuite.com/open-apis/bot/v2/hook/x", "feishu"),
             ("https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=x", "wecom"),
             ("https://hooks.slack.com/services/x", "slack"),
+            (
+                "https://prod-1.westus.logic.azure.com:443/workflows/1/triggers/manual?sig=x",
+                "teams",
+            ),
+            (
+                "https://default1.2f.environment.api.powerplatform.com/powerautomate/a/workflows/1",
+                "teams",
+            ),
+            ("https://acme.webhook.office.com/webhookb2/x", "teams"),
+            ("https://acme.logic.azure.com.example.com/workflows/1", "json"),
+            ("https://2f.environment.api.powerplatform.com/dataverse/1", "json"),
             ("https://hooks.slack.com.example.com/services/x", "json"),
             ("https://example.com/hooks.slack.com", "json"),
         ],

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from warren.admin_web.logs.log_reader import shown, shown_text, whole_lines
+from warren.broker.log_text import shown, shown_end, shown_text, whole_lines
 from warren.broker.messages.values import LOG_TAIL_BYTES
 
 
@@ -18,7 +18,11 @@ from warren.broker.messages.values import LOG_TAIL_BYTES
         ("nul\x00 bell\x07 backspace\x08 delete\x7f", "nul␀ bell␇ backspace␈ delete␡"),
         ("half an escape \x1b[", "half an escape ␛["),
         ("10 %\r50 %\r100 %", "100 %"),
-        ("windows\r", "windows␍"),
+        ("windows\r", "windows"),
+        ("10 %\r50 %\r", "50 %"),
+        ("10 %\x1b[1G50 %\x1b[G100 %", "100 %"),
+        ("50 %\r\x1b[32m100 %\r\x1b[0m", "100 %"),
+        ("\x1b(B\x1b[mplain\x1b7\x1bc", "plain"),
         ("\u202egnp.exe", "\\u202egnp.exe"),
         ("\u2066isolated\u2069", "\\u2066isolated\\u2069"),
         ("next\x85line", "next\\x85line"),
@@ -51,3 +55,11 @@ def test_the_end_of_a_log_begins_with_a_whole_line() -> None:
     assert whole_lines(cut) == "the end\n"
     assert whole_lines("a short log\nand its end\n") == "a short log\nand its end\n"
     assert whole_lines("x" * LOG_TAIL_BYTES) == "x" * LOG_TAIL_BYTES
+
+
+def test_the_end_of_what_is_shown_has_whole_lines_and_no_old_states() -> None:
+    bar = "\r".join(f"{percent} %" for percent in range(101))
+
+    assert shown_end(f"begin\n{bar}\ndone\n", 1_000) == "begin\n100 %\ndone"
+    assert shown_end(f"begin\n{bar}\ndone\n", 12) == "100 %\ndone"
+    assert shown_end("x" * 30, 12) == "x" * 12
